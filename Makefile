@@ -9,15 +9,25 @@ PIP = $$($(BIN)/python -c 'import pip' 2>/dev/null && echo $(BIN)/python -m pip 
 # First the packages of the lock files, by their hashes; then torchq, which has none, with nothing beside it.
 LOCKED = $(PIP) --require-hashes --requirement requirements.lock --requirement
 
-.PHONY: demo test chaos monitoring lint fmt bench chart manifests image lock clean
+.PHONY: demo test test-rest test-all chaos monitoring lint fmt bench chart manifests image lock clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m examples.demo
 
 # One process more than there are cores, as many tests wait for processes of their own; the longest files come first.
 WORKERS ?= $$($(BIN)/python -c 'import os; print(min(len(os.sched_getaffinity(0)) + 1, 4))')
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=50
+# CONTRIBUTING.md says what the tiers are. Of the tests on whole clusters, `make test` runs one for each use.
+QUICK = unit or servers or smoke
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "$(QUICK)"
+
+# What `make test` leaves out.
+test-rest: $(VENV)/.dev
+	$(PYTEST) -m "not ($(QUICK))"
+
+test-all: $(VENV)/.dev
+	$(PYTEST)
 
 # Real processes under seeded faults, on one Redis server and on a Sentinel installation: `make chaos SEED=7 SECONDS=300`.
 SEED ?= 1
@@ -51,7 +61,7 @@ chart: $(VENV)/.dev
 manifests: $(VENV)/.dev
 	$(BIN)/python -m crds.generate
 	$(BIN)/python -m deploy.client
-	$(BIN)/python -m coordinator.rbac.manifests
+	$(BIN)/python -m coordinator.rbac.account_manifests
 	$(BIN)/python -m coordinator.metrics.document
 	$(BIN)/python -m deploy.monitoring.board
 	$(BIN)/python -m deploy.generate

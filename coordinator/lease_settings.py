@@ -12,7 +12,8 @@ from coordinator.node_settings import Seconds
 class LeaseSettings(pydantic.BaseModel):
     """What an admin may set about the Lease. The three times are those of client-go's leader election."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    # Commands validate `Settings` alone, which is built at once.
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lease_namespace: str = Field(default="kube-system", description="namespace of the leader's Lease")
     lease_seconds: Seconds = Field(default=15.0, description="a leader silent for this long is replaced")

@@ -9,7 +9,6 @@ import pydantic
 from pydantic import AfterValidator, Field
 
 from crds import label_names
-from crds.torchjob.status import MOST_LEVELS
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 LEAVING_TAINTS = (
@@ -41,7 +40,8 @@ LabelNames = Annotated[str, AfterValidator(_check_label_names)]
 class NodeRules(pydantic.BaseModel):
     """What an admin may set about nodes."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    # Commands validate `Settings` alone, which is built at once.
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     node_failures: int = Field(
         default=3, ge=1, le=1_000, description="after this many failures of its pods on a node, a job avoids that node"
@@ -66,8 +66,8 @@ class NodeRules(pydantic.BaseModel):
     @pydantic.field_validator("topology_labels")
     @classmethod
     def _few_levels(cls, text: str) -> str:
-        if len(label_names.parse_list(text)) > MOST_LEVELS:
-            raise ValueError(f"at most {MOST_LEVELS} labels are possible")
+        if len(label_names.parse_list(text)) > label_names.MOST_LEVELS:
+            raise ValueError(f"at most {label_names.MOST_LEVELS} labels are possible")
         return text
 
     @property

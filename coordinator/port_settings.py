@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pydantic
 from pydantic import AfterValidator, Field
 
-from crds.model import DNS_LABEL
+from crds.label_names import DNS_LABEL
 
 ANY_PORT = -1
 """The value of a port's setting that means any free port."""
@@ -64,7 +64,8 @@ def _check_service(text: str) -> str:
 class PortSettings(pydantic.BaseModel):
     """What an admin may set about ports."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    # Commands validate `Settings` alone, which is built at once.
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     health_port: int = Field(
         default=0,

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from coordinator import release
 from coordinator.errors import SettingsError
+from coordinator.gang_settings import GangSettings
 from coordinator.lease_settings import LeaseSettings
 from coordinator.node_settings import NodeRules, Seconds
 from coordinator.port_settings import PortSettings
@@ -25,9 +26,11 @@ from queues import rules
 from queues.errors import BadAddress
 from queues.redis import location, url
 from queues.redis.location import Location
-from queues.rules import Patience, PickRules
+from queues.rules import PickRules
 
 PREFIX = "TORCHQ_"
+RETIRED = frozenset({"pool_bypasses", "queue_bypasses"})
+"""The settings of earlier versions that have no effect any more. A coordinator that is given one says so."""
 REDIS_URL_NOTE = "redis-url"
 """The file beside an embedded cluster's kubeconfig that has the URL of its Redis. The URL contains no secret."""
 OF_COMMANDS = frozenset(
@@ -54,10 +57,10 @@ PASSWORD_ON_COMMAND_LINE = (
 )
 
 
-class Settings(LeaseSettings, NodeRules, PortSettings):
+class Settings(GangSettings, LeaseSettings, NodeRules, PortSettings):
     """What an admin may set. Times are seconds."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=False)
 
     kubeconfig: str = Field(
         default="",
@@ -73,22 +76,14 @@ class Settings(LeaseSettings, NodeRules, PortSettings):
         default="", description="file that contains this URL, such as a mounted secret; used if redis_url is not set"
     )
     cost: str = Field(
-        default="jobs", description="what a pick costs its queue: jobs (every job 1) or a resource, e.g. nvidia.com/gpu"
+        default=rules.DOMINANT,
+        description="what weights divide: dominant (the largest part of the pool a job takes), jobs, or a resource",
     )
-    queue_bypasses: int = Field(
-        default=32,
-        ge=0,
-        le=1_000_000,
-        description="how many jobs of a BestEffortFIFO queue may pass one that does not fit before the queue waits",
-    )
-    pool_bypasses: int = Field(
-        default=2,
-        ge=0,
-        le=1_000_000,
-        description="how many jobs may pass one that finds no room in the pool before room is reserved for it",
-    )
-    pool_patience: Seconds = Field(
-        default=30.0, description="for how long at most; higher values of both use the pool better if jobs run for long"
+    pool_patience: float = Field(
+        default=rules.LONGEST_PATIENCE,
+        gt=0,
+        le=31_536_000,
+        description="for how many seconds at most others pass a job that lacks room, if half of what runs is older",
     )
     pool: str = Field(
         default="nodes",
@@ -129,7 +124,7 @@ class Settings(LeaseSettings, NodeRules, PortSettings):
         description="changes of queues and nodes take effect together once this time has passed without one",
     )
     queued_after: Seconds = Field(
-        default=1.0,
+        default=2.0,
         description="a job that waits for less than this never gets the status Queued: one API write saved",
     )
     admission_timeout: Annotated[float, Field(ge=0, le=86_400)] = Field(
@@ -140,19 +135,12 @@ class Settings(LeaseSettings, NodeRules, PortSettings):
         description="how long such a job waits in its queue first; twice as long each time, at most an hour",
     )
     admission_tries: int = Field(
-        default=5,
-        ge=1,
-        le=1_000,
-        description="after this many in a row, the job is parked until its owner resumes it",
+        default=5, ge=1, le=1_000, description="after this many in a row, the job is parked until its owner resumes it"
     )
-    gang_scheduler: Literal["auto", "none", "volcano", "koordinator", "coscheduling", "kubernetes"] = Field(
-        default="auto",
-        description="what binds the pods of jobs that do not choose it themselves; auto: volcano if its PodGroups are "
-        "served when a worker starts, else none (pods are created once the pool has room for all of them)",
-    )
-    pods_at_once: bool = Field(
-        default=False,
-        description="create pods before the gang scheduler admits their group, so that a cluster autoscaler sees them",
+    refused_after: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        default=20.0,
+        description="a gang that its scheduler has not bound for so long gives its room back while another job waits "
+        "for it; 0: never, as where a cluster autoscaler brings nodes more slowly",
     )
     autoscale: Literal["off", "on"] = Field(
         default="on",
@@ -247,13 +235,14 @@ class Settings(LeaseSettings, NodeRules, PortSettings):
     @property
     def rules(self) -> PickRules:
         """The rules of picking."""
-        patience = Patience(self.pool_bypasses, self.pool_patience)
-        return rules.from_settings(self.cost, self.queue_bypasses, patience)
+        return PickRules(cost=self.cost, longest_patience=self.pool_patience)
 
     @pydantic.model_validator(mode="after")
     def _ranges(self) -> "Settings":
         if self.port_last < self.port_first:
             raise ValueError("port_last: must not be below port_first")
+        if self.cost != rules.DOMINANT and not resource_names.is_limit(self.cost):
+            raise ValueError(f"cost: {resource_names.unknown(self.cost)}; else it is {rules.DOMINANT} or jobs")
         parse_pool(self.pool)
         parse_code_store(self.code_store)
         return self
@@ -265,6 +254,8 @@ class Resolved:
 
     settings: Settings
     sources: Mapping[str, str]
+    retired: Mapping[str, str]
+    """The settings of earlier versions that were given and count no more, each with its source."""
 
 
 def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | None) -> Resolved:
@@ -277,8 +268,12 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
         ("environment", _from_environment(environ)),
         ("flag", {name: value for name, value in flags.items() if value is not None}),
     ]
+    retired: dict[str, str] = {}
     for source, layer in layers:
         for name, value in layer.items():
+            if name in RETIRED:
+                retired[name] = _origin(source, name)
+                continue
             values[name] = value
             sources[name] = _origin(source, name)
         values |= _redis_url(layer, sources)
@@ -288,7 +283,7 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
         settings = Settings.model_validate(values)
     except pydantic.ValidationError as error:
         raise SettingsError(_first_problem(error, sources)) from error
-    return Resolved(settings, sources)
+    return Resolved(settings, sources, retired)
 
 
 def _redis_url(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, str]:
@@ -356,7 +351,7 @@ def parse_code_store(text: str) -> Path | None:
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings in the environment. Unknown variables are ignored: they may be for a newer torchq."""
-    names = {PREFIX + name.upper(): name for name in Settings.model_fields}
+    names = {PREFIX + name.upper(): name for name in (*Settings.model_fields, *RETIRED)}
     return {names[variable]: value for variable, value in environ.items() if variable in names}
 
 

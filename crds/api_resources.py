@@ -77,6 +77,6 @@ def job_logs_path(namespace: str, job_uid: str, run: str = "") -> str:
     """Return the path below which an embedded API server lists the runs of a TorchJob's containers, or that of the log
     of one run.
 
-    No other API server has it (`embedded/apiserver/http/job_logs.py` describes the answers).
+    No other API server has it (`embedded/apiserver/http/log_answers.py` describes the answers).
     """
     return "/".join(filter(None, ["/torchq/logs", namespace, job_uid, run]))

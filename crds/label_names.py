@@ -1,4 +1,4 @@
-"""Names of labels and keys of taints, as an admin lists them.
+"""Names of labels and keys of taints, as an admin lists them, and the pattern of other names.
 
 One rule: pure. A name is what an API server accepts: an optional DNS subdomain and a slash, then up to 63 characters.
 """
@@ -8,6 +8,10 @@ import re
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 LONGEST_PREFIX = 253
+DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+"""RFC 1123: the name of a namespace or a queue."""
+MOST_LEVELS = 8
+"""The number of labels that order the places of pods."""
 
 
 def is_name(text: str) -> bool:

@@ -34,6 +34,9 @@ FOLDER_UNKNOWN = f"{GROUP}/FolderUnknown"
 
 The folder is empty, because neither the container nor the job names a folder. The message says what to do.
 """
+PORT_SHARED = f"{GROUP}/PortShared"
+"""Type of a condition of a pod on the embedded node: it is connected with a pod of another job, or a container failed
+because another program has its port. The message says which one."""
 SUBMITTED = f"{GROUP}/submitted"
 """Annotation on a TorchJob: the time at which `torchq submit` submitted it, and its place in the
 submitted list (`crds.torchjob.submission_order`).
@@ -51,6 +54,8 @@ RETRY_AT = f"{GROUP}/retry-at"
 
 A job that was sent back to its queue before that time, to back off or to be parked, waits for admission again.
 """
+TOUCHED = f"{GROUP}/touched"
+"""The annotation of a PodGroup: when it was written so that its scheduler tries again."""
 START = f"{GROUP}/start"
 """Annotation on a pod: with any text, the pod's start gate is open. It never closes again."""
 RENDEZVOUS_ID = f"{GROUP}/rendezvous-id"

@@ -11,17 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
 from crds import timestamps
-
-DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-"""RFC 1123: the name of a namespace or a queue."""
-
+from crds.label_names import DNS_LABEL
 
 Time = Annotated[datetime, PlainSerializer(timestamps.format_time, return_type=str, when_used="json")]
 """A metav1.Time in UTC with whole seconds."""
 Name = Annotated[str, Field(max_length=63, pattern=DNS_LABEL)]
 """A DNS label."""
 ClassName = Annotated[str, Field(max_length=253)]
-"""The name of a PriorityClass."""
+"""The name of a PriorityClass, or of a queue of a gang scheduler."""
 Text = Annotated[str, Field(max_length=1024)]
 """A sentence for users."""
 LONGEST_CONDITION = 32_768
@@ -33,8 +30,6 @@ _BASE = ConfigDict(
     alias_generator=to_camel,
     validate_by_name=True,
     validate_by_alias=True,
-    # `kubectl explain` shows the docstrings of the fields.
-    use_attribute_docstrings=True,
 )
 
 

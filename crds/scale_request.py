@@ -13,8 +13,9 @@ from pydantic import Field, ValidationError
 from crds import labels, problems
 from crds.api_resources import SCALE_INS, SCALE_OUTS, VERSION, Resource
 from crds.errors import InvalidObject
+from crds.label_names import DNS_LABEL
 from crds.metadata import Metadata
-from crds.model import DNS_LABEL, LenientModel, StrictModel, Text, Time
+from crds.model import LenientModel, StrictModel, Text, Time
 from crds.torchjob.conditions import Condition
 from crds.torchjob.status import MOST_AT_ONCE, PodName, Tally, WorkerIndexes
 

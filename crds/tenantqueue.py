@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, WithJsonSchema
 from crds import problems
 from crds.errors import InvalidObject, Problem
 from crds.metadata import Metadata, NamedMetadata
-from crds.model import LenientModel, Name, StrictModel
+from crds.model import ClassName, LenientModel, Name, StrictModel
 from crds.resources import quantities, resource_names
 from crds.resources.amounts import OTHERS, Amounts
 from crds.torchjob import demand
@@ -25,11 +25,13 @@ Quantity = Annotated[
 ]
 ResourceName = Annotated[str, Field(max_length=253)]
 LabelName = Annotated[str, Field(max_length=317)]
+GangQueueName = Annotated[str, Field(min_length=1, max_length=253)]
 LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
 Quota = Annotated[dict[ResourceName, Quantity], Field(max_length=64)]
 TWICE = "a resource must not be limited twice, as cpu and requests.cpu, or pods and count/pods"
 NO_QUOTA = "a queue of a cohort needs a quota: it is what the others may borrow"
 NO_COHORT = "only a queue of a cohort can borrow: set spec.cohort"
+NOT_LISTED = "must be one of spec.gangQueues"
 UNCOUNTED = "a quota counts requests, pods and jobs: limits.* and count/* other than count/pods cannot be used"
 
 
@@ -61,6 +63,19 @@ class TenantQueueSpec(StrictModel):
     borrowing_limit: Quota = Field(default_factory=dict)
     """The maximum that the queue may hold beyond its quota; a resource that is not listed is limited only by the
     cohort."""
+    gang_queues: tuple[GangQueueName, ...] = Field(default=(), max_length=64, strict=False)
+    """The queues of the gang scheduler that the queue's jobs may name. If absent, they may name any."""
+    gang_queue: ClassName = ""
+    """The queue of the gang scheduler for jobs that name none. If absent, the first of gangQueues."""
+
+    @property
+    def default_gang_queue(self) -> str:
+        """The queue of the gang scheduler for jobs that name none; empty: the scheduler's own default."""
+        return self.gang_queue or next(iter(self.gang_queues), "")
+
+    def allows_gang_queue(self, name: str) -> bool:
+        """Return whether jobs of the queue may name a queue of the gang scheduler. Each may name none."""
+        return not (name and self.gang_queues) or name in self.gang_queues
 
     @cached_property
     def quota_amounts(self) -> Amounts:
@@ -151,7 +166,7 @@ def ineffective(queue: TenantQueue) -> Iterator[Problem]:
     """Yield the problems of limits that have another effect than they say.
 
     A name that is no resource limits nothing, since no job can request it. A fraction of a resource that cannot be
-    divided counts as the next whole number.
+    divided counts as the next whole number. A few bytes of memory are a mistake.
     """
     for field, limits in (("spec.quota", queue.spec.quota), ("spec.borrowingLimit", queue.spec.borrowing_limit)):
         for name, quantity in limits.items():
@@ -160,17 +175,25 @@ def ineffective(queue: TenantQueue) -> Iterator[Problem]:
             elif resource_names.is_divided(name, quantity):
                 divided = f"Invalid value: {problems.quote(quantity)}: {resource_names.DIVIDED}"
                 yield Problem(f"{field}.{name}", divided)
+            elif unmeant := resource_names.unmeant(name, quantity):
+                yield Problem(f"{field}.{name}", f"Invalid value: {problems.quote(quantity)}: {unmeant}")
 
 
 def limit_problem(name: str, quantity: str) -> str:
-    """Return why a limit with this name and quantity has another effect than it says.
+    """Return why a limit with this name has no quantity, or another effect than it says.
 
     The result is empty if there is no such problem, or if the limit is invalid for another reason.
     """
     if not resource_names.is_limit(name):
         return "" if _is_uncounted(name) else resource_names.unknown(name)
-    divided = quantities.is_quantity(quantity) and resource_names.is_divided(name, quantity)
-    return f"{name}={quantity}: {resource_names.DIVIDED}" if divided else ""
+    try:
+        quantities.parse_capped(resource_names.canonical(name), quantity)
+    except ValueError as error:
+        return f"{name}={quantity}: {error}"
+    if resource_names.is_divided(name, quantity):
+        return f"{name}={quantity}: {resource_names.DIVIDED}"
+    unmeant = resource_names.unmeant(name, quantity)
+    return f"{name}={quantity}: {unmeant}" if unmeant else ""
 
 
 def _check(queue: TenantQueue) -> Iterator[Problem]:
@@ -178,6 +201,8 @@ def _check(queue: TenantQueue) -> Iterator[Problem]:
     yield from _quota("spec.quota", queue.spec.quota)
     yield from _quota("spec.borrowingLimit", queue.spec.borrowing_limit)
     yield from _cohort(queue.spec)
+    if not queue.spec.allows_gang_queue(queue.spec.gang_queue):
+        yield Problem("spec.gangQueue", f"Invalid value: {problems.quote(queue.spec.gang_queue)}: {NOT_LISTED}")
 
 
 def _cohort(spec: TenantQueueSpec) -> Iterator[Problem]:

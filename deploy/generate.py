@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from coordinator import release
-from coordinator.rbac.manifests import rule_document
+from coordinator.rbac.account_manifests import rule_document
 from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, SERVICE, USER, WORKER, PolicyRule, proxied
-from coordinator.settings import Settings
+from coordinator.settings import RETIRED, Settings
 from crds import generate as crds
 from crds.resources import quantities, resource_names
 from deploy import chart, values_table
@@ -143,7 +143,7 @@ def schema() -> str:
     properties = Settings.model_json_schema()["properties"]
     document["properties"]["settings"]["properties"] = {
         name: _setting(name, properties[name]) for name in sorted(properties) if name not in MANAGED
-    }
+    } | {name: {"description": "of an earlier version; it has no effect any more"} for name in sorted(RETIRED)}
     own = {name: found for name, found in document["definitions"].items() if name[0].islower()}
     document["definitions"] = own | schemas.definitions(TYPES, schemas.versions()[-1])
     rule = document["properties"]["metrics"]["properties"]["prometheusRule"]["properties"]

@@ -61,7 +61,7 @@ EVERYTHING: Values = {
     "imagePullSecrets": [{"name": "registry"}],
     "coordinator": _PROCESS,
     "worker": {**_PROCESS, "processes": 4, "podDisruptionBudget": {"enabled": True, "maxUnavailable": "34%"}},
-    "settings": {"queue_bypasses": 1_000_000, "pool": "cpu=64,nvidia.com/gpu=8", "queued_after": 0.25,
+    "settings": {"pool_patience": 1_000_000, "pool": "cpu=64,nvidia.com/gpu=8", "queued_after": 0.25,
                  "implicit_queues": True, "autoscale": False, "drain_seconds": 90, "lease_namespace": "queues"},
     "redis": {**_PLACE, "bundled": True, "maxmemory": "2gb",
               "image": {"registry": "registry.example", "repository": "mirror/redis", "tag": "7.4.2",

@@ -45,7 +45,11 @@ def described(text: str) -> list[DescribedValue]:
 
 def table(text: str) -> str:
     """Return the table in Markdown."""
-    rows = [f"| `{each.path}` | {_format(each.default)} | {_escape(each.meaning)} |" for each in described(text)]
+    rows = []
+    for each in described(text):
+        default, meaning = json.dumps(each.default), each.meaning.replace("|", "\\|")
+        shown = f"`{default}`" if len(default) <= LONGEST_DEFAULT else "see values.yaml"
+        rows.append(f"| `{each.path}` | {shown} | {meaning} |")
     return "\n".join(["| value | default | meaning |", "|---|---|---|", *rows, ""])
 
 
@@ -53,12 +57,3 @@ def _at(document: Any, path: list[str]) -> Any:
     for key in path:
         document = document[key]
     return document
-
-
-def _format(default: Any) -> str:
-    text = json.dumps(default)
-    return f"`{text}`" if len(text) <= LONGEST_DEFAULT else "see values.yaml"
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -102,7 +102,7 @@ def read_record(path: Path) -> PodRecord | None:
 
 
 def runs(layout: Layout, job: JobKey) -> list[dict[str, Any]]:
-    """Return all runs of a job as documents (`embedded.apiserver.http.job_logs`), in the order in which they began."""
+    """Return all runs of a job as documents (`embedded.apiserver.http.log_answers`), by their beginning."""
     documents = [_document(run) for pod in _folders(layout.logs_of_job(job)) for run in _runs_of_pod(layout, pod)]
     return sorted(documents, key=lambda run: (run["startedAt"] or "~", run["pod"], run["container"], run["restart"]))
 
@@ -113,14 +113,8 @@ def find(layout: Layout, job: JobKey, run_id: str) -> LoggedRun | None:
     if match is None:
         return None
     pod, container, restart = match[1], match[2], int(match[3])
-    return next(
-        (
-            run
-            for run in _runs_of_pod(layout, layout.logs_of_job(job) / pod)
-            if (run.container, run.restart) == (container, restart)
-        ),
-        None,
-    )
+    runs = _runs_of_pod(layout, layout.logs_of_job(job) / pod)
+    return next((run for run in runs if (run.container, run.restart) == (container, restart)), None)
 
 
 def _runs_of_pod(layout: Layout, folder: Path) -> Iterator[LoggedRun]:
@@ -128,8 +122,14 @@ def _runs_of_pod(layout: Layout, folder: Path) -> Iterator[LoggedRun]:
     record = read_record(folder / RECORD_OF_JOB)
     if record is None:
         return
-    kept = (folder / RUNS).exists()  # the node makes it in one step, before it removes the pod's own folder
-    for container in _folders(folder / RUNS if kept else layout.containers(record.pod_uid)):
+    found = list(_runs_in(layout.containers(record.pod_uid), record, kept=False))
+    # The node makes this folder in one step, before it removes the pod's own folder.
+    kept = (folder / RUNS).exists()
+    yield from _runs_in(folder / RUNS, record, kept=True) if kept else found
+
+
+def _runs_in(folder: Path, record: PodRecord, *, kept: bool) -> Iterator[LoggedRun]:
+    for container in _folders(folder):
         for run in _folders(container):
             if run.name.isdecimal():
                 yield LoggedRun(record, container.name, int(run.name), run, kept)
@@ -137,7 +137,9 @@ def _runs_of_pod(layout: Layout, folder: Path) -> Iterator[LoggedRun]:
 
 def _document(run: LoggedRun) -> dict[str, Any]:
     started, exited = _read(run.folder / "started"), _read(run.folder / "exited")
-    start, end = _span(run.folder)
+    start = end = 0
+    with suppress(FileNotFoundError):
+        start, end = log_files.span(run.folder)
     return {
         "id": run.id,
         "pod": run.record.pod,
@@ -156,12 +158,6 @@ def _document(run: LoggedRun) -> dict[str, Any]:
         "bytes": end - start,
         "kept": run.kept,
     }
-
-
-def _span(folder: Path) -> tuple[int, int]:
-    with suppress(FileNotFoundError):
-        return log_files.span(folder)
-    return 0, 0
 
 
 def _time(moment: float | None) -> str | None:

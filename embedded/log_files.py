@@ -37,17 +37,19 @@ def files(folder: str | Path) -> list[LogFile]:
 
 def span(folder: str | Path) -> tuple[int, int]:
     """Return the positions at which the existing files begin and end. Raise FileNotFoundError if there is no log."""
-    while log := files(folder):
-        with suppress(FileNotFoundError):  # an older file was removed in between; the newest one never is
-            return log[0].start, log[-1].start + os.stat(log[-1].path).st_size
-    raise FileNotFoundError(f"no log in {folder}")
+    log, newest = _state(folder)
+    return log[0].start, log[-1].start + newest.st_size
 
 
 def modification_time(folder: str | Path) -> float:
     """Return when the log was last written, in seconds since the epoch. Raise FileNotFoundError if there is no log."""
+    return _state(folder)[1].st_mtime
+
+
+def _state(folder: str | Path) -> tuple[list[LogFile], os.stat_result]:
     while log := files(folder):
-        with suppress(FileNotFoundError):
-            return os.stat(log[-1].path).st_mtime
+        with suppress(FileNotFoundError):  # an older file was removed in between; the newest one never is
+            return log, os.stat(log[-1].path)
     raise FileNotFoundError(f"no log in {folder}")
 
 
@@ -89,10 +91,8 @@ class LogReader:
         holding = [file for file in log if file.start <= self.position]
         if self._file is None and holding:
             return holding[-1]
-        return next((file for file in log if file.start >= self.position and not self._reads(file)), None)
-
-    def _reads(self, file: LogFile) -> bool:
-        return self._file is not None and self._file.name == file.path
+        current = self._file.name if self._file is not None else ""
+        return next((file for file in log if file.start >= self.position and file.path != current), None)
 
     def _open(self, file: LogFile) -> bool:
         try:

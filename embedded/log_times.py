@@ -12,7 +12,6 @@ many, every second note of the older half is dropped.
 
 import bisect
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +22,7 @@ from embedded import log_files
 NOTE_SECONDS = 1.0
 """The interval between two notes."""
 
+_LINES = re.compile(rb"[^\n]*\n|[^\n]+")
 _NOTE = re.compile(r"(\d{1,11}\.\d{6}) (\d{1,18})")
 _LONGEST = 512 * 1024
 """The size in bytes above which notes are dropped."""
@@ -126,7 +126,7 @@ def _notes(path: Path) -> tuple[list[float], list[int]]:
 class Stamper:
     """Puts the position and the time, or one of them, before each line of a log that arrives in pieces."""
 
-    def __init__(self, times: LogTimes | None, *, positions: bool = False) -> None:
+    def __init__(self, times: LogTimes | None, *, positions: bool) -> None:
         """Stamp lines with their times, unless `times` is None, and with their positions."""
         self._times = times
         self._positions = positions
@@ -134,31 +134,23 @@ class Stamper:
 
     def stamp_lines(self, piece: bytes, position: int) -> bytes:
         """Return a piece that begins at a position, with the stamp before each line."""
-        return b"".join(self._parts(piece, position))
-
-    def _parts(self, piece: bytes, position: int) -> Iterator[bytes]:
+        stamped = []
         if self._times is not None:
             self._times.read()
-        for line in _lines(piece):
-            if not self._open:
-                yield self._stamp(position)
-            yield line
+        for line in _LINES.findall(piece):
+            if not self._open and self._positions:
+                stamped.append(b"@%d " % position)
+            if not self._open and self._times is not None:
+                stamped.append(_stamp_of(self._times.of(position)))
+            stamped.append(line)
             position += len(line)
             self._open = not line.endswith(b"\n")
-
-    def _stamp(self, position: int) -> bytes:
-        place = b"@%d " % position if self._positions else b""
-        return place + (_stamp_of(self._times.of(position)) if self._times else b"")
+        return b"".join(stamped)
 
 
 @lru_cache(16)
 def _stamp_of(moment: float) -> bytes:
     return f"{stamp(moment)} ".encode()
-
-
-def _lines(piece: bytes) -> list[bytes]:
-    *whole, rest = piece.split(b"\n")
-    return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
 
 def stamp(moment: float) -> str:

@@ -97,6 +97,11 @@ class LocalPod:
         return spec
 
     @property
+    def containers(self) -> list[Mapping[str, Any]]:
+        """All of its containers, init containers last."""
+        return [*self.spec["containers"], *(self.spec.get("initContainers") or ())]
+
+    @property
     def status(self) -> Mapping[str, Any]:
         """The pod's status as the API server last showed it."""
         status: Mapping[str, Any] = self.manifest.get("status") or {}
@@ -128,12 +133,12 @@ def read(manifest: Manifest) -> LocalPod:
     """Return the pod of a manifest. Raise ValueError, KeyError or TypeError if the manifest is not that of a pod."""
     metadata, spec = manifest["metadata"], manifest["spec"]
     phase = (manifest.get("status") or {}).get("phase", "Pending")
-    over = phase in FINISHED
-    needs = _Needs() if over else _needs(spec)
+    needs = _Needs() if phase in FINISHED else _needs(spec)
     deleting = "deletionTimestamp" in metadata
     scheduler = spec.get("schedulerName") or "default-scheduler"
     annotations = metadata.get("annotations") or {}
     pod_group = annotations.get(_POD_GROUP, "") if scheduler == VOLCANO else ""
+    task = annotations.get(_TASK) or (metadata.get("labels") or {}).get(_TASK)
     return LocalPod(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -146,11 +151,11 @@ def read(manifest: Manifest) -> LocalPod:
         demand=needs.demand,
         ports=needs.ports,
         group=_group(metadata, owned=scheduler != VOLCANO),
-        group_size=_group_size(metadata),
+        group_size=integers.parse(annotations.get(labels.GANG_SIZE), 0),
         manifest=manifest,
         problem=needs.problem,
         pod_group=pod_group,
-        task=_task(metadata) if pod_group else "",
+        task=str(task or "") if pod_group else "",
     )
 
 
@@ -175,18 +180,9 @@ def parse_time(timestamp: str) -> float:
     return timestamps.parse_seconds(timestamp)
 
 
-def _task(metadata: Mapping[str, Any]) -> str:
-    task = (metadata.get("annotations") or {}).get(_TASK) or (metadata.get("labels") or {}).get(_TASK)
-    return str(task or "")
-
-
 def _group(metadata: Mapping[str, Any], *, owned: bool) -> str:
     gang: str | None = (metadata.get("annotations") or {}).get(labels.GANG)
     owners = (metadata.get("ownerReferences") or ()) if owned else ()
     owner = next((owner["uid"] for owner in owners if owner.get("controller")), None)
     # The namespace is a part of the name: a user of one namespace must not be able to join the groups of another.
     return f"{metadata['namespace']}/{gang or owner or metadata['uid']}"
-
-
-def _group_size(metadata: Mapping[str, Any]) -> int:
-    return integers.parse((metadata.get("annotations") or {}).get(labels.GANG_SIZE), 0)

@@ -93,7 +93,8 @@ def _container_problems(
         if container.get(field):
             yield f"{path}.{field} is not supported; remove it"
     for index, source in enumerate(container.get("envFrom") or ()):
-        yield f"{path}.envFrom[{index}]: {_first(source)} is not supported; write the variables under env"
+        kind = next((name for name in source if name.endswith("Ref")), "this source")
+        yield f"{path}.envFrom[{index}]: {kind} is not supported; write the variables under env"
     for index, entry in enumerate(container.get("env") or ()):
         yield from _variable_problems(entry, f"{path}.env[{index}]")
     mounts = mounts_by_variable(container)
@@ -134,7 +135,7 @@ def mounts_by_variable(container: Mapping[str, Any]) -> dict[str, Mapping[str, A
     return {
         name: mount
         for mount in container.get("volumeMounts") or ()
-        for name in _variables(mount["name"])
+        for name in (variable(mount["name"]), *([OUTPUT] if mount["name"] == OUTPUT_VOLUME else ()))
         if declared.get(name) == mount["mountPath"] and (mount["name"] == OUTPUT_VOLUME or not _is_partial(mount))
     }
 
@@ -149,10 +150,6 @@ def _is_found(
 
 def _is_partial(mount: Mapping[str, Any]) -> bool:
     return bool(mount.get("subPath") or mount.get("subPathExpr"))
-
-
-def _variables(volume: str) -> list[str]:
-    return [variable(volume), *([OUTPUT] if volume == OUTPUT_VOLUME else [])]
 
 
 def is_output(volume: Mapping[str, Any]) -> bool:
@@ -173,7 +170,3 @@ def is_satisfied(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
 def variable(volume: str) -> str:
     """Return the name of the variable that holds the path of a volume's folder."""
     return "TORCHQ_VOLUME_" + volume.upper().replace("-", "_").replace(".", "_")
-
-
-def _first(source: Mapping[str, Any]) -> str:
-    return next((name for name in source if name.endswith("Ref")), "this source")

@@ -35,12 +35,17 @@ def install(cluster: Cluster) -> None:
     Raise ClusterError if that fails.
     """
     for definition in (pod_group(), queue()):
-        try:
-            cluster.create(CRDS, definition)
-        except errors.AlreadyExists:
-            cluster.patch(CRDS, definition["metadata"]["name"], {"spec": definition["spec"]})
+        define(cluster, definition)
     if _create_default_queue(cluster):
         cluster.patch(GANG_QUEUES, DEFAULT_QUEUE, {"status": {"state": OPEN}}, subresource="status")
+
+
+def define(cluster: Cluster, definition: Manifest) -> None:
+    """Create or update a CustomResourceDefinition. Raise ClusterError if that fails."""
+    try:
+        cluster.create(CRDS, definition)
+    except errors.AlreadyExists:
+        cluster.patch(CRDS, definition["metadata"]["name"], {"spec": definition["spec"]})
 
 
 def _create_default_queue(cluster: Cluster) -> bool:
@@ -48,10 +53,12 @@ def _create_default_queue(cluster: Cluster) -> bool:
 
     A kube-apiserver serves a kind only some moments after its definition is created, so NotFound is tried again.
     """
+    default = {"metadata": {"name": DEFAULT_QUEUE}, "spec": {"weight": 1}}
+    body = {"apiVersion": GANG_QUEUES.api_version, "kind": GANG_QUEUES.kind, **default}
     deadline, pause = time.monotonic() + _SERVED_SECONDS, threading.Event()
     while True:
         try:
-            cluster.create(GANG_QUEUES, _default_queue())
+            cluster.create(GANG_QUEUES, body)
             return True
         except errors.AlreadyExists:
             return False
@@ -117,12 +124,3 @@ def _definition(
 ) -> Manifest:
     root = {"type": "object", "properties": {"spec": {**spec, "default": {}}, "status": status}}
     return definitions.definition(resource, short_names, root, columns, subresources)
-
-
-def _default_queue() -> Manifest:
-    return {
-        "apiVersion": GANG_QUEUES.api_version,
-        "kind": GANG_QUEUES.kind,
-        "metadata": {"name": DEFAULT_QUEUE},
-        "spec": {"weight": 1},
-    }

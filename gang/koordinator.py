@@ -3,13 +3,13 @@
 One rule: all values are strings, and equal on every pod of the gang. Koordinator takes those of the first pod that it
 sees, and never reads them again.
 
-Running pods count beside waiting ones (match-policy waiting-and-running). A replaced pod is therefore bound alone, and
-a job that is restarted as a whole is bound as a whole again. This module has never run against a Koordinator.
+Once a gang has its minimum, the scheduler forgets those of its pods that it has not tried until then. So a gang has
+exactly its minimum of pods; the others are made once it is bound, and name the scheduler alone.
 """
 
 from dataclasses import dataclass
 
-from gang.backend import Objectless
+from gang.backend import Backend
 from gang.values import Binding, Gang
 
 PREFIX = "gang.scheduling.koordinator.sh"
@@ -18,20 +18,20 @@ WAITING_TIME = "600s"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Koordinator(Objectless):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Koordinator(Backend):
     """Binds pods by annotations. If Koordinator's own quotas make pods wait, only the pods show that."""
 
     name: str = "koordinator"
     scheduler: str = "koord-scheduler"
-    together: bool = True
+    check: str = "check that koord-scheduler runs, with its plugin Coscheduling"
 
-    def bind(self, gang: Gang, _task_type: str) -> Binding:
+    def bind(self, gang: Gang, _task_type: str, /) -> Binding:
         """Return the annotations, and the scheduler's name."""
         annotations = {
-            f"{PREFIX}/name": gang.name,
+            f"{PREFIX}/name": f"{gang.name}-{gang.size}",  # it never reads the size of a gang that it knows again
             f"{PREFIX}/min-available": str(gang.size),
-            f"{PREFIX}/total-number": str(gang.total),
+            f"{PREFIX}/total-number": str(gang.size),
             f"{PREFIX}/mode": "Strict",
             f"{PREFIX}/match-policy": "waiting-and-running",
             f"{PREFIX}/waiting-time": WAITING_TIME,

@@ -3,8 +3,8 @@
 One rule: each gang has a PodGroup of its own, without a Workload, which is only a template for PodGroups.
 
 The scheduler reads minCount only when it binds pods, so it does not affect running pods; v1alpha2 forbids changing it.
-A PodGroup has a finalizer until its pods no longer exist. kube-apiserver 1.36 accepts the PodGroups of this module
-(v1alpha2); v1beta1, and any scheduler that binds by it, have never been tested.
+A PodGroup has a finalizer until its pods no longer exist. In v1beta1 its priority is that of its own class, and 0
+without one.
 """
 
 from collections.abc import Mapping
@@ -13,42 +13,48 @@ from typing import Any
 
 from crds.api_resources import ALPHA_POD_GROUPS, NATIVE_POD_GROUPS, Resource
 from gang import backend
+from gang.backend import Backend
 from gang.values import Binding, Gang, GroupView
 from kube.api import Manifest
 
 SIZE = ("schedulingPolicy",)
+SCHEDULED = ("PodGroupScheduled", "PodGroupInitiallyScheduled")
+"""The condition of a group whose pods are bound: in 1.36, and since 1.37."""
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Native(Backend):
     """Binds pods by PodGroups, with the cluster's default scheduler or the one that a template names."""
 
-    resource: Resource = NATIVE_POD_GROUPS
     name: str = "kubernetes"
-    scheduler: str = ""
-    together: bool = True
-    queues: Resource | None = None
+    check: str = (
+        "check that kube-scheduler runs, with the feature gate GenericWorkload (in 1.36 with GangScheduling, too)"
+    )
+    is_fixed: bool = False
+    resource: Resource = NATIVE_POD_GROUPS
 
-    def create(self, gang: Gang) -> Manifest | None:
+    def size(self, gang: Gang, /) -> dict[str, Any]:
+        """Return the policy with the minimum."""
+        return {"schedulingPolicy": {"gang": {"minCount": gang.size}}}
+
+    def create(self, gang: Gang, /) -> Manifest | None:
         """Return a PodGroup."""
-        return backend.manifest(self.resource, gang, _size(gang))
+        named = {"priorityClassName": gang.priority_class} if gang.priority_class and not self.is_fixed else {}
+        return backend.manifest(self.resource, gang, {**self.size(gang), **named})
 
-    def resize(self, gang: Gang, group: GroupView) -> Mapping[str, Any] | None:
-        """Return a patch of the size; None in v1alpha2, which forbids a change."""
-        return None if self.resource == ALPHA_POD_GROUPS else backend.spec_patch(_size(gang), group.spec)
-
-    def trim(self, manifest: Manifest) -> GroupView:
+    def trim(self, manifest: Manifest, /) -> GroupView:
         """Return the view of a PodGroup, whose pods may be created at once."""
-        return backend.view(self.resource, manifest, SIZE, phase="Ready")
+        conditions = (manifest.get("status") or {}).get("conditions") or ()
+        none: Mapping[str, Any] = {}
+        found = next((condition for condition in conditions if condition.get("type") in SCHEDULED), none)
+        against = str(found.get("message") or found.get("reason") or "") if found.get("status") == "False" else ""
+        waits = f"its pods are not bound yet: {against}" if against else ""
+        return backend.view(self.resource, manifest, SIZE, phase="Ready", seen=bool(found), message=waits)
 
-    def refusal(self, _queue: str, _manifest: Manifest | None) -> tuple[str, str] | None:
-        """Return no refusal, because there are no queues."""
-        return None
-
-    def bind(self, gang: Gang, _task_type: str) -> Binding:
+    def bind(self, gang: Gang, _task_type: str, /) -> Binding:
         """Return the field of the pod's spec that names the PodGroup."""
         return Binding(spec={"schedulingGroup": {"podGroupName": gang.name}})
 
 
-def _size(gang: Gang) -> dict[str, Any]:
-    return {"schedulingPolicy": {"gang": {"minCount": gang.size}}}
+ALPHA = Native(resource=ALPHA_POD_GROUPS, is_fixed=True)
+"""The first version, which forbids a change of the size."""

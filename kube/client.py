@@ -1,7 +1,7 @@
 """The client of a Kubernetes API, on the official client's configuration, authentication, TLS and connection pool.
 
-One rule: this is the only module that imports `kubernetes`, and it uses none of its models. The models cost forty times
-the parsing of raw JSON, and they silently drop the fields they do not know.
+One rule: this is the only module that uses `kubernetes` (by `kube.official.parts`), and it uses none of its models. The
+models cost forty times the parsing of raw JSON, and they silently drop the fields they do not know.
 """
 
 import contextlib
@@ -18,14 +18,12 @@ from typing import Any
 
 import urllib3
 import yaml
-from kubernetes import client as official
-from kubernetes import config as official_config
-from kubernetes.client import rest
 from urllib3.exceptions import InsecureRequestWarning
 
 from crds.api_resources import Resource
 from kube import errors, hosts, pages, requests, streams
 from kube.api import Listing, Manifest, Patch, WatchEvent
+from kube.official import parts
 from kube.process.meter import NO_METER, Meter
 from kube.process.server_time import ServerTime
 from kube.settings import ConnectionSettings
@@ -62,7 +60,7 @@ def connect(settings: ConnectionSettings | None = None, meter: Meter = NO_METER)
         logger.warning("the certificate of %s is not verified: insecure-skip-tls-verify in the kubeconfig", server)
         urllib3.disable_warnings(InsecureRequestWarning)
     try:
-        pool = rest.RESTClientObject(configuration).pool_manager
+        pool = parts.rest.RESTClientObject(configuration).pool_manager
     except (OSError, ValueError) as e:
         raise errors.Misconfigured(f"the TLS settings for {server} are not usable: {e}; check the kubeconfig") from e
     return KubernetesCluster(Transport(pool, server, _Authorization(configuration), settings, meter), settings)
@@ -76,41 +74,33 @@ def default_namespace(settings: ConnectionSettings) -> str:
         return POD_NAMESPACE.read_text(encoding="utf-8").strip()
     if not (path or settings.context or Path(os.path.expanduser(DEFAULT_KUBECONFIG)).exists()):
         raise _not_configured()
-    namespaces: list[str] = []
-    _load(lambda: namespaces.append(_context_namespace(path or DEFAULT_KUBECONFIG, settings.context)), path)
-    return namespaces[0]
+    return _read_entry(path, settings.context, lambda entry: entry["context"].get("namespace") or "default")
 
 
 def context_user(settings: ConnectionSettings) -> str:
     """Return the user of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
-    return _read_entry(settings, lambda entry: entry["context"].get("user"))
+    return _read_selected(settings, lambda entry: entry["context"].get("user"))
 
 
 def context_name(settings: ConnectionSettings) -> str:
     """Return the name of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
-    return _read_entry(settings, lambda entry: entry["name"])
+    return _read_selected(settings, lambda entry: entry["name"])
 
 
-def _read_entry(settings: ConnectionSettings, read: Callable[[dict[str, Any]], Any]) -> str:
+def _read_selected(settings: ConnectionSettings, read: Callable[[dict[str, Any]], Any]) -> str:
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
-    if not path and os.environ.get(IN_CLUSTER):
-        return ""
+    return "" if not path and os.environ.get(IN_CLUSTER) else _read_entry(path, settings.context, read)
+
+
+def _read_entry(path: str, name: str, read: Callable[[dict[str, Any]], Any]) -> str:
+    """Return what `read` finds in the entry of a context. Raise Misconfigured if the kubeconfig is unusable."""
     found: list[str] = []
-    _load(lambda: found.append(str(read(_entry(path or DEFAULT_KUBECONFIG, settings.context)) or "")), path)
+    _load(lambda: found.append(str(read(_entry(path or DEFAULT_KUBECONFIG, name)) or "")), path)
     return found[0]
 
 
-def _context_namespace(path: str, name: str) -> str:
-    return str(_context(path, name).get("namespace") or "default")
-
-
-def _context(path: str, name: str) -> dict[str, Any]:
-    context: dict[str, Any] = _entry(path, name)["context"]
-    return context
-
-
 def _entry(path: str, name: str) -> dict[str, Any]:
-    contexts, active = official_config.list_kube_config_contexts(path)
+    contexts, active = parts.config.list_kube_config_contexts(path)
     entry: dict[str, Any] = next((candidate for candidate in contexts if candidate["name"] == name), active)
     return entry
 
@@ -122,9 +112,6 @@ class KubernetesCluster(LogStreams):
     AlreadyExists for the object that it created itself, and a delete NotFound for the object that it deleted itself.
     Both are harmless with names and uids that identify the object.
     """
-
-    def __init__(self, transport: Transport, settings: ConnectionSettings) -> None:
-        super().__init__(transport, settings)
 
     @property
     def server(self) -> str:
@@ -300,14 +287,14 @@ def _with_type(resource: Resource, items: "list[Manifest]") -> "list[Manifest]":
 def _configuration(settings: ConnectionSettings) -> Any:
     """Return the official client's configuration: from the explicit kubeconfig, KUBECONFIG, ~/.kube/config or the pod
     that this process runs in, in that order."""
-    configuration = official.Configuration()
+    configuration = parts.Configuration()
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if path or settings.context or Path(os.path.expanduser(DEFAULT_KUBECONFIG)).exists():
         _load(
             lambda: _from_file(path or DEFAULT_KUBECONFIG, settings.context, configuration), path or DEFAULT_KUBECONFIG
         )
     elif os.environ.get(IN_CLUSTER):
-        _load(lambda: official_config.load_incluster_config(configuration), "the service account of this pod")
+        _load(lambda: parts.config.load_incluster_config(configuration), "the service account of this pod")
     else:
         raise _not_configured()
     return configuration
@@ -324,15 +311,15 @@ def _from_file(path: str, context: str, configuration: Any) -> None:
     files = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
     if not any(file.exists() for file in files):
         raise FileNotFoundError("there is no such file")
-    official_config.load_kube_config(path, context=context or None, client_configuration=configuration)
+    parts.config.load_kube_config(path, context=context or None, client_configuration=configuration)
     if (token_file := _token_file(path, context)) is not None:
         configuration.refresh_api_key_hook = partial(_read_token, token_file)
 
 
 def _token_file(path: str, context: str) -> Path | None:
     """Return the file with the user's token, which may be renewed; the official loader reads it once."""
-    users = official_config.kube_config.KubeConfigMerger(path).config["users"]
-    user = users.get_with_name(_context(path, context).get("user"), safe=True)
+    users = parts.config.kube_config.KubeConfigMerger(path).config["users"]
+    user = users.get_with_name(_entry(path, context)["context"].get("user"), safe=True)
     fields = (user.safe_get("user") if user is not None else None) or {}
     has_file = "tokenFile" in fields and "auth-provider" not in fields
     return Path(user.path).parent / str(fields["tokenFile"]) if has_file else None
@@ -352,7 +339,7 @@ def _load(load: Callable[[], None], source: str) -> None:
     """
     try:
         load()
-    except official_config.ConfigException as e:
+    except parts.config.ConfigException as e:
         # The loader's messages may end with the wrong entry itself.
         raise errors.Misconfigured(f"cannot use {source}: {str(e).split('{')[0].strip()}") from None
     except (FileNotFoundError, PermissionError) as e:

@@ -41,20 +41,20 @@ def loads(text: bytes) -> Any:
     except orjson.JSONDecodeError as error:
         if "depth" not in str(error):
             raise
-    return _parse_without_gc(_truncate_depth(text))
+    return parse_without_gc(_truncate_depth(text))
 
 
 def _parse(text: bytes) -> Any:
     brief = _without_managed_fields(text) if _OBJECT.match(text) else text
     try:
-        return _parse_without_gc(brief)
+        return parse_without_gc(brief)
     except orjson.JSONDecodeError:
         if brief is text:
             raise
-        return _parse_without_gc(text)
+        return parse_without_gc(text)
 
 
-def _parse_without_gc(text: bytes) -> Any:
+def parse_without_gc(text: bytes) -> Any:
     """Parse a text with the garbage collector switched off.
 
     The new values are no garbage, and each collection walks through all of them. With lists nested in lists, that takes
@@ -86,7 +86,7 @@ def outline(text: bytes) -> Any | None:
     text, event = text.rstrip(), bool(head["event"])
     try:
         head_text = _without_managed_fields(text[: end + len(_SPEC)])
-        body = _parse_without_gc(_without_labels(head_text[: -len(_SPEC) + 1]) + (b"}}" if event else b"}"))
+        body = parse_without_gc(_without_labels(head_text[: -len(_SPEC) + 1]) + (b"}}" if event else b"}"))
     except orjson.JSONDecodeError:
         return None
     status = _status(text[:-1] if event else text)
@@ -132,7 +132,7 @@ def _status(text: bytes) -> dict[str, Any]:
         if start < 0 or _separators(text[start:]) > MOST_IN_STATUS:
             break
         try:
-            status: dict[str, Any] = _parse_without_gc(b"{" + text[start + 2 :])
+            status: dict[str, Any] = parse_without_gc(b"{" + text[start + 2 :])
         except orjson.JSONDecodeError:  # the match lies within another object, which the text does not close
             continue
         return status

@@ -44,18 +44,15 @@ def read(text: bytes, limit: int) -> Any:
     once. Raise orjson.JSONDecodeError if the text is not JSON."""
     if limit <= 1:
         return (_read_single(text) if limit else None) or jsontext.loads(text)
-    if len(text) > MOST_BYTES or (len(text) > FEW_BYTES and _values(text) > MOST_VALUES):
+    separators = len(text) - len(text.translate(None, b",[{")) if FEW_BYTES < len(text) <= MOST_BYTES else 0
+    if len(text) > MOST_BYTES or separators > MOST_VALUES:
         return None
     try:
-        return orjson.loads(text)
+        return jsontext.parse_without_gc(text)
     except orjson.JSONDecodeError as error:
         if "depth" not in str(error):
             raise
         return None
-
-
-def _values(text: bytes) -> int:
-    return len(text) - len(text.translate(None, b",[{"))
 
 
 def _read_single(text: bytes) -> Any:

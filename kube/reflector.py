@@ -181,7 +181,8 @@ class Reflector:
 
     def _follow(self, version: str) -> None:
         """Hand every event of one watch to the sink."""
-        seconds = self._watch_seconds()
+        # Until the next resync at most, since a silent watch does not return earlier.
+        seconds = max(1, math.ceil(min(self._settings.watch_seconds, self._sink.resync_at - self._clock())))
         self._watch_began, self._watch_planned = self._clock(), float(seconds)
         watch = self._source.watch(version, seconds)
         self._publish_watch(watch)
@@ -204,10 +205,6 @@ class Reflector:
             self._watch = watch
             if watch is not None and self._stopping.is_set():
                 watch.close()
-
-    def _watch_seconds(self) -> int:
-        """Return how long to watch: until the next resync at most, since a silent watch does not return earlier."""
-        return max(1, math.ceil(min(self._settings.watch_seconds, self._sink.resync_at - self._clock())))
 
     def _resync_if_due(self) -> None:
         if self._clock() >= self._sink.resync_at and not self._stopping.is_set():

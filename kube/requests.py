@@ -104,7 +104,11 @@ def patch(
     must not run twice."""
     merge = isinstance(change, Mapping)
     if resource_version:
-        change = _with_precondition(change, resource_version)
+        if not isinstance(change, Mapping):
+            raise ValueError(
+                "a resource_version goes with a merge patch only; put a `test` operation into a JSON patch"
+            )
+        change = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": resource_version}}
     return Request(
         "PATCH",
         _object_path(resource, name, namespace, subresource) + _strict(dry_run),
@@ -172,12 +176,6 @@ def service(namespace: str, name: str, path: str) -> Request:
 def metrics() -> Request:
     """Return the request that reads the metrics of the server."""
     return Request("GET", "/metrics", "read the metrics")
-
-
-def _with_precondition(change: Patch, resource_version: str) -> Patch:
-    if not isinstance(change, Mapping):
-        raise ValueError("a resource_version goes with a merge patch only; put a `test` operation into a JSON patch")
-    return {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": resource_version}}
 
 
 def _object_path(resource: Resource, name: str, namespace: str, subresource: str = "") -> str:

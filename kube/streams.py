@@ -13,7 +13,7 @@ import orjson
 
 from crds import excerpts
 from crds.torchjob.size_limits import LargeObject
-from kube import errors, jsontext, requests, status
+from kube import error_answers, errors, jsontext, requests
 from kube.api import ALL_OUTPUT, LogOptions, Manifest, WatchEvent
 from kube.settings import ConnectionSettings
 from kube.transport import Response, Transport
@@ -146,16 +146,13 @@ def events(pieces: Iterable[bytes], action: str) -> Iterator[WatchEvent]:
                 "type": "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" as kind,
                 "object": {"metadata": dict()} as body,
             }:
-                yield WatchEvent(kind, _as_long(body) if len(line) >= jsontext.LONG else body)
+                is_long = len(line) >= jsontext.LONG and not isinstance(body, LargeObject)
+                yield WatchEvent(kind, LargeObject(body) if is_long else body)
             case {"type": "ERROR", "object": dict() as body}:
-                raise status.error(int(body.get("code") or _UNKNOWN_CODE), body, action)
+                raise error_answers.error(int(body.get("code") or _UNKNOWN_CODE), body, action)
             case _:
                 text = excerpts.excerpt(line[:200].decode("utf-8", "replace"), 80)
                 raise errors.ServerError(f"could not {action}: the server sent a line that is no event: {text!r}")
-
-
-def _as_long(body: dict[str, Any]) -> dict[str, Any]:
-    return body if isinstance(body, LargeObject) else LargeObject(body)
 
 
 def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -25,7 +25,7 @@ from urllib3.exceptions import (
 from urllib3.exceptions import TimeoutError as LibraryTimeout
 
 from crds import excerpts
-from kube import errors, handshakes, jsontext, pages, retries, status, whole_requests
+from kube import error_answers, errors, handshakes, jsontext, pages, retries, whole_requests
 from kube.process import request_metrics, turns
 from kube.process.meter import NO_METER, Meter
 from kube.process.server_time import ServerTime
@@ -210,9 +210,10 @@ class Transport:
             self._raise_if_misconfigured(e)
             sent = not isinstance(e, NewConnectionError | ConnectTimeoutError)
             raise _AttemptFailed(Failure(sent=sent), self._unreachable(e)) from e
-        details = status.read(body)
-        error = status.error(response.status, details, request.action, self._settings.permission_hint)
-        raise _AttemptFailed(Failure(response.status, retry_after=_retry_after(response)), error)
+        details = error_answers.read(body)
+        error = error_answers.error(response.status, details, request.action, self._settings.permission_hint)
+        retry_after = retries.retry_after(response.headers.get("Retry-After"))
+        raise _AttemptFailed(Failure(response.status, retry_after=retry_after), error)
 
     def _metered(self, request: Request, read_timeout: float | None, *, stream: bool) -> Response:
         """Send one request, and count how it ended and how long the answer took to begin, or to come."""
@@ -274,10 +275,6 @@ class Transport:
                 f"the certificate of the Kubernetes API server {self.server} is not trusted: {reason}; "
                 "check certificate-authority in the kubeconfig"
             ) from cause
-
-
-def _retry_after(response: Response) -> float | None:
-    return retries.retry_after(response.headers.get("Retry-After"))
 
 
 def _reason(cause: BaseException) -> str:

@@ -91,17 +91,4 @@ CLOCK_WRONG = Metric(
     of="worker",
     merge="most",
 )
-METRICS = (
-    REDIS_SECONDS,
-    PICKS,
-    REFUSED_COMMITS,
-    RECONCILES,
-    RECONCILE_SECONDS,
-    WORK_DEPTH,
-    WORK_ADDS,
-    WORK_WAIT_SECONDS,
-    WORK_SECONDS,
-    WORK_RETRIES,
-    UNFINISHED_SECONDS,
-    CLOCK_WRONG,
-)
+METRICS = tuple(each for each in vars().values() if isinstance(each, Metric))

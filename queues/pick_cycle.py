@@ -4,25 +4,28 @@ One rule: the working copy saves time and is never the truth. After any error th
 """
 
 import contextlib
+import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
 from crds.keys import JobKey
 from queues import errors
-from queues.charge_changes import IdleGrowth
 from queues.picking.backfill import JobEnds, Shadows, no_job_ends
-from queues.picking.picker import Picker
-from queues.resizing import plan
+from queues.picking.picker import OutsideLimits, Picker
+from queues.resizing import recall_search, resize_plan
+from queues.resizing.recall_search import HeldRoom
 from queues.resizing.values import ElasticJob, IdleRoom, Plan
-from queues.rules import PickRules
-from queues.store import PendingCommit, QueueStore
+from queues.rules import Patience, PickRules
+from queues.store import IdleGrowth, PendingCommit, QueueStore, RaisedCharge
 from queues.values import Batch, CommitResult, NextEntries, Refusal, Reservation
 
 FEW = 8
 """The least number of entries that are read ahead of each queue. More are read if over half of them go in a round."""
+AGES_SECONDS = 5.0
+"""How long the patience of jobs stands. With many running jobs, their median age costs a few milliseconds."""
 BURST = 10
 """The most batches after one reading. What other processes change is not seen until the next reading."""
 ON_THE_WAY = 3
@@ -67,13 +70,25 @@ class PickCycle:
     """The rounds of one leader on one store. Only one thread may use them."""
 
     def __init__(
-        self, store: QueueStore, rules: PickRules, job_ends: Callable[[], JobEnds | None] = no_job_ends
+        self,
+        store: QueueStore,
+        rules: PickRules,
+        job_ends: Callable[[], JobEnds | None] = no_job_ends,
+        outside: OutsideLimits | None = None,
+        ages: Callable[[float], Mapping[str, Sequence[float]]] = lambda _: {},
     ) -> None:
-        """`job_ends` is called in each round in which room is reserved for a job."""
+        """`job_ends` is called in each round in which room is reserved for a job; `outside` for each pick.
+
+        `ages` returns the ages of the running jobs of each queue at a time, in seconds."""
+        self._outside = outside
         self._store = store
         self._job_ends = job_ends
         self._shadows = Shadows()
         self._rules = rules
+        self._ages = ages
+        self._patience = rules.patience({})
+        self._aged = -math.inf
+        """When the patience was computed from the ages of the running jobs."""
         self._picker: Picker | None = None
         self._change = 0
         """The store's last change that the picker knows, except for those of `_others`."""
@@ -83,30 +98,28 @@ class PickCycle:
         """Whether all entries of a queue that may be read can never run."""
         self._reach = FEW
         """The number of entries of each queue that are read ahead."""
-        self._due: list[tuple[str, int]] = []
-        """Queues and their charges apart from picks (below 0: refunds) that no commit has carried yet."""
+        self._refunds: list[tuple[str, int]] = []
+        """Queues and their refunds that no commit has carried yet."""
+        self._raised: list[RaisedCharge] = []
+        """The raised charges that no commit has carried yet."""
         self._claims: dict[str, JobKey | None] = {}
         """The claims to open by queue (None: to close) that no commit has carried yet."""
         self._hastened: dict[str, JobKey] = {}
         """By queue, the jobs whose patience is to end that no commit has carried yet."""
 
     def refund(self, queue: str, cost: int) -> None:
-        """Refund a queue in the next round for a job that came back before it was granted."""
-        self._due.append((queue, -cost))
+        """Refund a queue in the next round what it has paid for a job that came back before it was granted."""
+        self._refunds.append((queue, cost))
 
-    def charge(self, charges: Iterable[tuple[str, int]]) -> None:
-        """Charge queues in the next round for jobs that cost more than when they were picked."""
-        self._due += charges
+    def charge(self, raised: Iterable[RaisedCharge]) -> None:
+        """Charge queues in the next round for jobs that take more than when they were picked."""
+        self._raised += raised
 
     def claim(self, queue: str, key: JobKey) -> None:
         """Open a claim for the first job of a queue in the next round (`queues.picking.open_claims`).
 
         Nothing happens if the job is not the first one by then. A queue has one claim at most."""
         self._claims[queue] = key
-
-    def unclaim(self, queue: str) -> None:
-        """Close the claim of a queue in the next round."""
-        self._claims[queue] = None
 
     def replace_claims(self, claims: Mapping[str, JobKey]) -> None:
         """Open these claims in the next round, by queue, and close all others."""
@@ -133,20 +146,24 @@ class PickCycle:
         """
         picker, self._picker = self._picker, None
         picker = self._read(picker, most)
-        for queue, cost in self._due:
-            picker.settle(queue, cost)
+        for queue, cost in self._refunds:
+            picker.settle(queue, -cost)
+        for raised in self._raised:
+            picker.charge_raised(*raised)
         self._change_claims(picker, now)
+        picker.patience = self._patience_at(now)
         picker.prepare_loans(now, self._job_ends)
         done = [*self._batches(picker, now, limit, min(most, self._reach))]
         if not done or done[0].committed.picked or not done[0].committed.refused:
             # The first batch carries the charges and the claims, with its first pick or in its settlement.
-            self._due.clear()
+            self._refunds.clear()
+            self._raised.clear()
             self._claims.clear()
             self._hastened.clear()
         picks = chain.from_iterable(batch.pending.batch.picks for batch in done)
         self._reach = max(FEW, 2 * max(Counter(pick.waiting.queue for pick in picks).values(), default=0))
         refused: Refusal = next((batch.committed.refused for batch in done if batch.committed.refused), "")
-        self._picker = None if refused else picker
+        self._picker = None if refused or picker.has_set_aside else picker
         picked = sum(batch.committed.picked for batch in done)
         return CycleResult(picked, refused, tuple(batch.pending.commit for batch in done))
 
@@ -160,13 +177,25 @@ class PickCycle:
 
         `idle_since` is that of the plan before.
         """
-        return None if self._picker is None else plan.plan(self._picker, jobs, now, idle_since)
+        return None if self._picker is None else resize_plan.plan(self._picker, jobs, now, idle_since)
+
+    def find_recalls(
+        self, holders: Sequence[HeldRoom], leaving: Sequence[HeldRoom], refused: Collection[JobKey], now: float
+    ) -> tuple[JobKey, ...]:
+        """Return which holders give their room back after the last round (`queues.resizing.recall_search`); none if
+        that round did not stand."""
+        return () if self._picker is None else recall_search.find(self._picker, holders, leaving, refused, now)
 
     def grow_idle(self, growths: Sequence[IdleGrowth]) -> list[Refusal]:
         """Give jobs the further workers of the last plan (`QueueStore.grow_idle`). Raises what the store raises."""
         if self._picker is None:
             return ["revision"] * len(growths)
         return self._store.grow_idle(growths, *self._picker.version)
+
+    def _patience_at(self, now: float) -> Patience:
+        if abs(now - self._aged) >= AGES_SECONDS:  # the clock of the machine may have been set back
+            self._aged, self._patience = now, self._rules.patience(self._ages(now))
+        return self._patience
 
     def _change_claims(self, picker: Picker, now: float) -> None:
         for queue, key in self._claims.items():
@@ -218,7 +247,9 @@ class PickCycle:
         batch = picker.picks(now, limit)
         if not batch.picks and batch.settlement is None:
             return None
-        batch = replace(batch, heads=heads, needs_entries=picker.request_entries(heads), follows=follows)
+        # The store has the jobs that were set aside, so it would count other entries as known.
+        needed = {} if picker.has_set_aside else picker.request_entries(heads)
+        batch = replace(batch, heads=heads, needs_entries=needed, follows=follows)
         return _Pending(self._store.pending_commit(batch), batch)
 
     def _add_entries(self, picker: Picker, pending: _Pending, committed: CommitResult) -> None:
@@ -237,6 +268,7 @@ class PickCycle:
         if picker is None:
             snapshot = self._store.snapshot(heads)
             picker = Picker(snapshot, self._rules, self._shadows)
+            picker.outside = self._outside
         else:
             snapshot = self._store.snapshot(heads, self._change, self._others, _needs_entries(picker, most))
             picker.update(snapshot)

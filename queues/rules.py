@@ -1,44 +1,77 @@
 """The rules of picks: what a pick costs, and how long other jobs may go before one that lacks room.
 
 One rule: values only. The settings become rules in one place.
+
+A job that finds no room in the pool has to wait until running jobs have made it, and the room that is kept for it
+meanwhile is idle. How long that takes is seldom known. But of jobs that have run for a time, half run for as long again
+or longer, roughly, whatever their lengths. So the job's patience is the median age of what runs, 30 seconds at least:
+
+    what runs                                      patience   room is kept for about
+    jobs of about a minute                         30 s       a minute
+    jobs of a day, and hundreds of a few minutes   hours      a day
+
+Inside a queue the same holds for a first job that its quota or its cohort refuses, with the ages of what its queue runs
+and no least: then jobs pass it only if they leave what it needs.
+
+Where jobs end soon, a large job soon begins. Where they run for days, it does not idle the pool for days while small
+jobs that end in minutes could go.
 """
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from crds.resources import amounts
-from queues.values import OvertakenJob
+LEAST_PATIENCE = 30.0
+"""The patience of a job where jobs run for less than this, in seconds."""
+LONGEST_PATIENCE = 604_800.0
+"""The most seconds for which jobs are passed by default, however long others run: a week."""
+DOMINANT = "dominant"
+"""The cost of a pick by which weights divide the dominant resource of each job (`queues.picking.prices`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long other jobs may overtake a job that finds no room in the pool."""
+    """For how many seconds others may pass jobs. What only reads the store does not know it: without end, room is kept
+    only for those jobs for which the leader keeps it."""
 
-    times: int = 2
-    """The most picks that may overtake the job. Times their cost, it is how far the shares may drift meanwhile."""
-    seconds: float = 30.0
-    """The longest time in which picks may overtake the job, from the first of them on."""
+    pool: float = math.inf
+    """Of a job that finds no room in the pool."""
+    queues: Mapping[str, float] | None = None
+    """Of a first job that its quota or its cohort refuses, towards other jobs of its queue; None: not known."""
 
-    def ends(self, overtaken: OvertakenJob, now: float) -> bool:
-        """Return whether other jobs may no longer overtake the job."""
-        is_late = overtaken.times > 0 and now - overtaken.since >= self.seconds
-        return overtaken.times >= self.times or is_late
-
-
-PATIENCE = Patience()
+    def within(self, queue: str) -> float:
+        """Return for how long jobs of a queue may pass its first one, whatever room they take."""
+        return math.inf if self.queues is None else self.queues.get(queue, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickRules:
     """Everything that an admin can set about picks."""
 
-    cost: str = amounts.JOBS
-    """What a pick costs its queue: "jobs" (1 for each), or the canonical name of the resource that weights divide."""
-    patience: Patience = PATIENCE
-    """The patience of a job that finds no room in the pool."""
-    queue_bypasses: int = 32
-    """The most jobs of a BestEffortFIFO queue that may pass its first one; after them the queue waits for it."""
+    cost: str = DOMINANT
+    """What a pick costs its queue: the job's dominant share, "jobs" (1 for each), or the canonical name of the resource
+    that weights divide."""
+    longest_patience: float = LONGEST_PATIENCE
+    """The most seconds for which other jobs may pass one that finds no room."""
+
+    @property
+    def least_patience(self) -> float:
+        """The seconds for which other jobs may overtake one that finds no room in the pool, whatever runs."""
+        return min(LEAST_PATIENCE, self.longest_patience)
+
+    def patience(self, ages: Mapping[str, Sequence[float]]) -> Patience:
+        """Return how long jobs may be passed. `ages` are those of the running jobs of each queue, in seconds and in any
+        order."""
+        median = _median([*chain.from_iterable(ages.values())])
+        pool = min(max(median, LEAST_PATIENCE), self.longest_patience)
+        return Patience(pool, {queue: min(_median(found), self.longest_patience) for queue, found in ages.items()})
 
 
-def from_settings(cost: str, queue_bypasses: int, patience: Patience = PATIENCE) -> PickRules:
-    """Return the rules for the settings of these names."""
-    return PickRules(cost=cost, patience=patience, queue_bypasses=queue_bypasses)
+def _median(ages: Sequence[float]) -> float:
+    return sorted(ages)[len(ages) // 2] if ages else 0.0
+
+
+def counted(cost: str) -> frozenset[str]:
+    """Return the resource whose usage must be counted because of what a pick costs, although nothing may limit it."""
+    return frozenset() if cost == DOMINANT else frozenset((cost,))

@@ -6,11 +6,10 @@ at all.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
-from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.inspection_values import StoreInspection
 from queues.installation import Installation
 from queues.values import (
@@ -24,6 +23,40 @@ from queues.values import (
     Reservation,
     Snapshot,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredCharge:
+    """The smaller charge of an admitted job that has fewer workers than before."""
+
+    key: JobKey
+    attempt: int
+    grown: int
+    """Nothing changes unless the reservation has this attempt and this number of growths."""
+    size: int
+    charge: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleGrowth:
+    """Further workers for an admitted job, for which its queue does not pay."""
+
+    key: JobKey
+    attempt: int
+    grown: int
+    """Nothing changes unless the reservation has this attempt and this number of growths."""
+    workers: int
+    """The number of further workers."""
+    charge: Amounts
+    """What all of them add to the job's charge."""
+
+
+class RaisedCharge(NamedTuple):
+    """A charge that is higher than before, because the pods of a job ask for more than their templates."""
+
+    queue: str
+    before: Amounts
+    after: Amounts
 
 
 @dataclass(frozen=True, slots=True)

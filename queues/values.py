@@ -1,8 +1,7 @@
 """The values of the queues: entries that wait, reservations, snapshots, picks and commits.
 
-One rule: all are frozen and carry keys and numbers only, never a manifest.
-
-The values that every pick makes are named tuples, which cost a quarter of a frozen dataclass to make.
+One rule: all are frozen and carry keys and numbers only, never a manifest. The values that every pick makes are named
+tuples, which cost a quarter of a frozen dataclass to make.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,6 @@ from crds.resources.amounts import NOTHING, Amounts
 
 Kind = Literal["admit", "grow"]
 """The request of an entry: the admission of a whole job, or more room for an admitted job (elastic)."""
-
 Refusal = Literal["", "predecessor", "revision", "entry", "reservation", "quota", "cohort", "pool", "port"]
 """The reason why a commit stopped:
 
@@ -89,6 +87,10 @@ class Reservation:
     """The number of growths since the admission. A growth that was requested under another number does not count."""
     idle: int = 0
     """The number of workers that are idle growth: the charge covers them, but the queue has not paid for them."""
+    paid: int = 0
+    """What the queue has paid for the last pick or growth; 0 once a part of the charge was given back."""
+    gained: int = 0
+    """The number of workers of the last growth, if the queue has paid for it."""
 
     def serves(self, queue: str, demand: Amounts, *, port: bool) -> bool:
         """Return whether the reservation matches the job's present request. A user may have edited the job since the
@@ -185,7 +187,7 @@ class Account(NamedTuple):
 
 
 ACCOUNT_SCHEME = "lag"
-"""The name of the present meaning of accounts and clock. Accounts under another name are ignored."""
+"""The name of what accounts and clock mean now, before their unit. Accounts under another name are ignored."""
 
 
 class Clock(NamedTuple):
@@ -206,18 +208,19 @@ NO_ACCOUNTS: Mapping[str, Account] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OvertakenJob:
-    """A job that had its turn but no room: how often other jobs went first, and since when. It may have a record before
-    that, with 0 times, because it has an open claim."""
+    """A job that had no room at its turn: how often others went first, and since when (0 times: it has a claim)."""
 
     key: JobKey
     times: int
     since: float
     kept: Amounts | None = None
-    """The demand for which the pool reserved room for this job; None: it reserved none. The queue pays for that room if
-    the job is withdrawn."""
+    """The demand for which the pool reserved room; None: it did not. The queue pays for it if the job is withdrawn."""
+    late: bool = False
+    """Whether no job of its queue passes it any more that takes what it needs."""
+    impatient: bool = False
+    """Whether its patience towards other queues has ended before its time."""
     claimed: bool = False
-    """Whether the job has an open claim: no other job of its queue takes what it needs
-    (`queues.picking.open_claims`)."""
+    """Whether it has an open claim, which is like `late` but may end (`queues.picking.open_claims`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +270,7 @@ class Pick(NamedTuple):
 
     waiting: WaitingEntry
     cost: int
-    """The cost: 1, or the job's amount of the resource by which the administrator measures shares."""
+    """The cost, in the unit of the setting `cost` (`queues.picking.prices`)."""
     clock: Clock
     """The clock after this pick."""
     accounts: Mapping[str, Account]

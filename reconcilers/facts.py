@@ -16,11 +16,13 @@ from crds.torchjob.torchjob import TorchJob
 from kube.process.meter import Metric
 from reconcilers import metrics
 from reconcilers.plan.failures import Kind
-from reconcilers.values import InvalidJob
+from reconcilers.values import EmitEvent, InvalidJob
 
 OTHER_REASON = "Other"
 """The label of a reason that is not one of torchq's own."""
-SENT_BACK_REASONS = frozenset({"NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "QueueDrained", "Resized"})
+SENT_BACK_REASONS = frozenset(
+    {"NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForScheduler", "QueueDrained", "Resized"}
+)
 CHARGED: Kind = "Retryable"
 NOT_CHARGED: Kind = "Disruption"
 
@@ -46,7 +48,7 @@ def between(job: TorchJob | InvalidJob, status: Mapping[str, Any], now: float) -
     queue = before.admission.queue if before.admission else before.tenant_queue or str(status.get("tenantQueue", ""))
     yield from _restarts(before, status, queue)
     if before.admission is not None and phase == "Queued" and not admission:
-        reason = _reason(status, "Queued")
+        reason = _condition(status, "Queued").get("reason", "")
         yield Fact(metrics.SENT_BACK, (queue, reason if reason in SENT_BACK_REASONS else OTHER_REASON))
     if before.admission is not None and phase == "Running" and not _has_run(before):
         yield Fact(metrics.UNTIL_RUNNING_SECONDS, (queue,), max(0.0, now - _admitted_at(before, now)))
@@ -96,8 +98,8 @@ def _has_run(before: TorchJobStatus) -> bool:
     return running.status == "True" or running.last_transition_time.timestamp() >= _admitted_at(before, 0.0)
 
 
-def _reason(status: Mapping[str, Any], kind: ConditionType) -> str:
-    return next((str(each.get("reason")) for each in status.get("conditions", ()) if each.get("type") == kind), "")
+def _condition(status: Mapping[str, Any], kind: ConditionType) -> Mapping[str, Any]:
+    return next((each for each in status.get("conditions") or () if each.get("type") == kind), {})
 
 
 def is_taken(status: Mapping[str, Any], change: Mapping[str, Any]) -> bool:
@@ -110,3 +112,39 @@ def is_taken(status: Mapping[str, Any], change: Mapping[str, Any]) -> bool:
         else status.get(name) == value
         for name, value in change.items()
     )
+
+
+def with_change(status: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a status with a merge patch (RFC 7396)."""
+    after = {name: value for name, value in status.items() if name not in change}
+    for name, value in change.items():
+        if isinstance(value, Mapping):
+            before = status.get(name)
+            after[name] = with_change(before if isinstance(before, Mapping) else {}, value)
+        elif value is not None:
+            after[name] = value
+    return after
+
+
+def life_event(job: TorchJob | InvalidJob, status: Mapping[str, Any]) -> EmitEvent | None:
+    """Return the Event about the change from the status of a job to a written one; None if it needs none."""
+    before, phase = job.status, status.get("phase", "")
+    attempt = (status.get("admission") or {}).get("attempt")
+    if attempt is not None and attempt != (before.admission.attempt if before.admission else None):
+        return EmitEvent("Admitted", _message(status, "Admitted"))
+    if phase == before.phase:
+        return None
+    match phase:
+        case "Queued" if before.admission is None:  # a job that was sent back has an Event that says why
+            return EmitEvent("Queued", _message(status, "Queued"))
+        case "Running":
+            restarts = int(status.get("restartGeneration") or 0)
+            after = f", after {restarts} restart{'s' * (restarts > 1)}" if restarts else ""
+            return EmitEvent("Running", _message(status, "Running") + after)
+        case "Succeeded":
+            return EmitEvent("Succeeded", _message(status, "Succeeded"))
+    return None
+
+
+def _message(status: Mapping[str, Any], kind: ConditionType) -> str:
+    return str(_condition(status, kind).get("message") or kind)

@@ -68,13 +68,4 @@ SUBMIT_TO_PODS_SECONDS = Metric(
     buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0),
     of="worker",
 )
-METRICS = (
-    ADMISSIONS,
-    FINISHED,
-    SENT_BACK,
-    RESTARTS,
-    WAIT_SECONDS,
-    UNTIL_RUNNING_SECONDS,
-    EXECUTION_SECONDS,
-    SUBMIT_TO_PODS_SECONDS,
-)
+METRICS = tuple(each for each in vars().values() if isinstance(each, Metric))

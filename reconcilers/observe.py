@@ -30,12 +30,11 @@ from reconcilers.settings import ReconcileSettings
 from reconcilers.values import NOT_ASKED, InvalidJob, Observation
 from reconcilers.views import node_view, pod_history, pod_view
 from reconcilers.views.node_view import NodeCache
-from reconcilers.views.pod_group_view import GroupReader
+from reconcilers.views.pod_group_view import GroupCache, GroupReader
 from reconcilers.views.pod_view import PodView
-from reconcilers.views.queue_view import QueueCache
+from reconcilers.views.queue_view import QueueCache, QueueView
 from reconcilers.views.recreate_request import RecreateCache, RecreateView
-from reconcilers.views.request_reader import RequestReader
-from reconcilers.views.scale_request_view import RequestView
+from reconcilers.views.scale_request_view import RequestCache, RequestReader, RequestView
 
 REMEMBERED = 10_000
 """The number of keys whose newest pod is remembered; a forgotten key costs at most an AlreadyExists."""
@@ -96,6 +95,26 @@ def pods_informer(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caches:
+    """What a worker process can read beside pods; None where there are no such objects."""
+
+    queues: QueueCache | None = None
+    """If None, no queue is drained."""
+    nodes: NodeCache | None = None
+    """If None, no node counts as dead."""
+    recreations: RecreateCache | None = None
+    groups: GroupCache | None = None
+    requests: RequestCache | None = None
+    reported_saves: Callable[[JobKey], int] | None = None
+    """The function that returns the latest request to save that a report of a job answers."""
+    gone_pods: GonePods | None = None
+    """What was seen of pods that have gone."""
+
+
+NO_CACHES = Caches()
+
+
 @dataclass(slots=True)
 class Observer:
     """Observes one key at a time; shared between threads."""
@@ -103,26 +122,18 @@ class Observer:
     cluster: Cluster
     pods: PodCache
     settings: ReconcileSettings
-    queues: QueueCache | None = None
-    """The cache of queues; None if no queue is drained."""
-    nodes: NodeCache | None = None
-    """The cache of nodes; None if nodes are unknown, and none counts as dead."""
-    recreations: RecreateCache | None = None
-    """The cache of requests to recreate containers; None if there are none."""
+    caches: Caches = NO_CACHES
     clock: Callable[[], float] = time.time
-    groups: GroupReader | None = None
-    """The reader of pod groups; None if groups are unknown."""
-    requests: RequestReader | None = None
-    """The reader of scale requests; None if there are none."""
-    restart_support: RestartSupport | None = None
-    """What tells whether Kubernetes restarts all containers of pods; None if it is not used."""
-    reported_saves: Callable[[JobKey], int] | None = None
-    """The function that returns the latest request to save that a report of a job answers; None if pods do not
-    report."""
-    gone_pods: GonePods | None = None
-    """What was seen of pods that have gone; None if nothing is."""
     _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _groups: GroupReader = field(init=False)
+    _requests: RequestReader = field(init=False)
+    _restart_support: RestartSupport = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._groups = GroupReader(self.cluster, self.caches.groups, self.clock)
+        self._requests = RequestReader(self.cluster, self.caches.requests)
+        self._restart_support = RestartSupport(self.cluster, self.caches.nodes, self.clock)
 
     def observe(self, task: Task) -> Observation:
         """Return the current state of the key. Raises any ClusterError of the API server."""
@@ -132,91 +143,79 @@ class Observer:
         pods = self._pods(task)
         if pods:
             self.wrote(task.key, max(pod.version for pod in pods))
-        health = node_view.node_health(self.nodes, pods, self.settings.dead_node_grace, self.clock())
-        return Observation(
+        queue = self._paying_queue(job, task.reservation)
+        health = node_view.node_health(self.caches.nodes, pods, self.settings.dead_node_grace, self.clock())
+        observation = Observation(
             key=task.key,
             job=job,
             pods=tuple(sorted(pods, key=lambda pod: pod.name)),
             reservation=task.reservation,
-            draining=self._draining(job, task.reservation),
-            groups=self._groups(task.key, job),
+            draining=queue.draining,
+            gang_queue=queue.gang_queue,
+            groups=self._groups_of(task.key, job),
             recreations=self._recreations(task.key),
-            requests=self._requests(task.key, manifest, uncached=isinstance(job, TorchJob) and _begins_to_scale(job)),
+            requests=self._requests_of(task.key, manifest, job),
             dead_nodes=health.dead,
-            leaving_nodes=self._leaving(job, pods),
-            departures=self._departures(job, pods),
-            node_labels=node_view.labels_of(self.nodes, pods) if self.settings.topology_labels else {},
+            node_labels=node_view.labels_of(self.caches.nodes, pods) if self.settings.topology else {},
             next_dead=health.next,
+            gone=self.caches.gone_pods.of(task.key) if self.caches.gone_pods is not None else (),
+        )
+        return self._with_nodes(observation, job, pods) if isinstance(job, TorchJob) else observation
+
+    def _with_nodes(self, observation: Observation, job: TorchJob, pods: list[PodView]) -> Observation:
+        """Return the observation of a job with what nodes mean for it. What may take a look at thousands of them, or at
+        a report, is computed only for a job to which it matters."""
+        taints, admission = self.settings.taints_of_leaving_nodes, job.admission
+        has_range = job.spec.is_elastic or job.spec.worker_range is not None
+        is_asked = self.caches.reported_saves is not None and bool(job.save_request)
+        return replace(
+            observation,
+            leaving_nodes=node_view.leaving(self.caches.nodes, pods, taints) if has_range else frozenset(),
+            departures={} if admission is None else node_view.departures(self.caches.nodes, pods, job, taints),
             ready_again=self._ready_again(job),
-            other_nodes=self._elsewhere(job, health.dead),
+            other_nodes=self._elsewhere(job, observation.dead_nodes),
             restart_obstacle=self._restart_obstacle(job, pods),
-            reported_save=self._reported_save(job),
-            gone=self.gone_pods.of(task.key) if self.gone_pods is not None else (),
+            reported_save=self.caches.reported_saves(job.key)
+            if self.caches.reported_saves is not None and is_asked
+            else 0,
         )
 
-    def _restart_obstacle(self, job: TorchJob | InvalidJob | None, pods: list[PodView]) -> str:
+    def _restart_obstacle(self, job: TorchJob, pods: list[PodView]) -> str:
         """Return why Kubernetes cannot restart all containers of the job's next pods; asked only if there are some."""
-        support = self.restart_support
-        if support is None or not isinstance(job, TorchJob) or self.settings.in_place not in ("auto", "kubernetes"):
+        if self.settings.in_place not in ("auto", "kubernetes"):
             return NOT_ASKED
         granted = job.admission.charge.get(amounts.PODS, 0) if job.admission is not None else 0
         lacks_pods = len(pods) < max(granted, sum(task.num_tasks for task in job.spec.torch_task_specs.values()))
-        return support.obstacle(job) if lacks_pods and not job.is_finished else NOT_ASKED
+        return self._restart_support.obstacle(job) if lacks_pods and not job.is_finished else NOT_ASKED
 
-    def _reported_save(self, job: TorchJob | InvalidJob | None) -> int:
-        if self.reported_saves is None or not isinstance(job, TorchJob) or not job.save_request:
-            return 0
-        return self.reported_saves(job.key)
-
-    def _groups(self, key: JobKey, job: TorchJob | InvalidJob | None) -> tuple[GroupView, ...]:
-        admission = job.admission if isinstance(job, TorchJob) else None
-        if self.groups is None:
-            return ()
-        over = isinstance(job, TorchJob) and job.is_finished
-        return self.groups.of(key, admission.gang_scheduler if admission else None, over=over)
+    def _groups_of(self, key: JobKey, job: TorchJob | InvalidJob | None) -> tuple[GroupView, ...]:
+        scheduler = job.admission.gang_scheduler if isinstance(job, TorchJob) and job.admission else None
+        return self._groups.of(key, scheduler, over=isinstance(job, TorchJob) and job.is_finished)
 
     def _recreations(self, key: JobKey) -> tuple[RecreateView, ...]:
-        requests = self.recreations.indexed(key.uid) if self.recreations else ()
-        return tuple(
-            sorted(
-                (request for request in requests if request.namespace == key.namespace),
-                key=lambda request: request.name,
-            )
-        )
+        requests = self.caches.recreations.indexed(key.uid) if self.caches.recreations else ()
+        own = (request for request in requests if request.namespace == key.namespace)
+        return tuple(sorted(own, key=lambda request: request.name))
 
-    def _elsewhere(self, job: TorchJob | InvalidJob | None, dead: frozenset[str]) -> bool:
+    def _elsewhere(self, job: TorchJob, dead: frozenset[str]) -> bool:
         """Return whether the job fits on other nodes; computed only if it avoids some, because there may be thousands
         of nodes."""
-        if not isinstance(job, TorchJob) or not job.status.excluded_nodes:
+        if not job.status.excluded_nodes:
             return False
         spec = job.spec if job.admission is None else grant.as_granted(job, job.admission).spec
-        return node_view.fits_elsewhere(self.nodes, {*job.status.excluded_nodes, *dead}, spec)
+        return node_view.fits_elsewhere(self.caches.nodes, {*job.status.excluded_nodes, *dead}, spec)
 
-    def _leaving(self, job: TorchJob | InvalidJob | None, pods: list[PodView]) -> frozenset[str]:
-        """Return the nodes that are about to lose pods of the job; computed only if the job may have to lose some."""
-        has_range = isinstance(job, TorchJob) and (job.spec.is_elastic or job.spec.worker_range is not None)
-        return node_view.leaving(self.nodes, pods, self.settings.leaving_taints) if has_range else frozenset()
-
-    def _departures(self, job: TorchJob | InvalidJob | None, pods: list[PodView]) -> Mapping[str, str]:
-        """Return the nodes that pods of an admitted job leave early."""
-        if not isinstance(job, TorchJob) or job.admission is None:
-            return {}
-        return node_view.departures(self.nodes, pods, job, self.settings.leaving_taints)
-
-    def _ready_again(self, job: TorchJob | InvalidJob | None) -> float | None:
+    def _ready_again(self, job: TorchJob) -> float | None:
         """Return when the cluster got a ready node again; computed only while the job has to run by a certain time."""
-        since = job.admission.admitted_at if isinstance(job, TorchJob) and job.admission else None
-        if since is None or not isinstance(job, TorchJob):
-            return None
+        since = job.admission.admitted_at if job.admission else None
         must_run = job.status.phase == "Admitted" or len(job.spec.stages) > 1
-        return node_view.ready_again(self.nodes, since.timestamp()) if must_run else None
+        return node_view.ready_again(self.caches.nodes, since.timestamp()) if since is not None and must_run else None
 
-    def _draining(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> bool:
-        """Return whether the queue that pays for the job, or is about to pay, is being drained."""
-        admission = job.admission if isinstance(job, TorchJob) else None
-        paying = admission or reservation
-        queue = self.queues.get("", paying.queue) if self.queues and paying else None
-        return queue is not None and queue.draining
+    def _paying_queue(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> QueueView:
+        """Return the queue that pays for the job, or is about to pay; where it has no object, one that says nothing."""
+        paying = (job.admission if isinstance(job, TorchJob) else None) or reservation
+        queue = self.caches.queues.get("", paying.queue) if self.caches.queues and paying else None
+        return queue or QueueView("", draining=False)
 
     def after(self, observation: Observation, written: Manifest | None, pod: Manifest | None) -> Observation | None:
         """Return the observation with the job as this process has written it, and with the one pod it created.
@@ -229,10 +228,8 @@ class Observer:
         job = before if written is None else self._parse(observation.key, written)
         if not isinstance(job, TorchJob) or not isinstance(before, TorchJob):
             return None
-        if any(
-            admission is not None and admission.gang_scheduler != "none"
-            for admission in (job.admission, before.admission)
-        ):
+        admissions = (each.admission for each in (job, before))
+        if any(admission is not None and admission.gang_scheduler != "none" for admission in admissions):
             return None  # a finished job's groups are read from the API server
         if pod is not None and observation.pods:
             return None  # other pods may have changed before this one was created, and that would be missed
@@ -240,7 +237,7 @@ class Observer:
             observation,
             job=job,
             pods=observation.pods if pod is None else (pod_view.trim(pod),),
-            draining=self._draining(job, observation.reservation),
+            draining=self._paying_queue(job, observation.reservation).draining,
             other_nodes=self._elsewhere(job, observation.dead_nodes),
         )
 
@@ -258,8 +255,7 @@ class Observer:
 
     def wrote_requests(self, versions: Mapping[str, int]) -> None:
         """Remember the versions of scale requests that this process has written, by uid."""
-        if self.requests is not None:
-            self.requests.wrote(versions)
+        self._requests.wrote(versions)
 
     def _read(self, key: JobKey) -> Manifest | None:
         try:
@@ -267,11 +263,12 @@ class Observer:
         except errors.NotFound:
             return None
 
-    def _requests(self, key: JobKey, manifest: Manifest | None, *, uncached: bool) -> tuple[RequestView, ...]:
+    def _requests_of(
+        self, key: JobKey, manifest: Manifest | None, job: TorchJob | InvalidJob | None
+    ) -> tuple[RequestView, ...]:
         """Return the scale requests for the job; a request that waits for its job counts only while there is none."""
-        if self.requests is None:
-            return ()
-        found = (request for request in self.requests.of(key, uncached=uncached) if request.is_for(key.uid))
+        uncached = isinstance(job, TorchJob) and _begins_to_scale(job)
+        found = (request for request in self._requests.of(key, uncached=uncached) if request.is_for(key.uid))
         return tuple(request for request in found if manifest is None or request.uid != key.uid)
 
     def _parse(self, key: JobKey, manifest: Manifest) -> TorchJob | InvalidJob | None:

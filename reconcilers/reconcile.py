@@ -1,40 +1,38 @@
 """The reconciler: observe, plan, apply.
 
-One rule: a worker calls it for each key. The reconciler keeps only state that it could observe again.
+One rule: a worker calls it for each key. The reconciler keeps only state that it could observe again. A fact about a
+job counts after the API server has taken its write; a write without an answer is looked up later.
 """
 
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
+from typing import Any, NamedTuple
 
 from crds import integers
+from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from crds.torchjob.torchjob import TorchJob
+from kube import errors
 from kube.api import Cluster
 from kube.process.meter import NO_METER, Meter
 from queues.values import Refusal, Task
 from queues.work import RunVersions
-from reconcilers import failure_text, life_events
+from reconcilers import facts, failure_text
 from reconcilers.apply.apply import Application, Outcome
-from reconcilers.fact_counter import FactCounter
-from reconcilers.observe import GonePods, Observer, PodCache
+from reconcilers.facts import Fact
+from reconcilers.observe import NO_CACHES, Caches, Observer, PodCache
 from reconcilers.plan.plan import plan
 from reconcilers.plan.recovery import is_about_requests
-from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Blocker, EmitEvent, Observation, Plan
-from reconcilers.views.node_view import NodeCache
-from reconcilers.views.pod_group_view import GroupCache, GroupReader
-from reconcilers.views.queue_view import QueueCache
-from reconcilers.views.recreate_request import RecreateCache
-from reconcilers.views.request_reader import RequestReader
-from reconcilers.views.scale_request_view import RequestCache
+from reconcilers.values import Blocker, EmitEvent, InvalidJob, Observation, Obstacle, Plan
 
 log = logging.getLogger(__name__)
 
@@ -43,23 +41,7 @@ RaiseCharge = Callable[[JobKey, str, int, Amounts], Refusal]
 
 
 Tell = Callable[[JobKey, EmitEvent], None]
-"""The function `reconcilers.apply.life_event_writer.LifeEventWriter.tell`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caches:
-    """What a worker process can read beside pods; None where there are no such objects."""
-
-    queues: QueueCache | None = None
-    nodes: NodeCache | None = None
-    recreations: RecreateCache | None = None
-    groups: GroupCache | None = None
-    requests: RequestCache | None = None
-    reported_saves: Callable[[JobKey], int] | None = None
-    gone_pods: GonePods | None = None
-
-
-NO_CACHES = Caches()
+"""The function `reconcilers.apply.events.LifeEventWriter.tell`."""
 
 
 def no_store(*_: object) -> Refusal:
@@ -69,6 +51,70 @@ def no_store(*_: object) -> Refusal:
 
 def tell_nobody(*_: object) -> None:
     """Drop an Event."""
+
+
+class _OpenWrite(NamedTuple):
+    """A write of a status that may have been taken."""
+
+    job: TorchJob | InvalidJob
+    """The job before it."""
+    change: Mapping[str, Any]
+
+
+class FactCounter:
+    """The counts of one worker process; safe to share between threads."""
+
+    def __init__(self, cluster: Cluster, meter: Meter, clock: Callable[[], float]) -> None:
+        self._cluster = cluster
+        self._meter = meter
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open: dict[JobKey, _OpenWrite] = {}
+
+    def note(self, observation: Observation, application: Application) -> None:
+        """Count what a carried out plan has made true of a job."""
+        job, now = observation.job, self._clock()
+        if job is None:
+            return
+        written = application.written["status"] if application.written is not None else None
+        if written is not None:
+            self._count(facts.between(job, written, now))
+        if application.pod is not None and not observation.pods and isinstance(job, TorchJob):
+            self._count(facts.first_pods(job, written or job.status.manifest(), now))
+        if application.unanswered is not None:
+            with self._lock:
+                self._open[observation.key] = _OpenWrite(job, application.unanswered)
+
+    def settle(self, observation: Observation) -> None:
+        """Count the writes without an answer that the API server has taken. Only they cost a request, and that of the
+        observed job costs none."""
+        for key in tuple(self._open):
+            status = _status(observation.job) if key == observation.key else self._read(key)
+            if status is None:
+                continue
+            with self._lock:
+                write = self._open.pop(key, None)
+            if write is not None and facts.is_taken(status, write.change):
+                # The status may show later writes, too, which their own writers count.
+                written = facts.with_change(_status(write.job), write.change)
+                self._count(facts.between(write.job, written, self._clock()))
+
+    def _read(self, key: JobKey) -> Mapping[str, Any] | None:
+        """Return the status of a job; empty if the job is gone, and None if the API server does not answer."""
+        try:
+            found = self._cluster.get(TORCHJOBS, key.name, key.namespace)
+        except errors.NotFound:
+            return {}
+        except errors.ClusterError:
+            return None
+        return found.get("status") or {} if found["metadata"].get("uid") == key.uid else {}
+
+    def _count(self, found: Iterable[Fact]) -> None:
+        for fact in found:
+            if fact.metric.kind == "histogram":
+                self._meter.observe(fact.metric, fact.value, *fact.labels)
+            else:
+                self._meter.count(fact.metric, *fact.labels, by=fact.value)
 
 
 class Reconciler:
@@ -90,20 +136,7 @@ class Reconciler:
         self._settings = settings or ReconcileSettings()
         self._clock = clock
         self._facts = FactCounter(cluster, meter, clock)
-        self._observer = Observer(
-            cluster,
-            pods,
-            self._settings,
-            caches.queues,
-            caches.nodes,
-            caches.recreations,
-            clock,
-            GroupReader(cluster, caches.groups, clock),
-            RequestReader(cluster, caches.requests),
-            RestartSupport(cluster, caches.nodes, clock),
-            caches.reported_saves,
-            caches.gone_pods,
-        )
+        self._observer = Observer(cluster, pods, self._settings, caches, clock)
         self._executor = ThreadPoolExecutor(self._settings.parallel_asks, thread_name_prefix="apply")
         self._settled: dict[JobKey, int] = {}
 
@@ -116,31 +149,18 @@ class Reconciler:
         observation = self._observer.observe(task)
         self._facts.settle(observation)
         carry_out = partial(self._carry_out, holds, partial(raise_charge, task.key, task.token))
-        outcome = carry_out(observation)
-        if outcome.no_room is not None:
-            observation = replace(self._observer.observe(task), no_room=outcome.no_room)
+        outcome, met = carry_out(observation), dict[type[Obstacle], Outcome]()
+        while outcome.obstacle is not None and type(outcome.obstacle) not in met:
+            met[type(outcome.obstacle)] = outcome
+            observation = replace(self._observer.observe(task), obstacle=outcome.obstacle)
             outcome = carry_out(observation)
-        if outcome.no_memory is not None:
-            observation = replace(self._observer.observe(task), no_memory=outcome.no_memory)
-            outcome = carry_out(observation)
-        if outcome.over_quota is not None:
-            observation = replace(self._observer.observe(task), over_quota=outcome.over_quota)
-            outcome = carry_out(observation)
-        if outcome.size_refused:
-            observation = replace(self._observer.observe(task), size_refused=outcome.size_refused)
-            outcome = carry_out(observation)
-        if outcome.refused:
-            observation = replace(self._observer.observe(task), refused=outcome.refused)
-            outcome = carry_out(observation)
-        if outcome.blocked is not None:
-            blocked = outcome.blocked
-            blocker = Blocker(blocked.reason, str(blocked), blocked.passing)
-            outcome = carry_out(replace(self._observer.observe(task), blocker=blocker))
-            if outcome.blocked is not None or not (blocker.passing and is_about_requests(blocker)):
-                # The job's status shows it to the owner, the log to the admin; the queue tries again with a back-off.
-                raise blocked.error
-            log.info("%s: %s", task.key, blocked)
-            return outcome.requeue_after
+        match met.get(Blocker):
+            case Outcome(obstacle=Blocker() as blocker, error=Exception() as error):
+                if isinstance(outcome.obstacle, Blocker) or not (blocker.passing and is_about_requests(blocker)):
+                    # The job's status shows it to the owner, the log to the admin; the queue tries again later.
+                    raise error
+                log.info("%s: %s", task.key, blocker.message)
+                return outcome.requeue_after
         return self._settle(observation, outcome) if outcome.quiet else outcome.requeue_after
 
     def adopt(self, settings: ReconcileSettings) -> None:
@@ -196,7 +216,7 @@ class Reconciler:
     def _tell_of(self, observation: Observation, application: Application) -> None:
         if observation.job is None or application.written is None:
             return
-        event = life_events.between(observation.job, application.written["status"])
+        event = facts.life_event(observation.job, application.written["status"])
         if event is not None:
             self._tell(observation.key, event)
 
@@ -226,3 +246,7 @@ class Reconciler:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _status(job: TorchJob | InvalidJob | None) -> Mapping[str, Any]:
+    return {} if job is None else job.status.manifest()

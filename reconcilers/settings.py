@@ -1,6 +1,6 @@
 """The settings of a worker's reconciles.
 
-One rule: one frozen object, created once by the wiring.
+One rule: one frozen object, created once by the wiring. A value that an admin sets has the name of its setting.
 """
 
 from collections.abc import Callable
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from crds.api_resources import Resource
+from gang import backends
+from gang.backend import Backend
 
 ASKS_PER_WRITE = 4
 """How many pods a process asks for something, for each one that it creates at the same time: a patch of a pod costs
@@ -41,6 +43,10 @@ class ReconcileSettings:
     """The number of such admissions in a row after which the job waits for its owner."""
     gang_scheduler: Literal["none", "volcano", "koordinator", "coscheduling", "kubernetes"] = "none"
     """The gang scheduler of jobs whose spec does not name one."""
+    gang_scheduler_name: str = ""
+    """The schedulerName of the pods of gangs that coscheduling binds; empty: the templates have it."""
+    gang_preemptable: Literal["", "true", "false"] = ""
+    """Whether Volcano may preempt the pods of its gangs; empty: the templates have it."""
     pods_at_once: bool = False
     """Whether pods are created before their group is let in, so that a cluster autoscaler sees them."""
     served: frozenset[Resource] = frozenset()
@@ -60,9 +66,9 @@ class ReconcileSettings:
     """The longest such wait."""
     node_failures: int = 3
     """The number of failures of a job's pods on a node after which the job avoids the node."""
-    leaving_taints: frozenset[str] = frozenset()
+    taints_of_leaving_nodes: frozenset[str] = frozenset()
     """The keys of the taints of nodes that are about to go away; pods leave such nodes early."""
-    topology_labels: tuple[str, ...] = ()
+    topology: tuple[str, ...] = ()
     """The labels of nodes, the widest first, by which ranks of static worlds are given; empty if tasks and indexes give
     them."""
     dead_node_grace: float = 60.0
@@ -77,7 +83,7 @@ class ReconcileSettings:
     a job costs as much as dozens of its pods; a large job usually runs into `most_seconds` first."""
     most_seconds: float = 1.0
     """The time in which a reconcile may begin new writes. Other keys have threads of their own in the meantime."""
-    parallel: int = 8
+    parallel_writes: int = 8
     """The number of pods that one process creates or deletes at a time."""
     cache_wait: float = 0.5
     """How long a reconcile waits for the pod cache to reach what the coordinator has seen."""
@@ -89,7 +95,11 @@ class ReconcileSettings:
     @property
     def parallel_asks(self) -> int:
         """The number of pods that one process patches at a time; its connection pool must be larger."""
-        return ASKS_PER_WRITE * self.parallel
+        return ASKS_PER_WRITE * self.parallel_writes
+
+    def backend(self, name: str | None) -> Backend:
+        """Return the gang scheduler of a name."""
+        return backends.get_backend(name, self.served.__contains__, self.gang_scheduler_name, self.gang_preemptable)
 
     def version(self, resource: Resource) -> Resource | None:
         """Return the version of a kind that the API server serves; None if it serves none."""

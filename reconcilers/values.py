@@ -5,7 +5,7 @@ One rule: all are frozen. An observation holds everything that `plan` may know, 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from crds.api_resources import Resource
 from crds.errors import Problem
@@ -37,8 +37,8 @@ class InvalidJob:
     """The job's spec.ttlSecondsAfterFinished; None if it is not set or cannot be read."""
 
 
-NoRoom = Literal["quota", "cohort", "pool"]
-"""The limit that leaves no room for a larger charge."""
+Limit = Literal["quota", "cohort", "pool"]
+"""What can leave no room for a larger charge."""
 
 
 NOT_ASKED = "it is not known whether nodes can"
@@ -68,6 +68,39 @@ class OverQuota:
     """The message of the API server."""
 
 
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """A limit leaves no room for what the job's pods request."""
+
+    by: Limit
+
+
+@dataclass(frozen=True, slots=True)
+class NoMemory:
+    """A limit leaves no room for memory that is to grow."""
+
+    by: Limit
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidPod:
+    """The API server refuses a pod of the job because its manifest is not valid. It will always refuse the same pod."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidSize:
+    """The API server refuses a number of workers."""
+
+    message: str
+
+
+Obstacle = NoRoom | NoMemory | OverQuota | InvalidSize | InvalidPod | Blocker
+"""What ends a plan so that the next plan has to know it."""
+T = TypeVar("T", NoRoom, NoMemory, OverQuota, InvalidSize, InvalidPod, Blocker)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """The state of one key at one moment."""
@@ -82,6 +115,8 @@ class Observation:
     """The last views of pods of the job that have gone after an announced deletion, of any attempt."""
     draining: bool = False
     """Whether the queue that pays for the job, or is about to pay, is being drained."""
+    gang_queue: str = ""
+    """The queue of the gang scheduler that this queue gives to jobs which name none; empty: the scheduler's default."""
     groups: tuple[GroupView, ...] = ()
     """The pod groups with this job's uid, of any gang scheduler, in the order of their names."""
     recreations: tuple[RecreateView, ...] = ()
@@ -107,20 +142,14 @@ class Observation:
     """Why Kubernetes cannot restart all containers of the job's next pods on request; empty if it can."""
     reported_save: int = 0
     """The number of the latest request to save that a report of a pod answers; read only while a request is open."""
-    size_refused: str = ""
-    """The message with which the API server refused a number of workers in the last attempt; empty if it did not."""
-    refused: str = ""
-    """The message with which the API server refused a pod of this job in the last attempt; empty if it refused none."""
-    blocker: Blocker | None = None
-    """The reason why an object of the job could not be created in the last attempt."""
-    no_room: NoRoom | None = None
-    """The limit that left no room for what the job's pods request, in the last attempt."""
-    no_memory: NoRoom | None = None
-    """The limit that left no room for memory that is to grow, in the last attempt."""
+    obstacle: Obstacle | None = None
+    """What ended the plan of the last attempt."""
     result: str | None = None
     """The job's result as JSON, read from the pod that gave it; empty if it cannot be used, None if it was not read."""
-    over_quota: OverQuota | None = None
-    """The ResourceQuota because of which the API server refused an object of the job in the last attempt."""
+
+    def met(self, kind: type[T]) -> T | None:
+        """Return the obstacle if it is of a kind."""
+        return self.obstacle if isinstance(self.obstacle, kind) else None
 
 
 @dataclass(frozen=True, slots=True)

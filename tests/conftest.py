@@ -11,12 +11,44 @@ from typing import Any
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
+from hypothesis import HealthCheck, settings
 
-from tests.support import leftovers
+from tests.support import leftovers, tiers
 from tests.support.clock import Clock
 from tests.support.waiting import patient
 
 LOOK_AGAIN_SECONDS = 10.0
+
+# By default, a property fails if one example takes 0.2 s, or ten take 1 s to make: a busy machine needs longer.
+settings.register_profile("torchq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("torchq")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses tests by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with its tier."""
+    for item in items:
+        item.add_marker(tiers.tier(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test of the lowest tier that starts a process or opens a socket."""
+    with tiers.touching() as touched:
+        result = yield
+    if touched and tiers.tier(item) == "unit":
+        pytest.fail(f"a unit test {touched[0]}; mark it, or its module, with `servers`", pytrace=False)
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Fail a test of the lowest tier whose fixture starts a process or opens a socket."""
+    with tiers.touching() as touched:
+        result = yield
+    if touched and fixturedef.scope == "function" and tiers.tier(request.node) == "unit":
+        pytest.fail(f"fixture {fixturedef.argname} of a unit test {touched[0]}; mark the test with `servers`")
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

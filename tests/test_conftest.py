@@ -12,6 +12,8 @@ import pytest
 from tests.support.acceptance.stack import alive
 from tests.support.waiting import SECONDS, until
 
+pytestmark = pytest.mark.servers
+
 ROOT = Path(__file__).parents[1]
 LIMITS = "from tests.conftest import *\nfrom tests.conftest import _no_leftovers, _own_folders"
 HANGS = """

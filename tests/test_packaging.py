@@ -14,6 +14,8 @@ import pytest
 from coordinator import release
 from torchq import _version
 
+pytestmark = pytest.mark.servers
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("torchq", "crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator")
 DATA = (".yaml", ".lua", ".typed")

@@ -33,4 +33,11 @@ def convert(call: Call, value: Any, make_job: Callable[[str], Any]) -> Any:
 
 
 def _ending(value: Any) -> Ending:
-    return Ending(value["handle"], value["outcome"], value.get("message") or "", value.get("result"))
+    return Ending(
+        value["handle"],
+        value["outcome"],
+        value.get("message") or "",
+        value.get("result"),
+        value.get("reason") or "",
+        value.get("exitCode"),
+    )

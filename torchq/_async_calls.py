@@ -3,6 +3,7 @@
 One rule: written by `python -m deploy.client` from `torchq/_calls.py`; change that table instead.
 """
 
+# mypy: disable-error-code="no-any-return"
 from __future__ import annotations
 
 import os
@@ -23,28 +24,23 @@ class Job(AsyncJob):
 
         Raises NotFound if there is no such job, or if the handle belongs to an earlier job of that name.
         """
-        answer: str = await self._call("job.phase", {})
-        return answer
+        return await self._call("job.phase", {})
 
     async def why(self) -> dict[str, Any]:
         """Return why the job waits, or what it does instead: `code`, `message` and numbers."""
-        answer: dict[str, Any] = await self._call("job.why", {})
-        return answer
+        return await self._call("job.why", {})
 
     async def position(self) -> int | None:
         """Return the job's place in its queue, from 1; None if it does not wait in a queue."""
-        answer: int | None = await self._call("job.position", {})
-        return answer
+        return await self._call("job.position", {})
 
     async def pods(self) -> list[dict[str, Any]]:
         """Return the pods of the job: name, task, index, phase, ready, node, restarts."""
-        answer: list[dict[str, Any]] = await self._call("job.pods", {})
-        return answer
+        return await self._call("job.pods", {})
 
     async def details(self) -> dict[str, Any]:
         """Return the whole TorchJob with all that `torchq job show` knows."""
-        answer: dict[str, Any] = await self._call("job.details", {})
-        return answer
+        return await self._call("job.details", {})
 
     def logs(
         self,
@@ -62,8 +58,8 @@ class Job(AsyncJob):
         Every line comes once, with its pod; a line without a pod is a note of torchq. The stream ends when the caller
         leaves the loop. Raises Refused, which says why, for a job that has no output. `follow` goes on to the end of
         the job, through restarts. `task` is a task type; without one, the lines of all pods come. `tail` is the number
-        of lines of each pod to begin with. `previous` gives the run before the last restart. `run` is the number of the
-        run to give, from 1; without one, all come.
+        of lines of each pod to begin with. `previous` gives the run before the last restart. `run` is the run to give,
+        from 1 (default: all).
         """
         return self._stream("job.logs", given(locals()))
 
@@ -77,34 +73,30 @@ class Job(AsyncJob):
     async def wait(self, *, timeout: float | None = None, goal: str = "Finished") -> Ending:
         """Wait until the job has ended, and return how: Succeeded, Failed, Cancelled or Deleted.
 
-        Raises TimedOut; the job goes on. `timeout` is in seconds; without one, the call waits as long as needed. `goal`
-        is Finished or Running.
+        Raises TimedOut; the job goes on. `timeout` is in seconds (default: as long as needed). `goal` is Finished or
+        Running.
         """
-        answer: Ending = await self._call("job.wait", given(locals()))
-        return answer
+        return await self._call("job.wait", given(locals()))
 
     async def result(self, *, timeout: float | None = None) -> Any:
         """Wait until the job has succeeded, and return its result; None if rank 0 gave none.
 
         It is the map of what was given to `torchq.result`, or the JSON value that a function has returned. Raises
-        Failed, which says why, if the job did not succeed, and TimedOut; the job goes on. `timeout` is in seconds;
-        without one, the call waits as long as needed.
+        Failed, which says why, if the job did not succeed, NotFound if the result was too large to keep or cannot be
+        read from here, and TimedOut; the job goes on. `timeout` is in seconds (default: as long as needed).
         """
-        answer: Any = await self._call("job.result", given(locals()))
-        return answer
+        return await self._call("job.result", given(locals()))
 
     async def outputs(self) -> dict[str, Any]:
         """Return where the files are that the job writes to `torchq.output()`."""
-        answer: dict[str, Any] = await self._call("job.outputs", {})
-        return answer
+        return await self._call("job.outputs", {})
 
     async def download(self, pattern: str = "**", *, to: str | os.PathLike[str] = ".") -> list[str]:
         """Copy the output files that match a pattern into a folder, and return their names.
 
-        Raises Refused, which says where the files are, if they cannot be read from here.
+        Also those beside the code of rank 0. Raises Refused, with their place, if they cannot be read from here.
         """
-        answer: list[str] = await self._call("job.download", given(locals()))
-        return answer
+        return await self._call("job.download", given(locals()))
 
     async def suspend(self, *, reason: str = "") -> None:
         """Delete the job's pods and free its charge. The job keeps its age.
@@ -162,15 +154,18 @@ class Job(AsyncJob):
         """
         await self._call("job.bump", given(locals()))
 
-    async def move(self, queue: str, *, reason: str = "") -> None:
+    async def move(self, queue: str, *, anyway: bool = False, reason: str = "") -> None:
         """Move a waiting job to another queue.
 
-        `reason` is recorded in the event of the change.
+        Raises Refused if it could never run there, unless `anyway`. `reason` is recorded in the event of the change.
         """
         await self._call("job.move", given(locals()))
 
-    async def scale(self, workers: int) -> None:
-        """Change the number of workers of an elastic job."""
+    async def scale(self, workers: int, *, anyway: bool = False) -> None:
+        """Change the number of workers of an elastic job.
+
+        Raises Refused if it could never run with that number, unless `anyway`.
+        """
         await self._call("job.scale", given(locals()))
 
 
@@ -208,6 +203,7 @@ class Client(AsyncCalls):
         success: str | None = None,
         retries: int | None = None,
         time: str | None = None,
+        grace: str | None = None,
         ttl_seconds: int | None = None,
     ) -> Job:
         """Run a command on the cluster, in a copy of this folder as it is now, and return the job's handle.
@@ -222,11 +218,10 @@ class Client(AsyncCalls):
         or restart. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place`
         runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes.
         `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or master (rank 0
-        has). `retries` restarts the pods this often after any failure. `time` is how long the job may run, as in 2h or
-        1h30m. `ttl_seconds` is how long the job stays after its end.
+        has). `retries` restarts the pods this often after any failure. `time` is the longest run, as in 2h or 1h30m.
+        `grace` is the time to save after SIGTERM, as in 90s. `ttl_seconds` is how long the job stays after its end.
         """
-        answer: Job = await self._call("run", given(locals()))
-        return answer
+        return await self._call("run", given(locals()))
 
     async def dry_run(
         self,
@@ -256,6 +251,7 @@ class Client(AsyncCalls):
         success: str | None = None,
         retries: int | None = None,
         time: str | None = None,
+        grace: str | None = None,
         ttl_seconds: int | None = None,
     ) -> list[dict[str, Any]]:
         """Return what `run` would submit: the ConfigMaps with the code, then the TorchJob. Nothing is made.
@@ -268,11 +264,10 @@ class Client(AsyncCalls):
         or restart. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place`
         runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes.
         `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or master (rank 0
-        has). `retries` restarts the pods this often after any failure. `time` is how long the job may run, as in 2h or
-        1h30m. `ttl_seconds` is how long the job stays after its end.
+        has). `retries` restarts the pods this often after any failure. `time` is the longest run, as in 2h or 1h30m.
+        `grace` is the time to save after SIGTERM, as in 90s. `ttl_seconds` is how long the job stays after its end.
         """
-        answer: list[dict[str, Any]] = await self._call("dry_run", given(locals()))
-        return answer
+        return await self._call("dry_run", given(locals()))
 
     async def submit(
         self,
@@ -285,16 +280,14 @@ class Client(AsyncCalls):
 
         With `anyway`, jobs that can never run are submitted, too. With `dry_run`, they are only checked.
         """
-        answer: list[Job] = await self._call("submit", given(locals()))
-        return answer
+        return await self._call("submit", given(locals()))
 
     async def job(self, name: str) -> Job:
         """Return the job of a name, a namespace/name or a handle.
 
         Raises NotFound if there is no such job, or if the handle belongs to an earlier job of that name.
         """
-        answer: Job = await self._call("job", given(locals()))
-        return answer
+        return await self._call("job", given(locals()))
 
     async def jobs(
         self,
@@ -308,8 +301,7 @@ class Client(AsyncCalls):
 
         `phase` is Queued, Admitted, Running, Suspended, Succeeded or Failed.
         """
-        answer: list[Job] = await self._call("jobs", given(locals()))
-        return answer
+        return await self._call("jobs", given(locals()))
 
     async def wait(
         self,
@@ -321,46 +313,68 @@ class Client(AsyncCalls):
     ) -> list[Ending]:
         """Wait until all jobs have ended; with `first`, until one has. Return the ends in the order of the jobs.
 
-        A cancelled or deleted job ends the wait, too. Raises TimedOut; the jobs go on. `timeout` is in seconds; without
-        one, the call waits as long as needed. `goal` is Finished or Running.
+        A cancelled or deleted job ends the wait, too. Raises TimedOut; the jobs go on. `timeout` is in seconds
+        (default: as long as needed). `goal` is Finished or Running.
         """
-        answer: list[Ending] = await self._call("wait", given(locals()))
-        return answer
+        return await self._call("wait", given(locals()))
 
     def as_completed(self, jobs: Iterable[Job | str], *, timeout: float | None = None) -> AsyncIterator[Job]:
         """Yield each job as it ends. Raises TimedOut; the jobs go on.
 
-        `timeout` is in seconds; without one, the call waits as long as needed.
+        `timeout` is in seconds (default: as long as needed).
         """
         return self._stream("as_completed", given(locals()))
 
+    async def cancel(self, jobs: Iterable[Job | str], *, reason: str = "") -> None:
+        """End jobs for good. Their status and their logs stay for a while.
+
+        None of them starts meanwhile. `reason` is recorded in the event of the change.
+        """
+        await self._call("cancel", given(locals()))
+
+    async def delete(self, jobs: Iterable[Job | str], *, reason: str = "") -> None:
+        """Delete jobs, their pods and their status.
+
+        None of them starts meanwhile. `reason` is recorded in the event of the change.
+        """
+        await self._call("delete", given(locals()))
+
+    async def suspend(self, jobs: Iterable[Job | str], *, reason: str = "") -> None:
+        """Delete the pods of jobs and free their charge.
+
+        None of them starts meanwhile. `reason` is recorded in the event of the change.
+        """
+        await self._call("suspend", given(locals()))
+
+    async def hold(self, jobs: Iterable[Job | str], *, reason: str = "") -> None:
+        """Keep waiting jobs out of the order until they are resumed.
+
+        None of them starts meanwhile. `reason` is recorded in the event of the change.
+        """
+        await self._call("hold", given(locals()))
+
     async def queues(self) -> list[dict[str, Any]]:
         """Return all queues with their shares and usage, as TenantQueues."""
-        answer: list[dict[str, Any]] = await self._call("queues", {})
-        return answer
+        return await self._call("queues", {})
 
     async def queue(self, name: str) -> dict[str, Any]:
         """Return one queue with its shares and usage, as a TenantQueue."""
-        answer: dict[str, Any] = await self._call("queue", given(locals()))
-        return answer
+        return await self._call("queue", given(locals()))
 
     async def next_picks(self, *, count: int = 20, roomy: bool = False) -> list[dict[str, Any]]:
         """Return the jobs that would be admitted next, in that order.
 
         `roomy` shows the order as if all jobs had room.
         """
-        answer: list[dict[str, Any]] = await self._call("next_picks", given(locals()))
-        return answer
+        return await self._call("next_picks", given(locals()))
 
     async def status(self) -> dict[str, Any]:
         """Return the health of the whole system, as `torchq status` shows it."""
-        answer: dict[str, Any] = await self._call("status", {})
-        return answer
+        return await self._call("status", {})
 
     async def command(self, *arguments: str) -> str:
         """Run any other command of `torchq` that ends by itself, and return what it prints.
 
         As in `command("queue", "pause", "team-a")`. Raises the error that the command would print.
         """
-        answer: str = await self._call("command", given(locals()))
-        return answer
+        return await self._call("command", given(locals()))

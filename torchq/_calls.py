@@ -13,7 +13,9 @@ from torchq._table import FOLDER, PYTHON_FOLDER, Call, Parameter, as_map
 
 _REASON = Parameter("reason", "text", '""', note="is recorded in the event of the change")
 _COUNT = Parameter("count", "whole", "20")
-_TIMEOUT = Parameter("timeout", "number", "None", note="is in seconds; without one, the call waits as long as needed")
+_TIMEOUT = Parameter("timeout", "number", "None", note="is in seconds (default: as long as needed)")
+_OF_SEVERAL = (Parameter("jobs", "jobs", first=True), _REASON)
+_NONE_STARTS = ("None of them starts meanwhile.",)
 _FIND = "Raises NotFound if there is no such job, or if the handle belongs to an earlier job of that name."
 
 _OF_CLIENT = (
@@ -91,6 +93,16 @@ _OF_CLIENT = (
         "Yield each job as it ends. Raises TimedOut; the jobs go on.",
         stream=True,
     ),
+    Call(
+        "cancel",
+        _OF_SEVERAL,
+        "nothing",
+        "End jobs for good. Their status and their logs stay for a while.",
+        _NONE_STARTS,
+    ),
+    Call("delete", _OF_SEVERAL, "nothing", "Delete jobs, their pods and their status.", _NONE_STARTS),
+    Call("suspend", _OF_SEVERAL, "nothing", "Delete the pods of jobs and free their charge.", _NONE_STARTS),
+    Call("hold", _OF_SEVERAL, "nothing", "Keep waiting jobs out of the order until they are resumed.", _NONE_STARTS),
     Call("queues", (), "documents", "Return all queues with their shares and usage, as TenantQueues.", repeatable=True),
     Call(
         "queue",
@@ -161,7 +173,7 @@ _OF_JOB = (
             Parameter("container", "text", "None"),
             Parameter("tail", "whole", "None", note="is the number of lines of each pod to begin with"),
             Parameter("previous", "flag", "False", note="gives the run before the last restart"),
-            Parameter("run", "whole", "None", note="is the number of the run to give, from 1; without one, all come"),
+            Parameter("run", "whole", "None", note="is the run to give, from 1 (default: all)"),
         ),
         "log line",
         "Yield the lines that the pods of the job print.",
@@ -195,7 +207,8 @@ _OF_JOB = (
         "Wait until the job has succeeded, and return its result; None if rank 0 gave none.",
         (
             "It is the map of what was given to `torchq.result`, or the JSON value that a function has returned.",
-            "Raises Failed, which says why, if the job did not succeed, and TimedOut; the job goes on.",
+            "Raises Failed, which says why, if the job did not succeed, NotFound if the result was too large to "
+            "keep or cannot be read from here, and TimedOut; the job goes on.",
         ),
         repeatable=True,
         long=True,
@@ -212,7 +225,7 @@ _OF_JOB = (
         (Parameter("pattern", "text", '"**"', first=True), Parameter("to", "path", '"."')),
         "texts",
         "Copy the output files that match a pattern into a folder, and return their names.",
-        ("Raises Refused, which says where the files are, if they cannot be read from here.",),
+        ("Also those beside the code of rank 0. Raises Refused, with their place, if they cannot be read from here.",),
         repeatable=True,
         long=True,
     ),
@@ -233,12 +246,19 @@ _OF_JOB = (
     Call("delete", (_REASON,), "nothing", "Delete the job, its pods and its status."),
     Call("hold", (_REASON,), "nothing", "Keep a waiting job out of the order until it is resumed."),
     Call("bump", (_REASON,), "nothing", "Move a waiting job to the head of its queue."),
-    Call("move", (Parameter("queue", "text", first=True), _REASON), "nothing", "Move a waiting job to another queue."),
+    Call(
+        "move",
+        (Parameter("queue", "text", first=True), Parameter("anyway", "flag", "False"), _REASON),
+        "nothing",
+        "Move a waiting job to another queue.",
+        ("Raises Refused if it could never run there, unless `anyway`.",),
+    ),
     Call(
         "scale",
-        (Parameter("workers", "whole", first=True),),
+        (Parameter("workers", "whole", first=True), Parameter("anyway", "flag", "False")),
         "nothing",
         "Change the number of workers of an elastic job.",
+        ("Raises Refused if it could never run with that number, unless `anyway`.",),
     ),
 )
 

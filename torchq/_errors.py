@@ -75,9 +75,13 @@ class AlreadyExists(Refused):
 class Failed(TorchqError):
     """The job did not succeed."""
 
-    def __init__(self, message: str, outcome: str = "Failed") -> None:
+    def __init__(self, message: str, outcome: str = "Failed", reason: str = "", exit_code: int | None = None) -> None:
         super().__init__(message)
         self.outcome = outcome
+        self.reason = reason
+        """Why, in one word: PodFailed, BackoffLimitExceeded, DeadlineExceeded, Cancelled, ..."""
+        self.exit_code = exit_code
+        """The exit code of the pod that failed; None if it has none, or if no pod is the reason."""
 
 
 class TimedOut(TorchqError, TimeoutError):
@@ -109,5 +113,7 @@ def from_answer(error: Mapping[str, Any]) -> TorchqError:
     message = str(error.get("message") or "torchq rpc gave no reason")
     kind = KINDS.get(str(data.get("kind") or ""), TorchqError)
     if kind is Failed:
-        return Failed(message, str(data.get("outcome") or "Failed"))
+        return Failed(
+            message, str(data.get("outcome") or "Failed"), str(data.get("reason") or ""), data.get("exitCode")
+        )
     return kind(message)

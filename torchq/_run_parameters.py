@@ -32,7 +32,8 @@ RUN = (
     Parameter("anyway", "flag", "None", note="submits a job that can never run, too"),
     Parameter("success", "text", "None", note="is all (every pod has ended with 0) or master (rank 0 has)"),
     Parameter("retries", "whole", "None", note="restarts the pods this often after any failure"),
-    Parameter("time", "text", "None", note="is how long the job may run, as in 2h or 1h30m"),
+    Parameter("time", "text", "None", note="is the longest run, as in 2h or 1h30m"),
+    Parameter("grace", "text", "None", note="is the time to save after SIGTERM, as in 90s"),
     Parameter("ttl_seconds", "whole", "None", note="is how long the job stays after its end"),
 )
 """See the table of calls."""

@@ -39,7 +39,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(module: str, name: str, call: FunctionCall) -> int:
     try:
-        _give(_load(module, name, call)(*call.arguments, **call.keywords), name)
+        value = _load(module, name, call)(*call.arguments, **call.keywords)
+        if value is not None and surroundings.is_rank_zero(os.environ):
+            results.give(value, f"what {name} returns")
         return 0
     except TorchqError as error:
         print(f"torchq: {error}", file=sys.stderr)
@@ -48,12 +50,6 @@ def _run(module: str, name: str, call: FunctionCall) -> int:
     except Exception as error:
         print(failures.describe(error), end="", file=sys.stderr)
     return 1
-
-
-def _give(value: object, name: str) -> None:
-    """Give what a function has returned as the result of the job."""
-    if value is not None and surroundings.is_rank_zero(os.environ):
-        results.give(value, f"what {name} returns")
 
 
 @contextmanager

@@ -62,6 +62,10 @@ class Ending:
     """Why, in one sentence."""
     result: Any = None
     """The result that rank 0 gave, as `Job.result` returns it; None if it gave none."""
+    reason: str = ""
+    """Why, in one word: PodFailed, BackoffLimitExceeded, DeadlineExceeded, Cancelled, ... (docs/conditions.md)."""
+    exit_code: int | None = None
+    """The exit code of the pod that failed, 0 of a job that has succeeded; None without one."""
 
 
 def as_json(value: object, name: str) -> Any:

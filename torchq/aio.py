@@ -16,6 +16,10 @@ job = _client.job
 jobs = _client.jobs
 wait = _client.wait
 as_completed = _client.as_completed
+cancel = _client.cancel
+delete = _client.delete
+suspend = _client.suspend
+hold = _client.hold
 queues = _client.queues
 queue = _client.queue
 next_picks = _client.next_picks
@@ -27,9 +31,12 @@ __all__ = [
     "Client",
     "Job",
     "as_completed",
+    "cancel",
     "close",
     "command",
+    "delete",
     "dry_run",
+    "hold",
     "job",
     "jobs",
     "next_picks",
@@ -38,5 +45,6 @@ __all__ = [
     "run",
     "status",
     "submit",
+    "suspend",
     "wait",
 ]

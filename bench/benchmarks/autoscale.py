@@ -11,29 +11,25 @@ becomes empty.
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.options import FILE, option
 from bench.report import Figures
 from bench.support.autoscale import large_plan, scenario
 from bench.support.autoscale.policies import Kueue, Off, On, PlainLoop, Policy
-from bench.support.autoscale.scenario import Scenario
 from bench.support.autoscale.simulation import Simulation
+from bench.support.scenarios import Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of the simulation."""
 
-    trace: str = ""
-    """A CSV file of tasks, as of `simulate`; each qos is a queue. Without it: random jobs on 256 GPUs."""
-    jobs: int = 2_000
-    """The number of jobs without a file."""
-    load: float = 0.8
-    """Without a file, the part of the pool that the jobs need from the first submission to the last one."""
-    room: float = 0.6
-    """The pool of a trace, as a part of the most that its tasks would use at once."""
+    trace: str = option("", "a CSV file of tasks; each qos is a queue", path=FILE)
+    jobs: int = option(2_000, "jobs without a file")
+    load: float = option(0.8, "of the pool, without a file", least=0.01)
+    room: float = option(0.6, "the pool as a part of the trace's peak", above=0)
     idle_seconds: float = 30.0
-    against: bool = True
-    """Whether to simulate Kueue's rule and EDL's plain loop as well."""
-    seed: int = 1
+    against: bool = option(True, "leave out Kueue's rule and EDL's plain loop", flags="--alone")
+    seed: int = option(1, least=None)
 
 
 SHORT = Options(jobs=200, against=False)

@@ -6,25 +6,22 @@ clock.
 
 import heapq
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from bench.benchmarks import withdrawals
+from bench.benchmarks import games, withdrawals
+from bench.options import option
 from bench.report import Figures
-from bench.support import games
-from bench.support.arena import Production
+from bench.support.arena import GPU, START, Production, entry
 from bench.support.panels import PANELS, Line, Panel
 from crds.keys import JobKey
-from crds.resources import amounts
 from queues.rules import PickRules
 from queues.values import Entry, QueueSpec
 
-GPU = "nvidia.com/gpu"
 WEIGHTS: Mapping[str, int] = {"a": 5, "b": 3, "c": 1, "d": 1}
 CHURNED: Mapping[str, int] = {f"q{number:02}": 1 + number * 49 // 19 for number in range(20)}
 SIZES = (1, 2, 4, 8)
-START = 1_700_000_000.0
 _BACKLOG = 4
 _CHURN = 0.05
 """The probability at each pick that a queue empties, returns or changes its weight."""
@@ -34,15 +31,13 @@ _CHURN = 0.05
 class Options:
     """The size of the measurement."""
 
-    picks: int = 20_000
-    pool: int = 0
-    """The GPUs that all queues share; 0: no limit, so that only the weights decide."""
-    batch: int = 128
-    """The most picks from one snapshot."""
-    games: bool = False
-    """Whether to play the games of `bench.support.games` and `bench.benchmarks.withdrawals` instead. Each game of the
-    first has a twentieth of `picks` as its picks; each game of the second takes as many seconds."""
-    seed: int = 1
+    picks: int = option(20_000)
+    pool: int = option(0, "shared GPUs; 0: no limit", least=0)
+    batch: int = option(128, "most picks per commit")
+    games: bool = option(False, "measure queues that try to gain more than their share")
+    """Each game of `bench.benchmarks.games` has a twentieth of `picks` as its picks; each game of
+    `bench.benchmarks.withdrawals` takes as many seconds."""
+    seed: int = option(1, least=None)
 
 
 SHORT = Options(picks=1_000)
@@ -65,48 +60,34 @@ def run(options: Options) -> Figures:
         part = max(1, options.picks // _PART)
         return games.run(part, options.seed) | withdrawals.run(part, options.seed)
     steady = list(admissions(options))
+    in_order, fixed, churned = [(pick.queue, pick.cost) for pick in steady], measure(steady), measure(churn(options))
     title = "GPUs admitted beyond the weight's part of all so far"
     return {
         "picked": options.picks,
         "largest_job_gpus": max(SIZES),
-        **_figures(options, steady),
-        "large_job": large_job(PickRules(cost=GPU)),
-        PANELS: [Panel(title, "picks", "GPUs", distances([(pick.queue, pick.cost) for pick in steady], WEIGHTS))],
-    }
-
-
-def _figures(options: Options, steady: list[Admission]) -> Figures:
-    churned = measure(churn(options))
-    shares = share([(pick.queue, pick.cost) for pick in steady], WEIGHTS)
-    return {
-        "worst_deviation_gpus": measure(steady)["worst_deviation_gpus"],
+        "worst_deviation_gpus": fixed["worst_deviation_gpus"],
         "worst_wait_fair_turns": churned["worst_wait_fair_turns"],
         "longest_run_after_idle": churned["longest_run_after_idle"],
-        "steady_worst_wait_fair_turns": measure(steady)["worst_wait_fair_turns"],
+        "steady_worst_wait_fair_turns": fixed["worst_wait_fair_turns"],
         "churn_worst_deviation_gpus": churned["worst_deviation_gpus"],
-        **shares,
+        **share(in_order, WEIGHTS),
+        "large_job": large_job(PickRules(cost=GPU)),
+        PANELS: [Panel(title, "picks", "GPUs", distances(in_order, WEIGHTS))],
     }
 
 
-def share(admitted: Iterable[tuple[str, int]], weights: Mapping[str, int]) -> Figures:
+def share(admitted: Sequence[tuple[str, int]], weights: Mapping[str, int]) -> Figures:
     """Return the largest deviation of any queue from its share, and the final shares, of admissions (queue, cost) in
     order.
 
     A queue's share of the admitted cost is in proportion to its weight. The deviation is the largest one over all
     prefixes, in units of the largest job."""
-    total_weight = sum(weights.values())
-    cost = dict.fromkeys(weights, 0)
-    total = largest = 0
-    worst = 0.0
-    for queue, size in admitted:
-        cost[queue] += size
-        total += size
-        largest = max(largest, size)
-        worst = max(worst, *(abs(cost[name] - total * weight / total_weight) for name, weight in weights.items()))
+    total, largest = sum(size for _, size in admitted), max(size for _, size in admitted)
+    worst = max(abs(away) for line in distances(admitted, weights).values() for _, away in line)
     return {
         "worst_prefix_deviation": worst / largest,
-        "target": {name: weight / total_weight for name, weight in weights.items()},
-        "shares": {name: served / total for name, served in cost.items()},
+        "target": {name: weight / sum(weights.values()) for name, weight in weights.items()},
+        "shares": {name: sum(size for queue, size in admitted if queue == name) / total for name in weights},
     }
 
 
@@ -206,15 +187,15 @@ def admissions(options: Options) -> Iterator[Admission]:
     now, remaining = START, options.picks
     while remaining:
         admitted = arena.admit(now, min(remaining, options.batch))
-        for entry in admitted:
+        for pick in admitted:
             if options.pool:
-                heapq.heappush(running, (now + lengths.uniform(1.0, 100.0), entry.key, entry))
-            source.fill(arena, entry.queue, 1)
-            yield Admission(entry.queue, entry.demand[GPU], WEIGHTS)
+                heapq.heappush(running, (now + lengths.uniform(1.0, 100.0), pick.key, pick))
+            source.fill(arena, pick.queue, 1)
+            yield Admission(pick.queue, pick.demand[GPU], WEIGHTS)
         remaining -= len(admitted)
         if not admitted:
-            now, _, entry = heapq.heappop(running)
-            arena.release(entry)
+            now, _, ended = heapq.heappop(running)
+            arena.release(ended)
 
 
 def churn(options: Options) -> Iterator[Admission]:
@@ -227,11 +208,11 @@ def churn(options: Options) -> Iterator[Admission]:
     for _ in range(options.picks):
         if fate.random() < _CHURN:
             _disturb(arena, source, fate)
-        for entry in arena.admit(START, 1):
+        for pick in arena.admit(START, 1):
             weights = {name: line.spec.weight for name, line in arena.lines.items() if line.waiting}
-            weights.setdefault(entry.queue, arena.lines[entry.queue].spec.weight)
-            yield Admission(entry.queue, entry.demand[GPU], weights)
-            source.fill(arena, entry.queue, 1)
+            weights.setdefault(pick.queue, arena.lines[pick.queue].spec.weight)
+            yield Admission(pick.queue, pick.demand[GPU], weights)
+            source.fill(arena, pick.queue, 1)
 
 
 def _disturb(arena: Production, source: "_Source", fate: random.Random) -> None:
@@ -263,31 +244,28 @@ class _Source:
 
 def job(queue: str, number: int, gpus: int) -> Entry:
     """Return a job that requests GPUs."""
-    return Entry(
-        key=JobKey(queue, f"job-{number:07}", f"uid-{number}"),
-        queue=queue,
-        submitted=START + number,
-        demand={amounts.JOBS: 1, GPU: gpus},
-    )
+    return entry(queue, number, START + number, {GPU: gpus})
 
 
 def large_job(rules: PickRules) -> Figures:
-    """Return how many small jobs are admitted before a large job, and the bound of that number.
+    """Return how long a large job waits for a whole pool, how many small jobs go before one that waits for its queue's
+    whole quota, and the bounds.
 
-    The large job needs a whole pool of 64 GPUs, or its queue's whole quota. Small jobs arrive without end, and one ends
-    per second. The weights are equal, so the large job has its turn after one small job at the latest. After that, the
-    patience of the rules is the bound."""
-    across = _overtakers(QueueSpec(name="large"), "small", {GPU: 64}, rules)
-    within = _overtakers(QueueSpec(name="small", quota={GPU: 64}), "small", None, rules)
+    Both need 64 GPUs. Small jobs arrive without end, and one ends per second. The weights are equal, so the large job
+    has its turn after one small job at the latest. Its patience is 30 seconds then, and a small job runs for 64 seconds
+    at most."""
+    waited, _ = _pass(QueueSpec(name="large"), "small", {GPU: 64}, rules)
+    _, within = _pass(QueueSpec(name="small", quota={GPU: 64}), "small", None, rules)
     return {
-        "across_queues_overtaken": across,
-        "across_queues_bound": rules.patience.times + 1,
+        "across_queues_waited_s": waited,
+        "across_queues_bound_s": 1 + rules.least_patience + 64,
         "within_queue_overtaken": within,
-        "within_queue_bound": rules.queue_bypasses,
+        "within_queue_bound": 2 * 64,
     }
 
 
-def _overtakers(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rules: PickRules) -> int:
+def _pass(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rules: PickRules) -> tuple[int, int]:
+    """Return after how many seconds a large job goes, and how many small ones go before it."""
     specs = [spec] if spec.name == small else [spec, QueueSpec(name=small)]
     arena = Production(specs, pool, rules)
     for number in range(1_000):
@@ -295,7 +273,7 @@ def _overtakers(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rul
     running = list(arena.admit(START, 64))
     large = job(spec.name, -1, 64)
     arena.put(large)
-    overtakers = 0
+    second = overtakers = 0
     for second in count(1):
         arena.release(running.pop(0))
         admitted = arena.admit(START + second, 64)
@@ -303,7 +281,7 @@ def _overtakers(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rul
             break
         running += admitted
         overtakers += len(admitted)
-    return overtakers
+    return second, overtakers
 
 
 def _arena(weights: Mapping[str, int], pool: int) -> Production:

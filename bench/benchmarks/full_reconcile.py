@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from bench.benchmarks import pods
 from bench.errors import BenchError
 from bench.report import Figures
-from bench.support import installation, stack
-from bench.support.installation import Installation, InstallationOptions
-from bench.support.processes import START_SECONDS, Bench, room
+from bench.support import installation, manifests
+from bench.support.installation import Installation
+from bench.support.processes import START_SECONDS
 from coordinator.settings import Settings
 from crds.api_resources import PODS, SERVICES, TORCHJOBS
 from crds.keys import JobKey
@@ -35,6 +34,13 @@ _ROUNDS = 3
 _CREATES = 4
 """The number of jobs that are created concurrently, before the measurement."""
 _SETTINGS = Settings()
+PART = "bench/part"
+"""The label that says in which part of the run a pod was created."""
+_SENT = (
+    *("containers", "restartPolicy", "schedulerName", "hostname", "subdomain"),
+    *("clusterIP", "ports", "selector", "publishNotReadyAddresses"),
+)
+"""The fields of the spec of a pod or service that a client sends; the server adds others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +60,8 @@ class Options:
 
 def run(options: Options) -> Figures:
     """Measure each size of jobs in turn. Raises BenchError if a part does not end in time."""
-    spec = InstallationOptions(real=options.real, workers=options.workers, coordinator=False)
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, spec) as torchq:
-        comparison = Comparison(bench, torchq, options)
+    with installation.running(real=options.real, workers=options.workers, coordinator=False) as torchq:
+        comparison = Comparison(torchq, options)
         comparison.prepare()
         figures = {f"pods_{size}": comparison.measure(size) for size in options.sizes}
     return {"server": torchq.server.name, "by_size": figures}
@@ -66,7 +71,6 @@ def run(options: Options) -> Figures:
 class Comparison:
     """The measurements of all sizes, one after the other."""
 
-    bench: Bench
     torchq: Installation
     options: Options
     keys: dict[int, list[JobKey]] = field(default_factory=dict)
@@ -79,12 +83,13 @@ class Comparison:
     def prepare(self) -> None:
         """Create all jobs and their reservations, and reconcile one job of two pods as a model."""
         self._start_callers()
-        manifests_by_size = {size: self._create(size, self._jobs(size)) for size in (2, *self.options.sizes)}
-        self.keys = {size: [_key(manifest) for manifest in manifests] for size, manifests in manifests_by_size.items()}
-        jobs = [manifest for manifests in manifests_by_size.values() for manifest in manifests]
+        counts = {2: 1, **{size: max(1, self.options.pods // size) for size in self.options.sizes}}
+        made = {size: self._create(size, count) for size, count in counts.items()}
+        self.keys = {size: [torchjob.parse(job).key for job in jobs] for size, jobs in made.items()}
+        jobs = [manifest for manifests in made.values() for manifest in manifests]
         self.torchq.store().rebuild(1, [reservation(manifest, number) for number, manifest in enumerate(jobs, 1)], [])
         workers = self.options.workers
-        self.bench.wait(lambda: len(queue_stats.read(self.torchq.redis).workers) == workers, "the workers")
+        self.torchq.bench.wait(lambda: len(queue_stats.read(self.torchq.redis).workers) == workers, "the workers")
         self._reconcile(self.keys[2])
 
     def measure(self, size: int) -> Figures:
@@ -107,12 +112,9 @@ class Comparison:
             "share_again": round(again / bare_again, 3),
         }
 
-    def _jobs(self, size: int) -> int:
-        return 1 if size == 2 else max(1, self.options.pods // size)
-
     def _create(self, size: int, jobs: int, name: str = "job") -> list[Manifest]:
         def create(number: int) -> Manifest:
-            body = pods.job(f"{name}-{size}-{number}", self.torchq.namespace, f"size-{size}", max(size, 2))
+            body = job(f"{name}-{size}-{number}", self.torchq.namespace, f"size-{size}", max(size, 2))
             if size == 1:
                 del body["spec"]["torchTaskSpecs"]["Worker"]
             return self.torchq.admin.create(TORCHJOBS, body, self.torchq.namespace)
@@ -137,35 +139,35 @@ class Comparison:
                     return
                 time.sleep(_SETTINGS.dispatch_seconds)
             if time.monotonic() > deadline:
-                raise BenchError(f"no end in {self.options.seconds:.0f} s{self.bench.logs()}")
+                raise BenchError(f"no end in {self.options.seconds:.0f} s{self.torchq.bench.logs()}")
 
     def _check_pods(self, size: int, keys: Sequence[JobKey]) -> None:
         """Raise BenchError unless every pod exists."""
-        selector = f"{pods.PART}=size-{size}"
+        selector = f"{PART}=size-{size}"
         existing = self.torchq.admin.list(PODS, self.torchq.namespace, label_selector=selector).items
         if len(existing) != size * len(keys):
-            raise BenchError(f"{len(existing)} pods of {size * len(keys)}{self.bench.logs()}")
+            raise BenchError(f"{len(existing)} pods of {size * len(keys)}{self.torchq.bench.logs()}")
 
     def _calls(self, size: int, jobs: int) -> list[list[object]]:
         """Return the API calls of the workers for jobs of other names. The model job has the form of admissions and
         pods."""
         admin, namespace = self.torchq.admin, self.torchq.namespace
         model = admin.get(TORCHJOBS, self.keys[2][0].name, namespace)
-        pod = pods.bare(admin.get(PODS, f"{self.keys[2][0].name}-worker-0", namespace))
-        service = pods.bare(admin.get(SERVICES, f"{self.keys[2][0].name}-master-0", namespace), "Service")
+        pod = bare(admin.get(PODS, f"{self.keys[2][0].name}-worker-0", namespace))
+        service = bare(admin.get(SERVICES, f"{self.keys[2][0].name}-master-0", namespace), "Service")
         plan: list[list[object]] = []
         for manifest in self._create(size, jobs, "bare"):
             name = manifest["metadata"]["name"]
-            bodies = [pods.with_name(pod, f"{name}-{index}") for index in range(size)]
-            services = [pods.with_name(service, name)] if size > 1 else []
+            bodies = [with_name(pod, f"{name}-{index}") for index in range(size)]
+            services = [with_name(service, name)] if size > 1 else []
             plan.append([namespace, name, model["status"], services, bodies])
         return plan
 
     def _start_callers(self) -> None:
-        kubeconfig, folder = self.torchq.server.accounts[1], str(self.bench.folder)
+        kubeconfig, folder = self.torchq.server.accounts[1], str(self.torchq.bench.folder)
         for number in range(self.options.workers):
             numbers = (number, self.options.workers, _SETTINGS.threads, _SETTINGS.parallel_writes)
-            self.bench.start_python(
+            self.torchq.bench.start_python(
                 f"raw-{number}", "bench.support.raw_caller", kubeconfig, folder, *map(str, numbers), stage=2
             )
 
@@ -181,27 +183,42 @@ class Comparison:
 
     def _write(self, kind: str, content: bytes) -> None:
         """Write a file for the callers. The file appears with its whole content, because the callers wait for it."""
-        draft = self.bench.folder / "draft"
+        draft = self.torchq.bench.folder / "draft"
         draft.write_bytes(content)
-        draft.rename(self.bench.folder / f"{kind}-{self._parts}")
+        draft.rename(self.torchq.bench.folder / f"{kind}-{self._parts}")
 
     def _wait_for(self, event: str, seconds: float) -> list[list[str]]:
         """Wait until all callers have logged an event of this part. Return the values in each caller's line."""
-        logs = [self.bench.folder / f"raw-{number}.log" for number in range(self.options.workers)]
+        logs = [self.torchq.bench.folder / f"raw-{number}.log" for number in range(self.options.workers)]
         line = re.compile(rf"^{event} {self._parts}\b(.*)\n", re.MULTILINE)
 
         def matches() -> list[str]:
             return [rest for log in logs if log.exists() for rest in line.findall(log.read_text())]
 
-        self.bench.wait(lambda: len(matches()) == len(logs), f"the bare callers to be {event}", seconds)
+        self.torchq.bench.wait(lambda: len(matches()) == len(logs), f"the bare callers to be {event}", seconds)
         return [rest.split() for rest in matches()]
+
+
+def job(name: str, queue: str, part: str, pods: int) -> Manifest:
+    """Return a job whose pods are all created at once and that no scheduler binds."""
+    labels = {PART: part}
+    tasks = {"Master": manifests.task(labels), "Worker": manifests.task(labels, numTasks=pods - 1, dependsOn=[])}
+    return manifests.job(name, queue, tasks, schedulingPolicy={"gangScheduler": "none"})
+
+
+def bare(body: Manifest, kind: str = "Pod") -> Manifest:
+    """Return a pod or service as a worker sends it, but without a job, so that torchq neither counts nor deletes it."""
+    metadata = {name: body["metadata"][name] for name in ("annotations",) if name in body["metadata"]}
+    spec = {name: body["spec"][name] for name in _SENT if name in body["spec"]}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def with_name(body: Manifest, name: str) -> Manifest:
+    """Return the same object with another name."""
+    return {**body, "metadata": {**body["metadata"], "name": name}}
 
 
 def reservation(manifest: Manifest, pick: int) -> Reservation:
     """Return the reservation that a pick would make."""
     job = torchjob.parse(manifest)
     return Reservation(key=job.key, queue=job.queue, attempt=1, epoch=1, charge=demand.job_charge(job.spec), pick=pick)
-
-
-def _key(manifest: Manifest) -> JobKey:
-    return torchjob.parse(manifest).key

@@ -2,7 +2,7 @@
 
 One rule: both tenants have only the rights of their accounts. The attacker submits jobs that its role may write and the
 API server accepts. The other tenant's jobs arrive at a fixed rate, independent of earlier jobs
-(`bench.benchmarks.open_loop`).
+(`bench.support.open_loop`).
 
     names      suspended jobs, each with the name of another queue that does not exist
     victim     suspended jobs with the name of the other tenant's queue
@@ -18,16 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import report
-from bench.benchmarks import open_loop
 from bench.benchmarks.latency import JobTimes
-from bench.benchmarks.open_loop import Planned, Timetable
+from bench.options import option
 from bench.report import Figures
-from bench.support import installation, stack
-from bench.support.baseline_scenario import MISSING_SCHEDULER
-from bench.support.installation import Installation, InstallationOptions
+from bench.support import installation, manifests, open_loop, stack
+from bench.support.installation import Installation
+from bench.support.open_loop import Planned, Timetable
 from bench.support.pod_player import FAILS_LABEL, RUN_LABEL
-from bench.support.processes import Bench, room
-from crds.api_resources import NAMESPACES, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import NAMESPACES, TENANT_QUEUES
 from crds.torchjob.demand import MOST_RESOURCES
 from kube.api import Manifest
 
@@ -42,21 +40,19 @@ MOST_RESTARTS = 1_000
 class Options:
     """The size of the measurement."""
 
-    attack: str = "names"
-    jobs: int = 4_000
-    """The number of the attacker's jobs."""
-    attack_rate: float = 100.0
-    """The attacker's jobs per second; 0: all jobs exist before the measurement begins."""
-    rate: float = 5.0
+    attack: str = option("names", choices=("names", "victim", "waiting", "failing", "resources"))
+    jobs: int = option(4_000, "jobs of the attacker")
+    attack_rate: float = option(100.0, "jobs per second of the attacker; 0: all exist before the measurement", least=0)
+    rate: float = option(5.0, above=0)
     """The other tenant's jobs per second."""
-    seconds: float = 60.0
+    seconds: float = option(60.0, least=1)
     """The length of each of the two measurements."""
-    patience: float = 60.0
+    patience: float = option(60.0, least=1)
     """How long the measurement waits for admissions after the last arrival, in seconds. A job that is not admitted by
     then counts with the time that it has waited so far."""
     run_ms: int = 200
     """The run time of each pod."""
-    workers: int = 2
+    workers: int = option(2)
     threads: int = 8
     """The most concurrent creates of each tenant."""
 
@@ -67,62 +63,52 @@ SHORT = Options(jobs=200, seconds=4.0)
 def run(options: Options) -> Figures:
     """Start everything, and measure the other tenant first without and then with the attacker. Raises BenchError if
     that fails."""
-    spec = InstallationOptions(workers=options.workers, settings={"TORCHQ_POOL": POOL})
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, spec) as torchq:
+    with installation.running(workers=options.workers, settings={"TORCHQ_POOL": POOL}) as torchq:
         namespace, evil = torchq.namespace, f"{torchq.namespace}-evil"
         torchq.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": evil}})
-        _create_queue(torchq, f"{namespace}-0", [namespace])
-        _create_queue(torchq, evil, [evil], quota={"jobs": 1} if options.attack == "waiting" else {})
-        bench.start_python("pod-player", "bench.support.pod_player", torchq.server.kubeconfig, "8", stage=2)
+        quota = {"jobs": 1} if options.attack == "waiting" else {}
+        torchq.admin.create(TENANT_QUEUES, manifests.queue(f"{namespace}-0", namespaces=[namespace]))
+        torchq.admin.create(TENANT_QUEUES, manifests.queue(evil, namespaces=[evil], quota=quota))
+        torchq.play_pods(8)
         with JobTimes(torchq) as times:
-            alone = _measure(bench, torchq, times, "alone", options)
+            alone = _measure(torchq, times, "alone", options)
             time.sleep(_QUIET_SECONDS)
-            attack = _attack(bench, torchq, evil, options)
-            attacked = _measure(bench, torchq, times, "attacked", options)
+            attack = _attack(torchq, evil, options)
+            attacked = _measure(torchq, times, "attacked", options)
             return {
                 "alone_ms": alone,
                 "attacked_ms": attacked,
-                "ratio_p50": _ratio(attacked["p50"], alone["p50"]),
-                "ratio_p99": _ratio(attacked["p99"], alone["p99"]),
+                "ratio_p50": round(attacked["p50"] / alone["p50"], 2),
+                "ratio_p99": round(attacked["p99"] / alone["p99"], 2),
                 "attack_over": attack.over(),
-                **installation.costs(bench, {}),
-                "log_troubles": stack.troubles(bench.folder),
+                **torchq.costs({}),
+                "log_troubles": stack.troubles(torchq.bench.folder),
             }
 
 
-def _ratio(attacked: float, alone: float) -> float:
-    return round(attacked / alone, 2)
-
-
-def _create_queue(torchq: Installation, name: str, namespaces: list[str], **spec: Any) -> None:
-    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind, "metadata": {"name": name}}
-    torchq.admin.create(TENANT_QUEUES, {**body, "spec": {"namespaces": namespaces, **spec}})
-
-
-def _attack(bench: Bench, torchq: Installation, evil: str, options: Options) -> Timetable:
+def _attack(torchq: Installation, evil: str, options: Options) -> Timetable:
     """Start the attack. With no rate, wait until all its jobs exist."""
     rate = options.attack_rate
     make_job = ATTACKS[options.attack]
     jobs = [
         Planned(number / rate if rate else 0.0, make_job(torchq.namespace, number)) for number in range(options.jobs)
     ]
-    table = open_loop.prepare(bench, torchq.server.kubeconfig, evil, jobs, 1, options.threads, "attacker")
+    table = open_loop.prepare(torchq, evil, jobs, 1, options.threads, "attacker")
     table.open()
     if not rate:
-        bench.wait(table.over, "the attacker", 10.0 + options.jobs / 20)
+        torchq.bench.wait(table.over, "the attacker", 10.0 + options.jobs / 20)
     return table
 
 
-def _measure(bench: Bench, torchq: Installation, times: JobTimes, name: str, options: Options) -> dict[str, float]:
+def _measure(torchq: Installation, times: JobTimes, name: str, options: Options) -> dict[str, float]:
     """Return the milliseconds from each job's arrival to its admission."""
     planned = list(plan(f"{torchq.namespace}-0", name, options))
-    kubeconfig, threads = torchq.server.kubeconfig, options.threads
-    table = open_loop.prepare(bench, kubeconfig, torchq.namespace, planned, 1, threads, name)
+    table = open_loop.prepare(torchq, torchq.namespace, planned, 1, options.threads, name)
     start = table.open()
-    names, admitted = {item.job["metadata"]["name"]: item.due for item in planned}, times.moments["admitted"]
+    names, admitted = {item.job["metadata"]["name"]: item.due for item in planned}, times.ledger.admitted
     pause, deadline = threading.Event(), start + options.seconds + options.patience
     while time.monotonic() < deadline and not names.keys() <= admitted.keys():
-        bench.keep_alive()
+        torchq.bench.keep_alive()
         pause.wait(_POLL_SECONDS)
     now = time.monotonic()
     return report.milliseconds([admitted.get(name, now) - start - due for name, due in names.items()])
@@ -138,19 +124,7 @@ def job(
     name: str, queue: str, labels: Mapping[str, str], requests: Mapping[str, str] | None = None, **spec: Any
 ) -> Manifest:
     """Return a job with one pod, which no node runs."""
-    resources = {"requests": dict(requests or {"cpu": "1"})}
-    container = {"name": "torch", "image": "none", "command": ["true"], "resources": resources}
-    template = {
-        "metadata": {"labels": dict(labels)},
-        "spec": {"schedulerName": MISSING_SCHEDULER, "containers": [container]},
-    }
-    policy = {"queue": queue, **spec.pop("schedulingPolicy", {})}
-    return {
-        "apiVersion": TORCHJOBS.api_version,
-        "kind": TORCHJOBS.kind,
-        "metadata": {"name": name},
-        "spec": {"schedulingPolicy": policy, "torchTaskSpecs": {"Master": {"template": template}}, **spec},
-    }
+    return manifests.job(name, queue, {"Master": manifests.task(labels, requests)}, **spec)
 
 
 def _names(_: str, number: int) -> Manifest:

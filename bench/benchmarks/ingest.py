@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from bench.errors import BenchError
+from bench.options import option
 from bench.report import Figures
 from bench.support import redis_server
 from bench.support.processes import room
@@ -37,8 +38,8 @@ LONGEST_SECONDS = 900.0
 class Options:
     """The options of the benchmark."""
 
-    jobs: int = 20_000
-    queues: int = 100
+    jobs: int = option(20_000)
+    queues: int = option(100)
 
 
 SHORT = Options(jobs=2_000, queues=20)
@@ -88,11 +89,9 @@ def run(options: Options) -> Figures:
     lines = [line(number, options.queues) for number in range(options.jobs)]
     with room() as bench:
         client = connection.connect(redis_server.start(bench), client_name="torchq-bench")
-        leader = LeaderParts(Lines(_pieces(b"".join(lines))), client, Settings(pool="none", implicit_queues=True))
         worked = time.process_time()
-        seconds = leader.ingest(options.jobs)
+        seconds = _ingest(Lines(_pieces(b"".join(lines))), client, options.jobs)
         worked = time.process_time() - worked
-        leader.close()
         stored = int(client.hlen(redis_keys.ENTRIES))
         machine = redis_server.operations_per_second(bench.folder)
     if stored != options.jobs:
@@ -109,34 +108,25 @@ def run(options: Options) -> Figures:
     }
 
 
-class LeaderParts:
-    """The parts of a leader, without its process."""
-
-    def __init__(self, lines: Lines, client: connection.Connection, settings: Settings) -> None:
-        cluster: Any = lines
-        self._lines = lines
-        self.watches = Watches(cluster, nodes=False)
-        self.term = ControlLoop(self.watches, RedisStore(client), RedisWork(client), settings)
-        self.term.rebuild(1)
-
-    def ingest(self, jobs: int) -> float:
-        """Return the seconds until this number of jobs has been routed."""
-        begun = time.perf_counter()
-        for informer in self.watches.informers:
-            informer.start()
-        while self.term.counts.routed < jobs:
-            self.watches.wake.clear()
-            if not self.term.flush():
-                self.watches.wake.wait(0.01)
+def _ingest(lines: Any, client: connection.Connection, jobs: int) -> float:
+    """Return the seconds until the parts of a leader, without its process, have routed this number of jobs."""
+    watches = Watches(lines, nodes=False)
+    term = ControlLoop(watches, RedisStore(client), RedisWork(client), Settings(pool="none", implicit_queues=True))
+    term.rebuild(1)
+    begun = time.perf_counter()
+    for informer in watches.informers:
+        informer.start()
+    try:
+        while term.counts.routed < jobs:
+            watches.wake.clear()
+            if not term.flush():
+                watches.wake.wait(0.01)
             if time.perf_counter() - begun > LONGEST_SECONDS:
-                self.close()
-                raise BenchError(f"{self.term.counts.routed} of {jobs} jobs after {LONGEST_SECONDS:.0f} s")
+                raise BenchError(f"{term.counts.routed} of {jobs} jobs after {LONGEST_SECONDS:.0f} s")
         return time.perf_counter() - begun
-
-    def close(self) -> None:
-        """End the watches."""
-        self._lines.ended.set()
-        for informer in self.watches.informers:
+    finally:
+        lines.ended.set()
+        for informer in watches.informers:
             informer.stop()
 
 

@@ -11,23 +11,21 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from bench import report
-from bench.benchmarks import open_loop
-from bench.benchmarks.later import Later
-from bench.benchmarks.open_loop import Sent
-from bench.errors import BenchError
+from bench.options import KUBECONFIG, option
 from bench.report import Figures
-from bench.support import api_counts, installation, panels, stack
+from bench.support import api_counts, installation, open_loop, panels, stack
 from bench.support.baseline_scenario import CLASSES, Scenario, ScenarioJob
-from bench.support.installation import Installation, InstallationOptions
+from bench.support.installation import Installation
+from bench.support.later import Later
 from bench.support.ledger import HELD, JobLedger
+from bench.support.open_loop import Sent
 from bench.support.panels import PANELS, Panel
-from bench.support.processes import Bench, room
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from crds.torchjob.status import TorchJobStatus
 from kube import client, errors
@@ -38,7 +36,6 @@ from queues.errors import QueueError
 from queues.store import QueueStore
 from reconcilers.plan import status
 
-_POLL_SECONDS = 0.1
 _SAMPLE_SECONDS = 0.2
 _CONFLICT_SECONDS, _RETRY_SECONDS = 0.02, 0.2
 _FINISHERS = 48
@@ -50,21 +47,15 @@ _MILLI = 1000
 class Options:
     """The options of the benchmark."""
 
-    pods: str = "none"
-    """`none`: jobs have no pods; `one`: each job has one pod."""
-    kubeconfig: str = ""
-    """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
-    real: bool = False
-    """Whether the benchmark's own API server is kube-apiserver instead of the embedded one."""
-    jobs_factor: float = 1.0
-    """The fraction of the 15,000 jobs that is run."""
-    workers: int = 2
-    clients: int = 2
+    pods: str = option("none", "pods of each job", choices=("none", "one"))
+    jobs_factor: float = option(1.0, "the part of the 15,000 jobs", above=0, most=10)
+    workers: int = option(2)
+    clients: int = option(2, "processes")
     """The number of processes that create jobs."""
-    threads: int = 16
-    """The most requests that each of these processes sends at the same time."""
-    seconds: float = 3_600.0
-    """The time limit of the run."""
+    threads: int = option(16, "of each client")
+    seconds: float = option(3_600.0, "the time limit", least=1)
+    kubeconfig: str = option("", "use the API server of this kubeconfig", path=KUBECONFIG)
+    real: bool = option(False, "start kube-apiserver and etcd (KUBEBUILDER_ASSETS)")
 
 
 SHORT = Options(jobs_factor=0.005)
@@ -78,18 +69,16 @@ def run(options: Options) -> Figures:
     settings = {"TORCHQ_POOL": "none", "TORCHQ_ADMISSION_TIMEOUT": "0"}
     if options.pods == "none":
         settings["TORCHQ_PODS"] = "none"
-    installed = InstallationOptions(
+    with installation.running(
         kubeconfig=options.kubeconfig, real=options.real, workers=options.workers, settings=settings
-    )
-    with room(stack.STOP_SECONDS) as bench, installation.running(bench, installed) as torchq:
+    ) as torchq:
         scenario = Scenario(torchq.namespace, options.jobs_factor)
         for queue in scenario.queues():
             torchq.admin.create(TENANT_QUEUES, queue)
         if options.pods == "one":
-            arguments = (torchq.server.kubeconfig, str(options.threads))
-            bench.start_python("pod-player", "bench.support.pod_player", *arguments, stage=2)
+            torchq.play_pods(options.threads)
         with Play(torchq, scenario, options) as play:
-            return {"server": torchq.server.name, **_measure(bench, play, options)}
+            return {"server": torchq.server.name, **_measure(play, options)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +183,19 @@ class Charges:
             return 0.0
 
 
-def _measure(bench: Bench, play: Play, options: Options) -> Figures:
+def _measure(play: Play, options: Options) -> Figures:
     torchq, jobs = play.torchq, len(play.jobs)
-    kubeconfig, plan = torchq.server.kubeconfig, play.scenario.plan()
-    table = open_loop.prepare(bench, kubeconfig, torchq.namespace, plan, options.clients, options.threads)
-    requests, cpu = torchq.requests(), installation.cpu(bench)
+    table = open_loop.prepare(torchq, torchq.namespace, play.scenario.plan(), options.clients, options.threads)
+    requests, cpu = torchq.requests(), torchq.cpu()
     with Charges(torchq.store()) as charges:
         start = table.open()
-        _wait(bench, play, options.seconds)
+        torchq.wait(
+            lambda: play.ledger.has_ended(jobs) and not _has_charges(torchq.store()), options.seconds, play.ledger.text
+        )
     wall = max(play.ledger.ended.values()) - start
-    bench.wait(table.over, "the submitters")
+    torchq.bench.wait(table.over, "the submitters")
     sent = table.sent()
-    costs = installation.costs(bench, cpu)
+    costs = torchq.costs(cpu)
     counted = torchq.requests() - requests
     quota = play.scenario.quota
     return {
@@ -217,30 +207,19 @@ def _measure(bench: Bench, play: Play, options: Options) -> Figures:
         "useful_percent": round(100 * play.scenario.work / (quota * wall), 1),
         **_waits(play.jobs, play.ledger.admitted, sent),
         "api_writes_per_job": _writes(counted, play.finishes, jobs),
-        "peak_rss_mb": round(sum(_torchq_values(costs["peak_rss_mb_by_process"])), 1),
+        "peak_rss_mb": round(
+            sum(peak for name, peak in costs["peak_rss_mb_by_process"].items() if name.startswith(installation.OURS)), 1
+        ),
         **costs,
         "sent_back": play.ledger.sent_back,
         "over_quota_cpu": play.ledger.over,
         **open_loop.lateness(sent.values()),
-        **_ends(play),
+        **({"finish_late_ms": report.milliseconds(play.later.late)} if play.later.late else {}),
         "requests_per_job": api_counts.per_job(counted, jobs),
         "refused": api_counts.failures(counted),
-        "log_troubles": stack.troubles(bench.folder),
+        "log_troubles": stack.troubles(torchq.bench.folder),
         PANELS: list(_panels(play, sent, start)),
     }
-
-
-def _wait(bench: Bench, play: Play, seconds: float) -> None:
-    """Wait until every job has ended and nothing is charged. Processes that die are started again."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while len(play.ledger.ended) < len(play.jobs) or _has_charges(play.torchq.store()):
-        if play.ledger.failed:
-            raise BenchError(f"job {play.ledger.failed} failed{bench.logs()}")
-        if time.monotonic() > deadline:
-            raise BenchError(f"not all jobs ended in {seconds:.0f} s: {play.ledger.text()}{bench.logs()}")
-        bench.keep_alive()
-        pause.wait(_POLL_SECONDS)
 
 
 def _has_charges(store: QueueStore) -> bool:
@@ -281,19 +260,9 @@ def _waits(jobs: Mapping[str, ScenarioJob], admitted: Mapping[str, float], sent:
     by_class = _by_class(jobs, admitted, sent)
     return {
         "wait_s": {name: round(statistics.fmean(waits), 3) for name, waits in by_class.items()},
-        "wait_s_p99": {name: round(_p99(waits), 3) for name, waits in by_class.items()},
+        "wait_s_p99": {name: round(sorted(waits)[len(waits) * 99 // 100], 3) for name, waits in by_class.items()},
         "wait_s_max": {name: round(max(waits), 3) for name, waits in by_class.items()},
     }
-
-
-def _p99(values: Iterable[float]) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
-
-
-def _ends(play: Play) -> Figures:
-    """Return by how much the benchmark was late to end jobs."""
-    return {"finish_late_ms": report.milliseconds(play.later.late)} if play.later.late else {}
 
 
 def _writes(requests: Counter[str], finishes: int, jobs: int) -> float | None:
@@ -301,10 +270,6 @@ def _writes(requests: Counter[str], finishes: int, jobs: int) -> float | None:
     verbs = api_counts.by_verb(requests)
     benchmark_writes = verbs["POST torchjobs"] + verbs["PATCH pods/status"] + finishes
     return round((api_counts.writes(requests) - benchmark_writes) / jobs, 3) if requests else None
-
-
-def _torchq_values(by_process: Mapping[str, float]) -> list[float]:
-    return [value for name, value in by_process.items() if name.startswith(installation.OURS)]
 
 
 def _trim(manifest: Manifest) -> Seen:

@@ -7,20 +7,20 @@ after the other.
 import itertools
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.errors import BenchError
+from bench.options import option
 from bench.report import Figures
-from bench.support import redis_server, scraped
+from bench.support import redis_server
+from bench.support.arena import GPU, START
 from bench.support.processes import room
 from coordinator import settings
 from coordinator.leader import gc_tuning
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
-from queues import rules
 from queues.pick_cycle import PickCycle
 from queues.picking import read_depth
 from queues.redis import connection
@@ -28,8 +28,6 @@ from queues.storage.redis_store import RedisStore
 from queues.store import PendingCommit, QueueStore
 from queues.values import Batch, CommitResult, Entry, NextEntries, QueueSpec, Reservation, Snapshot
 
-GPU = "nvidia.com/gpu"
-START = 1_700_000_000.0
 COHORT = 6
 """The number of queues that lend to each other."""
 BESIDE = 1_000
@@ -44,18 +42,13 @@ _DEFAULTS = settings.resolve({}, {}, None).settings
 class Options:
     """The options of the benchmark."""
 
-    queues: int = 1_000
-    jobs: int = 100_000
-    hard: bool = False
-    """Whether to run the hard case.
-
-    Every queue limits two resources, and six queues form a cohort. The first job of each tenth queue does not fit, and
-    jobs are put and released all the time.
+    queues: int = option(1_000)
+    jobs: int = option(100_000)
+    hard: bool = option(False, "with quotas, cohorts, jobs that do not fit, and jobs that come and go")
+    """Every queue limits two resources, and six queues form a cohort. The first job of each tenth queue does not fit.
     """
-    scraped: int = 0
-    """If not 0, metrics are read beside the picking, and this many queues have series of their own."""
-    batch: int = _DEFAULTS.batch
-    seconds: float = 10.0
+    batch: int = option(_DEFAULTS.batch, "most picks per commit")
+    seconds: float = option(10.0, least=0.1)
     """The duration of the picking, if there are enough jobs."""
 
 
@@ -158,10 +151,8 @@ def run(options: Options) -> Figures:
         del waiting  # a coordinator does not have them in memory either
         gc_tuning.reduce_collections()
         gc_tuning.freeze_objects()  # as the coordinator does after a rebuild
-        with scraped.scraping(url, options.scraped) if options.scraped else nullcontext() as scrapes:
-            worked = Worked(client)
-            figures = pick(store, options)
-        figures |= scrapes.figures() if scrapes else {}
+        worked = Worked(client)
+        figures = pick(store, options)
         figures |= worked.per("pick", figures["picked"])
         machine = redis_server.operations_per_second(bench.folder)
     return {"picks_per_s": figures.pop("picks_per_s"), "put_per_s": put, **machine, **figures}
@@ -188,7 +179,7 @@ class Worked:
 def pick(store: QueueStore, options: Options) -> Figures:
     """Run pick cycles until the time is over or no job can be picked."""
     timed, beside, now = Timed(store), Beside(store, options), time.perf_counter
-    rounds = PickCycle(timed, rules.from_settings(amounts.JOBS, _DEFAULTS.queue_bypasses))
+    rounds = PickCycle(timed, _DEFAULTS.rules)
     most = read_depth.per_queue(options.queues, _DEFAULTS.heads)
     seconds, picked, refused = [], 0, 0
     begun = now()

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.benchmarks import full_reconcile, plain_rq
+from bench.benchmarks import full_reconcile
 from bench.errors import BenchError
+from bench.options import option
 from bench.report import Figures
-from bench.support import redis_server
+from bench.support import empty_runs, redis_server
 from bench.support.processes import Bench, room
 from coordinator import settings
 from crds.keys import JobKey
@@ -34,18 +35,15 @@ _DEFAULTS = settings.resolve({}, {}, None).settings
 class Options:
     """The options of the benchmark."""
 
-    keys: int = 4_000
-    plain_jobs: int = 300
+    keys: int = option(4_000)
+    plain_jobs: int = option(300)
     """The number of plain RQ jobs; fewer than keys, since they are slower."""
-    work_ms: float = 0.0
-    """The time that each reconcile, and each plain job, sleeps."""
-    threads: int = _DEFAULTS.threads
-    sizes: tuple[int, ...] = full_reconcile.Options().sizes
-    """The numbers of pods per job in whole reconciles; if empty, no whole reconciles are run."""
-    pods: int = full_reconcile.Options().pods
-    """The number of pods of all jobs of one size together."""
-    real: bool = False
-    """Whether whole reconciles use kube-apiserver on etcd instead of the embedded API server."""
+    work_ms: float = option(0.0, "the sleep in each run", least=0)
+    threads: int = option(_DEFAULTS.threads)
+    sizes: tuple[int, ...] = option(full_reconcile.Options().sizes, "pods of a job", flags="--size")
+    """One part of the measurement of whole reconciles each; if empty, no whole reconciles are run."""
+    pods: int = option(full_reconcile.Options().pods, "pods of all jobs")
+    real: bool = option(False, "reconcile on kube-apiserver and etcd (KUBEBUILDER_ASSETS)")
 
 
 SHORT = Options(keys=2_000, plain_jobs=300, sizes=(1, 8), pods=32)
@@ -85,7 +83,7 @@ def _torchq(options: Options, workers: int) -> float:
         counter = bench.folder / "runs"
         arguments = (url, str(counter), str(options.threads), str(options.work_ms / 1000))
         for number in range(workers):
-            bench.start_python(f"worker-{number}", "bench.support.noop_worker", *arguments, stage=1)
+            bench.start_python(f"worker-{number}", "bench.support.empty_runs", *arguments, stage=1)
         _warm_up(bench, work, client, counter, workers)
         return _rate(counter, options.keys, lambda: work.offer(_offers(options.keys)), lambda: _dispatch(work))
 
@@ -94,12 +92,12 @@ def _plain(options: Options, workers: int) -> float:
     with room() as bench:
         url = redis_server.start(bench)
         counter = bench.folder / "runs"
-        plain_rq.start(bench, url, workers)
+        empty_runs.start(bench, url, workers)
         seconds = options.work_ms / 1000
         return _rate(
             counter,
             options.plain_jobs,
-            lambda: plain_rq.push(url, options.plain_jobs, str(counter), seconds),
+            lambda: empty_runs.push(url, options.plain_jobs, str(counter), seconds),
             lambda: time.sleep(_DEFAULTS.dispatch_seconds),
         )
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.errors import BenchError
+from bench.options import FILE, option
 from bench.report import Figures
 from bench.support import panels, scenarios
-from bench.support.arena import Arena, Fifo, Production, WeightedRoundRobin
+from bench.support.arena import GPU, Arena, Fifo, Production, WeightedRoundRobin
 from bench.support.panels import PANELS, Panel
-from bench.support.scenarios import GPU, Scenario
+from bench.support.scenarios import Scenario
 from crds.resources import amounts
-from queues.rules import from_settings
+from queues.rules import DOMINANT, PickRules
 from queues.values import Entry
 
 _LIMIT = 1_024
@@ -29,20 +30,16 @@ _MOST_PANELS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of the simulation."""
+    """The options of the simulation. With neither file: queues of weights 5, 3, 1, 1 and mixed GPU jobs."""
 
-    trace: str = ""
-    """A CSV file of tasks: name, cpu_milli, memory_mib, num_gpu, qos, creation_time, deletion_time."""
-    scenario: str = ""
-    """A YAML file of queues, jobs and a pool. With neither file: queues of weights 5, 3, 1, 1 and mixed GPU jobs."""
-    jobs: int = 100_000
-    """The number of jobs, if no file defines them."""
-    room: float = 0.6
-    """The pool of a trace, as a part of the most that its tasks would use at once."""
-    cost: str = GPU
-    against: bool = True
-    """Whether to simulate FIFO and plain weighted round robin as well."""
-    seed: int = 1
+    trace: str = option("", "a CSV file of tasks; each qos is a queue", path=FILE)
+    scenario: str = option("", "a YAML file of queues, jobs and a pool", path=FILE)
+    jobs: int = option(100_000, "jobs without a file")
+    room: float = option(0.6, "the pool as a part of the trace's peak", above=0)
+    cost: str = option(GPU, "dominant, jobs or a resource")
+    """Usage is measured by the same resource, with `dominant` by GPUs."""
+    against: bool = option(True, "compare with FIFO and plain round robin", flags="--against/--alone")
+    seed: int = option(1, least=None)
 
 
 SHORT = Options(jobs=2_000)
@@ -52,14 +49,15 @@ def run(options: Options) -> Figures:
     """Return the figures of the production picker, and those of other pickers under `against`. Raises BenchError for an
     invalid file."""
     scenario = read(options)
-    rules = from_settings(options.cost, 32)
+    rules = PickRules(cost=options.cost)
     pool, queues = scenario.pool, scenario.queues
     rivals: dict[str, Callable[[], Arena]] = {
         "fifo": lambda: Fifo(queues, pool),
         "weighted_round_robin": lambda: WeightedRoundRobin(queues, pool),
     }
-    torchq = play(Production(queues, pool, rules), scenario, options.cost)
-    played = {name: play(make(), scenario, options.cost) for name, make in rivals.items()} if options.against else {}
+    measured = GPU if options.cost == DOMINANT else options.cost
+    torchq = play(Production(queues, pool, rules), scenario, measured)
+    played = {name: play(make(), scenario, measured) for name, make in rivals.items()} if options.against else {}
     against = {name: simulation.figures() for name, simulation in played.items()}
     drawn = list(_panels({"torchq": torchq, **played}))
     return {"simulated": len(scenario.jobs), **torchq.figures(), "against": against, PANELS: drawn}

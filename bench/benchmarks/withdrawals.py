@@ -1,4 +1,5 @@
-"""Measures how much of a pool stays idle if a queue withdraws jobs for which the picker reserves the pool.
+"""Measures how much of a pool a queue keeps from the others by jobs that need all of it: by jobs that it withdraws
+when the picker has reserved the pool for them, and by jobs that take all of something that costs little.
 
 One rule: pure. The plays are fixed by a seed, under a clock that only the game moves.
 
@@ -7,20 +8,19 @@ Idle parts of the pool count as the player's, because the other queues always ha
 
 import heapq
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
 from bench.report import Figures
-from bench.support.arena import Production
+from bench.support.arena import GPU, START, Production, entry
 from crds.keys import JobKey
 from crds.resources import amounts
-from queues.rules import PickRules
+from crds.resources.amounts import Amounts
+from queues.rules import DOMINANT, PickRules
 from queues.values import Entry, QueueSpec
 
-GPU = "nvidia.com/gpu"
-START = 1_700_000_000.0
 POOL = 64
 PLAYER = "player"
 OTHERS = ("other-a", "other-b", "other-c", "other-d", "other-e")
@@ -30,15 +30,39 @@ _SOON = 4
 """The number of busy GPUs at which a job as large as the pool is about to start."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A pool, what a job of the player takes of it, and what one of the others takes."""
+
+    pool: Amounts
+    large: Amounts
+    small: Amounts
+    cost: str = amounts.JOBS
+    """The cost by which a job of the player is cheap."""
+
+    def part(self, demand: Amounts) -> float:
+        """Return the largest part of the pool that a job takes."""
+        return max(demand.get(name, 0) / amount for name, amount in self.pool.items())
+
+
+GPUS = Shape({GPU: POOL}, {GPU: POOL}, {GPU: 1})
+SHAPES = {
+    "all GPUs": GPUS,
+    "640 pods without requests": Shape({GPU: POOL, amounts.PODS: 640}, {amounts.PODS: 640}, {GPU: 1, amounts.PODS: 1}),
+    "all CPUs, no GPU": Shape({GPU: POOL, "cpu": 64_000}, {"cpu": 64_000}, {GPU: 1, "cpu": 1_000}, cost=GPU),
+}
+
+
 @dataclass(slots=True)
 class Table:
     """A pool and its jobs, as the player sees them."""
 
     arena: Production
     chance: random.Random
+    shape: Shape = GPUS
     now: float = START
-    idle: int = 0
-    used: Counter[str] = field(default_factory=Counter)
+    idle: float = 0.0
+    used: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     started: set[JobKey] = field(default_factory=set)
     _ends: list[tuple[float, JobKey, Entry]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
@@ -48,32 +72,33 @@ class Table:
         """The number of GPUs that no job uses now."""
         return POOL - self.arena.used.get(GPU, 0)
 
-    def job(self, queue: str, gpus: int, priority: int = 0) -> Entry:
+    def job(self, takes: Amounts, queue: str = PLAYER, priority: int = 0) -> Entry:
         """Return a new job."""
-        number = next(self._numbers)
-        key = JobKey(queue, f"job-{number:07}", f"uid-{number}")
-        demand = {amounts.JOBS: 1, GPU: gpus}
-        return Entry(key=key, queue=queue, submitted=self.now, priority=priority, demand=demand)
+        return entry(queue, next(self._numbers), self.now, takes, priority=priority)
 
     def second(self) -> None:
-        """Let jobs end, arrive and start; then count used and idle GPUs for one second."""
+        """Let jobs end, arrive and start; then count used and idle GPUs for one second. What keeps a GPU from jobs of
+        the other queues uses it."""
         self.now += 1
         while self._ends and self._ends[0][0] <= self.now:
             self.arena.release(heapq.heappop(self._ends)[2])
         while True:
             for name in OTHERS:
                 for _ in range(len(self.arena.lines[name].waiting), POOL):
-                    self.arena.put(self.job(name, 1))
+                    self.arena.put(self.job(self.shape.small, name))
             admitted = self.arena.admit(self.now, POOL)
             if not admitted:
                 break
-            for entry in admitted:
-                self.started.add(entry.key)
+            for job in admitted:
+                self.started.add(job.key)
                 end = self.now + self.chance.randint(_LONGEST // 3, _LONGEST)
-                heapq.heappush(self._ends, (end, entry.key, entry))
-        for _, _, entry in self._ends:
-            self.used[entry.queue] += entry.demand[GPU]
-        self.idle += self.free
+                heapq.heappush(self._ends, (end, job.key, job))
+        free = float(POOL)
+        for _, _, job in self._ends:
+            taken = POOL * self.shape.part(job.demand)
+            self.used[job.queue] += taken
+            free -= taken
+        self.idle += free
 
 
 Play = Callable[[Table], Iterator[None]]
@@ -83,7 +108,7 @@ Play = Callable[[Table], Iterator[None]]
 def withdraw(table: Table) -> Iterator[None]:
     """Withdraw a job as large as the pool just before it starts, and submit another one."""
     while True:
-        job = table.job(PLAYER, POOL)
+        job = table.job({GPU: POOL})
         table.arena.put(job)
         while table.free < POOL - _SOON and job.key not in table.started:
             yield
@@ -95,13 +120,13 @@ def withdraw(table: Table) -> Iterator[None]:
 def shrink(table: Table) -> Iterator[None]:
     """Change the job's demand by one GPU just before it starts."""
     gpus = POOL
-    job = table.job(PLAYER, gpus)
+    job = table.job({GPU: gpus})
     while True:
         table.arena.put(job)
         while table.free < POOL - _SOON and job.key not in table.started:
             yield
         if job.key in table.started:
-            job = table.job(PLAYER, POOL)
+            job = table.job({GPU: POOL})
             continue
         table.arena.withdraw(job)
         gpus = 2 * POOL - 1 - gpus
@@ -113,7 +138,7 @@ def displace(table: Table) -> Iterator[None]:
     """Submit a more urgent job as large as the pool just before the last one starts, and withdraw the last one."""
     last: Entry | None = None
     for priority in count():
-        job = table.job(PLAYER, POOL, priority)
+        job = table.job({GPU: POOL}, priority=priority)
         table.arena.put(job)
         if last is not None:
             table.arena.withdraw(last)
@@ -124,9 +149,9 @@ def displace(table: Table) -> Iterator[None]:
 
 
 def start(table: Table) -> Iterator[None]:
-    """Let every job start, for comparison: GPUs that are idle while the pool is reserved add to the share."""
+    """Let every job start: GPUs that are idle while the pool is reserved add to the share."""
     while True:
-        job = table.job(PLAYER, POOL)
+        job = table.job(table.shape.large)
         table.arena.put(job)
         while job.key not in table.started:
             yield
@@ -139,19 +164,24 @@ GAMES: Mapping[str, Play] = {play.__name__: play for play in (withdraw, shrink, 
 def run(seconds: int, seed: int) -> Figures:
     """Play every game for a number of seconds.
 
-    Return the largest sum of idle and used GPUs of the player in any game, as a part of its fair share.
+    Return the largest sum of idle and used GPUs of the player in any game, as a part of its fair share; and the same
+    for each shape of jobs, with the default cost and with the cost by which they are cheap.
     """
     played = {name: measure(play, seconds, seed) for name, play in GAMES.items()}
     share = 1 / (1 + len(OTHERS))
     worst = max(figures["idle"] + figures["player"] for figures in played.values())
     played["start"] = measure(start, seconds, seed)
-    return {"worst_kept_and_used_of_share": worst / share, "withdrawals": played}
+    shapes = {
+        name: {cost: measure(start, seconds, seed, shape, cost) for cost in (DOMINANT, shape.cost)}
+        for name, shape in SHAPES.items()
+    }
+    return {"worst_kept_and_used_of_share": worst / share, "withdrawals": played, "shapes": shapes}
 
 
-def measure(play: Play, seconds: int, seed: int) -> dict[str, float]:
+def measure(play: Play, seconds: int, seed: int, shape: Shape = GPUS, cost: str = GPU) -> dict[str, float]:
     """Play one game; return which parts of the pool were idle, used by the player, and used by the others."""
     specs = [QueueSpec(name=name) for name in (PLAYER, *OTHERS)]
-    table = Table(Production(specs, {GPU: POOL}, PickRules(cost=GPU)), random.Random(seed))
+    table = Table(Production(specs, shape.pool, PickRules(cost=cost)), random.Random(seed), shape)
     moves = play(table)
     for _ in range(seconds):
         next(moves)

@@ -68,7 +68,7 @@ def _once(line: bytes, number: int, view: Callable[[Body], object]) -> float:
     return time.thread_time() - began
 
 
-def fitting(make: Callable[[int], Body], size: int) -> Body:
+def fitting(make: Make, size: int) -> Body:
     """Return the largest object of a shape that has at most `size` bytes."""
     few, more = (len(text(make(count))) for count in (160, 320))
     count = max(1, 160 + (size - few) * 160 // max(1, more - few))
@@ -97,12 +97,26 @@ def _asks(number: int, **more: Any) -> Body:
     return {"name": f"c{number}", "resources": {"requests": {f"example.org/r{number}": 1}}, **more}
 
 
-def _one(**more: Any) -> Body:
-    return {"name": "torch", "image": "torch:1", **more}
-
-
 def _names(count: int) -> Mapping[str, int]:
     return {f"example.org/r{number}": 1 for number in range(count)}
+
+
+def _spec(**more: Any) -> Body:
+    """Return the spec of a pod with one usual container."""
+    return {"containers": [{"name": "torch", "image": "torch:1"}], **more}
+
+
+def _with(**more: Any) -> Body:
+    """Return the spec of a pod whose container has more fields."""
+    return {"containers": [{"name": "torch", "image": "torch:1", **more}]}
+
+
+def _requests(requests: Mapping[str, Any], **more: Any) -> Body:
+    return _with(resources={"requests": requests, **more})
+
+
+def _unknown(value: Any) -> Body:
+    return _spec(unknown=value)
 
 
 def text(body: Body) -> bytes:
@@ -120,165 +134,112 @@ def _nest(match: re.Match[bytes]) -> bytes:
 
 
 _NESTED = re.compile(rb'"@([0-9]+)/([0-9]+)@"')
-SPECS: Mapping[str, Callable[[int], Body]] = {
+SPECS: Mapping[str, Make] = {
     "containers_each_with_a_resource": lambda n: {"containers": _many(n, _asks)},
-    "init_containers_each_with_a_resource": lambda n: {"containers": [_one()], "initContainers": _many(n, _asks)},
-    "sidecars_each_with_a_resource": lambda n: {
-        "containers": [_one()],
-        "initContainers": _many(n, lambda number: _asks(number, restartPolicy="Always")),
-    },
-    "sidecars_between_init_containers": lambda n: {
-        "containers": [_one()],
-        "initContainers": _many(n, lambda number: _asks(number, **({"restartPolicy": "Always"} if number % 2 else {}))),
-    },
-    "small_containers": lambda n: {"containers": _many(n, lambda number: {"name": f"c{number}"})},
-    "resources_of_a_container": lambda n: {"containers": [_one(resources={"requests": _names(n)})]},
-    "limits_and_requests": lambda n: {
-        "containers": [_one(resources={"requests": _names(n // 2), "limits": _names(n)})]
-    },
-    "resources_of_the_pod": lambda n: {"containers": [_one()], "resources": {"requests": _names(n)}},
-    "overhead": lambda n: {"containers": [_one()], "overhead": _names(n)},
-    "quantities": lambda n: {
-        "containers": [_one(resources={"requests": {f"a.b/{i}": f"0.{i:060d}" for i in range(n)}})]
-    },
-    "wrong_quantities": lambda n: {
-        "containers": [_one(resources={"requests": {f"a.b/{i}": "1e9999" for i in range(n)}})]
-    },
-    "wrong_resource_names": lambda n: {"containers": [_one(resources={"requests": {f"?{i}": "1" for i in range(n)}})]},
-    "a_long_quantity": lambda n: {"containers": [_one(resources={"requests": {"cpu": "1" * n}})]},
-    "a_long_resource_name": lambda n: {"containers": [_one(resources={"requests": {"a" * n: 1}})]},
-    "env": lambda n: {"containers": [_one(env=_many(n, lambda number: {"name": f"V{number}", "value": "x"}))]},
-    "env_without_names": lambda n: {"containers": [_one(env=[{}] * n)]},
-    "ports": lambda n: {"containers": [_one(ports=_many(n, lambda number: {"containerPort": 1 + number % 65_535}))]},
+    "init_containers_each_with_a_resource": lambda n: _spec(initContainers=_many(n, _asks)),
+    "sidecars_each_with_a_resource": lambda n: _spec(initContainers=_many(n, partial(_asks, restartPolicy="Always"))),
+    "sidecars_between_init_containers": lambda n: _spec(
+        initContainers=_many(n, lambda i: _asks(i, **({"restartPolicy": "Always"} if i % 2 else {})))
+    ),
+    "small_containers": lambda n: {"containers": _many(n, lambda i: {"name": f"c{i}"})},
+    "resources_of_a_container": lambda n: _requests(_names(n)),
+    "limits_and_requests": lambda n: _requests(_names(n // 2), limits=_names(n)),
+    "resources_of_the_pod": lambda n: _spec(resources={"requests": _names(n)}),
+    "overhead": lambda n: _spec(overhead=_names(n)),
+    "quantities": lambda n: _requests({f"a.b/{i}": f"0.{i:060d}" for i in range(n)}),
+    "wrong_quantities": lambda n: _requests({f"a.b/{i}": "1e9999" for i in range(n)}),
+    "wrong_resource_names": lambda n: _requests({f"?{i}": "1" for i in range(n)}),
+    "a_long_quantity": lambda n: _requests({"cpu": "1" * n}),
+    "a_long_resource_name": lambda n: _requests({"a" * n: 1}),
+    "env": lambda n: _with(env=_many(n, lambda i: {"name": f"V{i}", "value": "x"})),
+    "env_without_names": lambda n: _with(env=[{}] * n),
+    "ports": lambda n: _with(ports=_many(n, lambda i: {"containerPort": 1 + i % 65_535})),
     "ports_of_the_host": lambda n: {
         "hostNetwork": True,
-        "containers": [_one(ports=_many(n, lambda number: {"containerPort": 1 + number % 65_535, "hostPort": 1}))],
+        **_with(ports=_many(n, lambda i: {"containerPort": 1 + i % 65_535, "hostPort": 1})),
     },
-    "wrong_ports": lambda n: {"containers": [_one(ports=[{"containerPort": 0}] * n)]},
-    "arguments": lambda n: {"containers": [_one(args=["x"] * n)]},
-    "tolerations": lambda n: {"containers": [_one()], "tolerations": _many(n, lambda number: {"key": f"k{number}"})},
-    "resource_claims": lambda n: {
-        "containers": [_one()],
-        "resourceClaims": _many(n, lambda number: {"name": f"c{number}"}),
-    },
-    "empty_objects": lambda n: {"containers": [_one()], "unknown": [{}] * n},
-    "empty_lists": lambda n: {"containers": [_one()], "unknown": [[]] * n},
-    "short_strings": lambda n: {"containers": [_one()], "unknown": _many(n, str)},
-    "short_keys": lambda n: {"containers": [_one()], "unknown": {str(number): 0 for number in range(n)}},
-    "numbers": lambda n: {"containers": [_one()], "unknown": [0.1] * n},
-    "a_long_string": lambda n: {"containers": [_one(args=["é" * n])]},
-    "escapes": lambda n: {"containers": [_one(args=["\n" * n])]},
-    "nested": lambda n: {"containers": [_one()], "unknown": [f"@{90 * n}/90@"]},
-    "nested_deep": lambda n: {"containers": [_one()], "unknown": [f"@{400 * n}/400@"]},
-    "nested_beyond_reading": lambda n: {"containers": [_one()], "unknown": [f"@{9_000 * n}/9000@"]},
-    "nested_beyond_reading_with_strings": lambda n: {
-        "containers": [_one(args=["x"] * 300 * n)],
-        "unknown": [f"@{1_100 * n}/1100@"],
-    },
+    "wrong_ports": lambda n: _with(ports=[{"containerPort": 0}] * n),
+    "arguments": lambda n: _with(args=["x"] * n),
+    "tolerations": lambda n: _spec(tolerations=_many(n, lambda i: {"key": f"k{i}"})),
+    "resource_claims": lambda n: _spec(resourceClaims=_many(n, lambda i: {"name": f"c{i}"})),
+    "empty_objects": lambda n: _unknown([{}] * n),
+    "empty_lists": lambda n: _unknown([[]] * n),
+    "short_strings": lambda n: _unknown(_many(n, str)),
+    "short_keys": lambda n: _unknown({str(i): 0 for i in range(n)}),
+    "numbers": lambda n: _unknown([0.1] * n),
+    "a_long_string": lambda n: _with(args=["é" * n]),
+    "escapes": lambda n: _with(args=["\n" * n]),
+    "nested": lambda n: _unknown([f"@{90 * n}/90@"]),
+    "nested_deep": lambda n: _unknown([f"@{400 * n}/400@"]),
+    "nested_beyond_reading": lambda n: _unknown([f"@{9_000 * n}/9000@"]),
+    "nested_beyond_reading_with_strings": lambda n: _with(args=["x"] * 300 * n) | {"unknown": [f"@{1_100 * n}/1100@"]},
 }
 """The shapes of pod specs, by name."""
 
 
-def _job(spec: Body, metadata: Body | None = None, status: Body | None = None) -> Body:
-    return {
-        "apiVersion": "train.distributed.io/v1alpha1",
-        "kind": "TorchJob",
-        "metadata": metadata or _metadata(),
-        "spec": spec,
-        "status": status or {},
-    }
+def _job(spec: Body, metadata: Body | None = None) -> Body:
+    head = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob"}
+    return {**head, "metadata": metadata or _metadata(), "spec": spec, "status": {}}
 
 
-def _task(spec: Body, **more: Any) -> Body:
-    return {"template": {"spec": spec}, **more}
+def _tasks(spec: Body, **more: Any) -> Body:
+    """Return the spec of a job with one task, whose pods have this spec."""
+    return {"torchTaskSpecs": {"Master": {"template": {"spec": spec}, **more}}}
 
 
-def _job_of(spec: Body) -> Body:
-    return _job({"torchTaskSpecs": {"Master": _task(spec)}})
-
-
-def _over_tasks(make: Callable[[int], Body], tasks: int = 16) -> Callable[[int], Body]:
+def _over_tasks(make: Make, tasks: int = 16) -> Make:
     """Return a shape that is divided among as many tasks as a job may have."""
     return lambda n: _job(
-        {"torchTaskSpecs": {f"T{at}": _task(make(max(1, n // tasks)), numTasks=9_999) for at in range(tasks)}}
+        {
+            "torchTaskSpecs": {
+                f"T{at}": {"template": {"spec": make(max(1, n // tasks))}, "numTasks": 9_999} for at in range(tasks)
+            }
+        }
     )
 
 
-_PLAIN: Body = {"torchTaskSpecs": {"Master": _task({"containers": [_one()]})}}
-_MARKS: Mapping[str, Callable[[int], Body]] = {
-    "labels": lambda n: _metadata(labels={f"a/{number}": "" for number in range(n)}),
+_MARKS: Mapping[str, Make] = {
+    "labels": lambda n: _metadata(labels={f"a/{i}": "" for i in range(n)}),
     "annotations": lambda n: _metadata(
-        annotations={f"a/{number}": "" for number in range(min(n, MOST_ANNOTATIONS))}, labels={"a": "x" * n}
+        annotations={f"a/{i}": "" for i in range(min(n, MOST_ANNOTATIONS))}, labels={"a": "x" * n}
     ),
-    "finalizers": lambda n: _metadata(finalizers=_many(n, lambda number: f"a/{number}")),
+    "finalizers": lambda n: _metadata(finalizers=_many(n, lambda i: f"a/{i}")),
     "owners": lambda n: _metadata(
-        ownerReferences=_many(n, lambda number: {"apiVersion": "v1", "kind": "A", "name": "a", "uid": str(number)})
+        ownerReferences=_many(n, lambda i: {"apiVersion": "v1", "kind": "A", "name": "a", "uid": str(i)})
     ),
     "managed_fields": lambda n: _metadata(
-        managedFields=[{"manager": "m", "fieldsV1": {f"f:{number}": {} for number in range(n)}}]
+        managedFields=[{"manager": "m", "fieldsV1": {f"f:{i}": {} for i in range(n)}}]
     ),
 }
 """The shapes of metadata, by name."""
 
 
-def _of_each(
-    wrap: Callable[[Body], Body], makes: Mapping[str, Callable[[int], Body]]
-) -> dict[str, Callable[[int], Body]]:
-    return {name: partial(_compose, wrap, make) for name, make in makes.items()}
+def _of_each(wrap: Callable[[Body], Body], makes: Mapping[str, Make]) -> dict[str, Make]:
+    return {name: lambda n, make=make: wrap(make(n)) for name, make in makes.items()}  # type: ignore[misc]
 
 
-def _compose(wrap: Callable[[Body], Body], make: Callable[[int], Body], count: int) -> Body:
-    return wrap(make(count))
-
-
-JOBS: Mapping[str, Callable[[int], Body]] = {
-    **_of_each(_job_of, SPECS),
+JOBS: Mapping[str, Make] = {
+    **_of_each(lambda spec: _job(_tasks(spec)), SPECS),
     **{f"tasks_of_{name}": _over_tasks(make) for name, make in SPECS.items()},
-    **_of_each(partial(_job, _PLAIN), _MARKS),
-    "a_status_in_the_spec": lambda n: _job_of({"unknown": {"a": {}, "status": {"x": [f"@{90 * n}/90@"]}}}),
-    "task_types": lambda n: _job(
-        {"torchTaskSpecs": {f"T{number}": _task({"containers": [_one()]}) for number in range(n)}}
-    ),
-    "wrong_task_types": lambda n: _job({"torchTaskSpecs": {f"?{number}": {} for number in range(n)}}),
-    "unknown_fields": lambda n: _job({**_PLAIN, **{f"u{number}": 0 for number in range(n)}}),
-    "minimums": lambda n: _job({**_PLAIN, "minMembers": {f"T{number}": 1 for number in range(n)}}),
-    "dependencies": lambda n: _job(
-        {"torchTaskSpecs": {"Master": _task({"containers": [_one()]}, dependsOn=[{"taskType": "Worker"}] * n)}}
-    ),
-    "spot_labels": lambda n: _job(
-        {
-            "torchTaskSpecs": {
-                "Master": _task({"containers": [_one()]}, spotTaskSpec={"labels": {str(i): "" for i in range(n)}})
-            }
-        }
-    ),
+    **_of_each(partial(_job, _tasks(_spec())), _MARKS),
+    "a_status_in_the_spec": lambda n: _job(_tasks({"unknown": {"a": {}, "status": {"x": [f"@{90 * n}/90@"]}}})),
+    "task_types": lambda n: _job({"torchTaskSpecs": {f"T{i}": {"template": {"spec": _spec()}} for i in range(n)}}),
+    "wrong_task_types": lambda n: _job({"torchTaskSpecs": {f"?{i}": {} for i in range(n)}}),
+    "unknown_fields": lambda n: _job({**_tasks(_spec()), **{f"u{i}": 0 for i in range(n)}}),
+    "minimums": lambda n: _job({**_tasks(_spec()), "minMembers": {f"T{i}": 1 for i in range(n)}}),
+    "dependencies": lambda n: _job(_tasks(_spec(), dependsOn=[{"taskType": "Worker"}] * n)),
+    "spot_labels": lambda n: _job(_tasks(_spec(), spotTaskSpec={"labels": {str(i): "" for i in range(n)}})),
     "template_labels": lambda n: _job(
-        {
-            "torchTaskSpecs": {
-                "Master": {
-                    "template": {
-                        "metadata": {"labels": {str(i): "" for i in range(n)}},
-                        "spec": {"containers": [_one()]},
-                    }
-                }
-            }
-        }
+        _tasks({}, template={"metadata": {"labels": {str(i): "" for i in range(n)}}, "spec": _spec()})
     ),
 }
+_OWNER = {"kind": "TorchJob", "name": "train", "uid": UID, "controller": True}
 
 
 def _pod(spec: Body, metadata: Body | None = None) -> Body:
     owned = {
         "labels": {labels.JOB_UID: UID, labels.JOB_NAME: "train"},
-        "ownerReferences": [
-            {
-                "apiVersion": "train.distributed.io/v1alpha1",
-                "kind": "TorchJob",
-                "name": "train",
-                "uid": UID,
-                "controller": True,
-            }
-        ],
+        "ownerReferences": [{"apiVersion": "train.distributed.io/v1alpha1", **_OWNER}],
     }
     return {
         "apiVersion": "v1",
@@ -294,21 +255,21 @@ def _is_of_a_pod(name: str, make: Make) -> bool:
     return "unknown" not in make(1) and not name.startswith(("wrong_", "a_long_")) and "without" not in name
 
 
-PODS: Mapping[str, Callable[[int], Body]] = {
+PODS: Mapping[str, Make] = {
     **_of_each(_pod, {name: make for name, make in SPECS.items() if _is_of_a_pod(name, make)}),
-    **_of_each(partial(_pod, {"containers": [_one()]}), _MARKS),
+    **_of_each(partial(_pod, _spec()), _MARKS),
     "charge": lambda n: _pod(
-        {"containers": [_one()]},
+        _spec(),
         _metadata(
             labels={labels.JOB_UID: UID},
-            ownerReferences=[{"kind": "TorchJob", "name": "train", "uid": UID, "controller": True}],
-            annotations={labels.CHARGE: orjson.dumps({f"r{number}": 1 for number in range(n)}).decode()},
+            ownerReferences=[_OWNER],
+            annotations={labels.CHARGE: orjson.dumps({f"r{i}": 1 for i in range(n)}).decode()},
         ),
     ),
 }
 
 
-def shapes() -> Iterator[tuple[str, Callable[[int], Body]]]:
+def shapes() -> Iterator[tuple[str, Make]]:
     """Yield all shapes with their names."""
     yield from ((f"job_{name}", make) for name, make in JOBS.items())
     yield from ((f"pod_{name}", make) for name, make in PODS.items())

@@ -26,12 +26,6 @@ def by_code(text: str) -> Counter[str]:
     return counts
 
 
-def of_client(text: str, client: str) -> Counter[str]:
-    """Return the requests of one client by "VERB resource/subresource", as the embedded server counts them."""
-    own = "\n".join(line for line in text.splitlines() if f'{{client="{client}",' in line)
-    return by_verb(by_code(own))
-
-
 def by_verb(requests: Mapping[str, int]) -> Counter[str]:
     """Return the requests by "VERB resource/subresource"."""
     counts: Counter[str] = Counter()

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues import order
@@ -16,8 +17,17 @@ from queues.picking.queue_state import charge
 from queues.rules import PickRules
 from queues.values import Account, Clock, Entry, OvertakenJob, Pick, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
+GPU = "nvidia.com/gpu"
+START = 1_700_000_000.0
+"""When a simulation begins, in seconds since 1970."""
 _HEADS = 8
 Rank = tuple[float, str]
+
+
+def entry(queue: str, number: int, submitted: float, demand: Amounts, name: str = "", priority: int = 0) -> Entry:
+    """Return a waiting job; its demand names everything but the job itself."""
+    key = JobKey(queue, name or f"job-{number:07}", f"uid-{number}")
+    return Entry(key=key, queue=queue, submitted=submitted, priority=priority, demand={amounts.JOBS: 1, **demand})
 
 
 @dataclass(slots=True)
@@ -94,6 +104,9 @@ class Production(Arena):
         self._accounts: dict[str, Account] = {}
         self._overtaken: dict[str, OvertakenJob | None] = {}
         self._clock = Clock()
+        self._rules = rules
+        self._admitted: dict[JobKey, tuple[str, float]] = {}
+        """The queues of the jobs that hold room, and when they were admitted."""
         self.picker = Picker(self._show(self.lines, whole=True), rules)
 
     def reweigh(self, queue: str, weight: int) -> None:
@@ -105,14 +118,25 @@ class Production(Arena):
         """See Arena."""
         return [pick.waiting.entry for pick in self.picks(now, limit)]
 
+    def release(self, entry: Entry) -> None:
+        """See Arena."""
+        super().release(entry)
+        self._admitted.pop(entry.key, None)
+
     def picks(self, now: float, limit: int) -> Sequence[Pick]:
         """Return the picks to make next. What they change beside their jobs is kept, as if they stood."""
         queues = self._changed.union(self.picker.needs_entries)
         self._changed = set()
         self.picker.update(self._show(queues, whole=False))
+        if any(self._overtaken.values()):
+            ages: dict[str, list[float]] = {}
+            for queue, since in self._admitted.values():
+                ages.setdefault(queue, []).append(now - since)
+            self.picker.patience = self._rules.patience(ages)
         batch = self.picker.picks(now, limit)
         for pick in batch.picks:
             self._keep(pick.clock, pick.accounts, pick.overtaken)
+            self._admitted.setdefault(pick.waiting.entry.key, (pick.waiting.entry.queue, now))
         if batch.settlement is not None:
             self._keep(*batch.settlement)
         return batch.picks

@@ -13,14 +13,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.benchmarks.open_loop import Planned
+from bench.support import manifests
+from bench.support.open_loop import Planned
 from bench.support.pod_player import RUN_LABEL
-from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
 
 CLASS_LABEL = "bench/class"
-MISSING_SCHEDULER = "bench-plays-the-node"
-"""The name of a scheduler that does not exist, so that no node runs the pods."""
 COHORTS, QUEUES = 5, 6
 QUOTA, BORROWING = 20, 100
 """The cpu of each queue."""
@@ -95,9 +93,8 @@ class Scenario:
     def queues(self) -> Iterator[Manifest]:
         """Yield the TenantQueues."""
         for cohort, queue in self._names():
-            spec = {"cohort": cohort, "quota": {"cpu": str(QUOTA)}, "borrowingLimit": {"cpu": str(BORROWING)}}
-            metadata = {"name": queue}
-            yield {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": metadata, "spec": spec}
+            limits = {"quota": {"cpu": str(QUOTA)}, "borrowingLimit": {"cpu": str(BORROWING)}}
+            yield manifests.queue(queue, cohort=cohort, **limits)
 
     def jobs(self) -> dict[str, ScenarioJob]:
         """Return every job by name."""
@@ -123,22 +120,7 @@ class Scenario:
 def manifest(name: str, job: ScenarioJob) -> Manifest:
     """Return the TorchJob, with one pod that no node runs."""
     kind = job.kind
-    container = {
-        "name": "torch",
-        "image": "none",
-        "command": ["true"],
-        "resources": {"requests": {"cpu": str(kind.cpu)}},
-    }
-    template = {
-        "metadata": {"labels": {RUN_LABEL: str(round(kind.run_s * 1000))}},
-        "spec": {"schedulerName": MISSING_SCHEDULER, "containers": [container]},
-    }
-    return {
-        "apiVersion": TORCHJOBS.api_version,
-        "kind": TORCHJOBS.kind,
-        "metadata": {"name": name, "labels": {CLASS_LABEL: kind.name}},
-        "spec": {
-            "schedulingPolicy": {"queue": job.queue, "priority": kind.priority},
-            "torchTaskSpecs": {"Master": {"template": template}},
-        },
-    }
+    task = manifests.task({RUN_LABEL: str(round(kind.run_s * 1000))}, {"cpu": str(kind.cpu)})
+    made = manifests.job(name, job.queue, {"Master": task}, schedulingPolicy={"priority": kind.priority})
+    made["metadata"]["labels"] = {CLASS_LABEL: kind.name}
+    return made

@@ -7,13 +7,17 @@ default), a private kube-apiserver on etcd, or one that a kubeconfig names.
 import contextlib
 import os
 import subprocess
+import threading
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from bench.errors import BenchError
+from bench.report import Figures
 from bench.support import api_counts, real_server, redis_server, stack
-from bench.support.processes import Bench
+from bench.support.processes import Bench, room
 from coordinator.local import stack as local_stack
 from coordinator.rbac.permissions import COORDINATOR, WORKER
 from crds.api_resources import NAMESPACES, TENANT_QUEUES
@@ -24,25 +28,9 @@ from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 
 AGENT = "bench"
-COORDINATOR_STAGE = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstallationOptions:
-    """The parts of the installation."""
-
-    kubeconfig: str = ""
-    """Kubeconfig of an existing API server; if empty, the benchmark starts its own."""
-    real: bool = False
-    """Whether the benchmark's own API server is kube-apiserver instead of the embedded one.
-
-    The environment variable KUBEBUILDER_ASSETS names the folder with its program.
-    """
-    workers: int = 2
-    coordinator: bool = True
-    """Whether to start a coordinator; without one, the caller dispatches the work."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables for coordinator and workers."""
+OURS = ("coordinator", "worker")
+"""The beginnings of the names of torchq's own processes. The others belong to the cluster, Redis or the benchmark."""
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +40,7 @@ class Server:
     name: str
     """The name that the results show."""
     admin: KubernetesCluster
+    """The client of the admin, which may do everything."""
     kubeconfig: str
     """The kubeconfig of the admin."""
     accounts: tuple[str, str]
@@ -62,6 +51,7 @@ class Server:
 class Installation:
     """A running torchq on an API server."""
 
+    bench: Bench
     server: Server
     redis: connection.Connection
     namespace: str
@@ -69,7 +59,7 @@ class Installation:
 
     @property
     def admin(self) -> KubernetesCluster:
-        """The client of the admin, which may do everything."""
+        """The client of the admin."""
         return self.server.admin
 
     def requests(self) -> Counter[str]:
@@ -83,35 +73,94 @@ class Installation:
         """Return a store of the benchmark's own, to read the queues."""
         return RedisStore(self.redis)
 
+    def play_pods(self, threads: int) -> None:
+        """Start a process that lets pods run and end."""
+        self.bench.start_python("pod-player", "bench.support.pod_player", self.server.kubeconfig, str(threads), stage=2)
+
+    def wait(self, is_over: Callable[[], bool], seconds: float, state: Callable[[], str]) -> None:
+        """Return once a condition is true. Processes that die are started again. Raises BenchError, with the end of the
+        logs, if the time is over before that (with the state), or if the condition raises it."""
+        deadline, pause = time.monotonic() + seconds, threading.Event()
+        try:
+            while not is_over():
+                if time.monotonic() > deadline:
+                    raise BenchError(f"not over after {seconds:.0f} s: {state()}")
+                self.bench.keep_alive()
+                pause.wait(_POLL_SECONDS)
+        except BenchError as error:
+            raise BenchError(f"{error}{self.bench.logs()}") from error
+
+    def cpu(self) -> dict[str, float]:
+        """Return the CPU seconds so far, by process."""
+        return {name: used["cpu_s"] for name, used in self._usage().items()}
+
+    def costs(self, before: Mapping[str, float]) -> Figures:
+        """Return the CPU seconds since `before` (the result of `cpu`) and the peak memory, by process."""
+        usage = self._usage()
+        return {
+            "cpu_s": {name: round(used["cpu_s"] - before.get(name, 0.0), 1) for name, used in usage.items()},
+            "peak_rss_mb_by_process": {name: used["max_rss_mib"] for name, used in usage.items()},
+        }
+
+    def _usage(self) -> dict[str, dict[str, float]]:
+        """Return the CPU time and memory of each process that has not ended."""
+        usage = {}
+        for name, pid in self.bench.pids().items():
+            with contextlib.suppress(OSError):
+                usage[name] = stack.usage(pid)
+        return usage
+
 
 @contextlib.contextmanager
-def running(bench: Bench, options: InstallationOptions) -> Iterator[Installation]:
+def running(
+    *,
+    kubeconfig: str = "",
+    real: bool = False,
+    workers: int = 2,
+    coordinator: bool = True,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[Installation]:
     """Start everything, and enter the block when the coordinator leads.
 
-    On an existing server, the objects that were created are deleted afterwards.
+    `kubeconfig` names an existing API server, on which the objects that were created are deleted afterwards. Otherwise
+    the benchmark starts its own: the embedded one, or (`real`) kube-apiserver, whose folder KUBEBUILDER_ASSETS names.
+    Without a coordinator, the caller dispatches the work. `settings` are environment variables of both processes.
     """
-    server = _server(bench, options)
-    namespace = f"bench-{os.getpid()}"
-    server.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-    url = redis_server.start(bench)
-    try:
-        _start_processes(bench, server, {**options.settings, "TORCHQ_REDIS_URL": url}, options)
-        torchq = Installation(server, connection.connect(url, client_name="torchq-bench"), namespace)
-        # On a server that has had a coordinator before, a new coordinator first waits for that one's workers.
-        if options.coordinator:
-            bench.wait(lambda: torchq.store().epoch(), "the coordinator", real_server.START_SECONDS)
-        yield torchq
-    finally:
-        if options.kubeconfig:
-            _clean(server.admin, namespace)
+    with room(stack.STOP_SECONDS) as bench:
+        server = _existing(kubeconfig) if kubeconfig else _real(bench) if real else _embedded(bench)
+        namespace = f"bench-{os.getpid()}"
+        server.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        url = redis_server.start(bench)
+        torchq = Installation(bench, server, connection.connect(url, client_name="torchq-bench"), namespace)
+        names = ["coordinator"] * coordinator + [f"worker-{number}" for number in range(workers)]
+        try:
+            for name in names:
+                account = server.accounts[name != "coordinator"]
+                environment = {"TORCHQ_KUBECONFIG": account, **(settings or {}), "TORCHQ_REDIS_URL": url}
+                command = ["coordinator"] if name == "coordinator" else ["worker", "--single"]
+                bench.start_python(name, "coordinator.cli.main", *command, stage=3, environment=environment)
+            # On a server that has had a coordinator before, a new coordinator first waits for that one's workers.
+            if coordinator:
+                bench.wait(lambda: torchq.store().epoch(), "the coordinator", real_server.START_SECONDS)
+            yield torchq
+        finally:
+            if kubeconfig:
+                _clean(server.admin, namespace)
 
 
-def _server(bench: Bench, options: InstallationOptions) -> Server:
-    if options.kubeconfig:
-        admin = client.connect(ConnectionSettings(kubeconfig=options.kubeconfig, user_agent=AGENT))
-        local_stack.install(admin)
-        return Server(admin.server, admin, options.kubeconfig, (options.kubeconfig, options.kubeconfig))
-    return _real(bench) if options.real else _start_embedded(bench)
+def _existing(kubeconfig: str) -> Server:
+    admin = client.connect(ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT))
+    local_stack.install(admin)
+    return Server(admin.server, admin, kubeconfig, (kubeconfig, kubeconfig))
+
+
+def _embedded(bench: Bench) -> Server:
+    options = ["--data", str(bench.folder / "data"), "--port", str(bench.port())]  # the same port after a restart
+    bench.start_python("apiserver", "embedded.apiserver.api_server", *options)
+    bench.wait_said(["apiserver"], "ready at")
+    kubeconfig = bench.log("apiserver").read_text().rpartition("kubeconfig ")[2].splitlines()[0]
+    server = _existing(kubeconfig)
+    return Server("embedded", server.admin, kubeconfig, server.accounts)
 
 
 def _real(bench: Bench) -> Server:
@@ -123,65 +172,9 @@ def _real(bench: Bench) -> Server:
     return Server(name, server.admin, str(server.folder / "admin.kubeconfig"), accounts)
 
 
-def _start_embedded(bench: Bench) -> Server:
-    kubeconfig = stack.start_apiserver(bench, "--port", str(bench.port()))  # a restarted server has the same port
-    admin = client.connect(ConnectionSettings(kubeconfig=kubeconfig, user_agent=AGENT))
-    local_stack.install(admin)
-    return Server("embedded", admin, kubeconfig, (kubeconfig, kubeconfig))
-
-
-def _start_processes(bench: Bench, server: Server, settings: Mapping[str, str], options: InstallationOptions) -> None:
-    coordinator_environment, worker_environment = (
-        {"TORCHQ_KUBECONFIG": kubeconfig, **settings} for kubeconfig in server.accounts
-    )
-    if options.coordinator:
-        bench.start_python(
-            "coordinator",
-            "coordinator.cli.main",
-            "coordinator",
-            stage=COORDINATOR_STAGE,
-            environment=coordinator_environment,
-        )
-    for number in range(options.workers):
-        arguments = ("worker", "--single")
-        bench.start_python(
-            f"worker-{number}",
-            "coordinator.cli.main",
-            *arguments,
-            stage=COORDINATOR_STAGE,
-            environment=worker_environment,
-        )
-
-
 def _clean(admin: KubernetesCluster, namespace: str) -> None:
     """Delete the queues and the namespace; with the namespace, the server deletes the jobs."""
     for queue in admin.list(TENANT_QUEUES).items:
         if queue["metadata"]["name"].startswith(f"{namespace}-"):
             admin.delete(TENANT_QUEUES, queue["metadata"]["name"])
     admin.delete(NAMESPACES, namespace)
-
-
-OURS = ("coordinator", "worker")
-"""The beginnings of the names of torchq's own processes. The others belong to the cluster, Redis or the benchmark."""
-
-
-def costs(bench: Bench, before: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return the CPU seconds since `before` (the result of `cpu`) and the peak memory, by process."""
-    usage = {name: used for name, pid in bench.pids().items() if (used := _usage(pid))}
-    return {
-        "cpu_s": {name: round(used["cpu_s"] - before.get(name, 0.0), 1) for name, used in usage.items()},
-        "peak_rss_mb_by_process": {name: used["max_rss_mib"] for name, used in usage.items()},
-    }
-
-
-def cpu(bench: Bench) -> dict[str, float]:
-    """Return the CPU seconds so far, by process."""
-    return {name: used["cpu_s"] for name, pid in bench.pids().items() if (used := _usage(pid))}
-
-
-def _usage(pid: int) -> dict[str, float]:
-    """Return the CPU time and memory of a process; nothing if the process has ended."""
-    try:
-        return stack.usage(pid)
-    except OSError:
-        return {}

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
+from bench.errors import BenchError
 from bench.support.baseline_scenario import ScenarioJob
 
 HELD = ("Admitted", "Running")
@@ -17,7 +18,8 @@ FINAL = ("Succeeded", "Failed")
 class JobLedger:
     """The counts of jobs; a watch updates them, and other threads read them."""
 
-    def __init__(self, jobs: Mapping[str, ScenarioJob], limit: int) -> None:
+    def __init__(self, jobs: Mapping[str, ScenarioJob] | None = None, limit: int = 0) -> None:
+        """`jobs` are those of cohorts, and `limit` the quota of each cohort."""
         self.admitted: dict[str, float] = {}
         """The time at which each job was first seen as admitted."""
         self.ended: dict[str, float] = {}
@@ -45,12 +47,17 @@ class JobLedger:
             if after == "Failed":
                 self.failed = name
             self.sent_back += was and not is_held and after not in FINAL
-            self._hold(self._jobs[name], is_held - was)
+            if self._jobs:
+                job = self._jobs[name]
+                self._held[job.cohort] += (is_held - was) * job.kind.cpu
+                self.over = max(self.over, self._held[job.cohort] - self._limit)
             return is_held and not was
 
-    def _hold(self, job: ScenarioJob, more: int) -> None:
-        self._held[job.cohort] += more * job.kind.cpu
-        self.over = max(self.over, self._held[job.cohort] - self._limit)
+    def has_ended(self, jobs: int) -> bool:
+        """Return whether this number of jobs has ended. Raises BenchError if one has failed."""
+        if self.failed:
+            raise BenchError(f"job {self.failed} failed")
+        return len(self.ended) >= jobs
 
     def text(self) -> str:
         """Return the number of jobs in each phase as text."""

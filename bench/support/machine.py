@@ -10,10 +10,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench.support import redis_program
+from bench.support import redis_server
+from bench.support.processes import ROOT
 from coordinator.errors import LocalError
 
-ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 _PACKAGES = ("redis", "rq", "kubernetes", "aiohttp")
 
 
@@ -46,7 +46,7 @@ def _cpu() -> str:
 
 def _redis_server() -> str:
     try:
-        return redis_program.version(_output([redis_program.path(), "--version"]))
+        return redis_server.version(_output([redis_server.program(), "--version"]))
     except LocalError:
         return ""
 

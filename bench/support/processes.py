@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.support.machine import ROOT
 from coordinator.local.supervisor import Command, Supervisor
 
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 30.0
 """The time limit for a process to answer."""
 _POLL_SECONDS = 0.01

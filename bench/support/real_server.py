@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from bench.errors import BenchError
 from bench.support.processes import Bench
 from coordinator.local import stack
-from coordinator.rbac import manifests
-from coordinator.rbac.manifests import RoleNames
+from coordinator.rbac import account_manifests
+from coordinator.rbac.account_manifests import RoleNames
 from coordinator.rbac.permissions import STANDING, Role
 from crds.api_resources import NAMESPACES, Resource
 from kube import client, errors
@@ -31,7 +31,9 @@ _KINDS = {
     "Namespace": NAMESPACES,
     "ServiceAccount": Resource("", "v1", "serviceaccounts", "ServiceAccount"),
     **{
-        kind: Resource(manifests.RBAC, "v1", f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster"))
+        kind: Resource(
+            account_manifests.RBAC, "v1", f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster")
+        )
         for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
     },
 }
@@ -47,14 +49,14 @@ class RealServer:
 
     def kubeconfig(self, role: Role) -> Path:
         """Write a kubeconfig for a role's account, with a token of the server, and return its path."""
-        name = manifests.full_name(role)
+        name = account_manifests.full_name(role)
         tokens = Resource("", "v1", f"serviceaccounts/{name}/token", "TokenRequest")
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": _TOKEN_SECONDS},
         }
-        token = self.admin.create(tokens, body, manifests.SYSTEM_NAMESPACE)
+        token = self.admin.create(tokens, body, account_manifests.SYSTEM_NAMESPACE)
         return _kubeconfig(self.folder, self.url, name, token["status"]["token"])
 
 
@@ -73,7 +75,7 @@ def start(bench: Bench, assets: Path) -> RealServer:
     bench.wait(lambda: _ready(admin), "kube-apiserver", START_SECONDS)
     stack.install(admin)
     for role in STANDING.values():
-        for document in manifests.role_manifests(role, RoleNames()):
+        for document in account_manifests.role_manifests(role, RoleNames()):
             _apply(admin, document)
     return RealServer(url, bench.folder, admin)
 

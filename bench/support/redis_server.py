@@ -1,24 +1,39 @@
 """Starts a private Redis server with an append-only file, and measures its own speed.
 
-One rule: the server listens on a unix socket in the benchmark's folder, and no other Redis is ever used.
+One rule: the server listens on a unix socket in the benchmark's folder, and no other Redis is ever used. Its program is
+the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else redis-server on PATH, with which the figures
+of bench/README.md were measured, else the one that `torchq local up` starts.
 """
 
 import csv
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.support import redis_program
 from bench.support.processes import Bench
+from coordinator.local import stack
 from queues import errors
 from queues.redis import connection
 
+VARIABLE = "TORCHQ_BENCH_REDIS_SERVER"
 _COMMANDS = 100_000
 _CLIENTS = 50
 _BENCHMARK = "redis-benchmark"
 _SHORT_LISTS = ("--hash-max-listpack-entries", "64")
 """The same setting as in `torchq local`. By default, Redis searches up to 512 fields of a hash one by one."""
+
+
+def program() -> str:
+    """Return the path of the server program. Raises LocalError if there is none."""
+    return os.environ.get(VARIABLE) or shutil.which("redis-server") or stack.redis_server()
+
+
+def version(printed: str) -> str:
+    """Return name and version from a server's text: `redis 7.0.15` for `Redis server v=7.0.15 sha=...`."""
+    fields = printed.split()
+    return next((f"{fields[0].lower()} {field[2:]}" for field in fields if field.startswith("v=")), "")
 
 
 def start(bench: Bench) -> str:
@@ -27,7 +42,7 @@ def start(bench: Bench) -> str:
     As in `torchq local`, it syncs its file to disk every second.
     """
     path = bench.folder / "redis.sock"
-    arguments = [redis_program.path(), "--port", "0", "--unixsocket", str(path), "--dir", str(bench.folder)]
+    arguments = [program(), "--port", "0", "--unixsocket", str(path), "--dir", str(bench.folder)]
     bench.start("redis", [*arguments, "--save", "", "--appendonly", "yes", "--appendfsync", "everysec", *_SHORT_LISTS])
     client = connection.connect(f"unix://{path}", client_name="torchq-bench")
     bench.wait(lambda: path.exists() and _answers(client), "the Redis server")

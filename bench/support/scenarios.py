@@ -16,13 +16,11 @@ import yaml
 from pydantic import Field
 
 from bench.errors import BenchError
-from crds.keys import JobKey
+from bench.support.arena import GPU, entry
 from crds.resources import amounts, quantities
 from crds.resources.amounts import Amounts
-from queues.picking import queue_state
 from queues.values import Entry, QueueSpec
 
-GPU = "nvidia.com/gpu"
 WEIGHTS: Mapping[str, int] = {"a": 5, "b": 3, "c": 1, "d": 1}
 _POOL = 64
 _MIB = 1 << 20
@@ -52,13 +50,10 @@ def mixed(jobs: int, seed: int) -> Scenario:
     """
     draw = random.Random(seed)
     every = 3.75 * 50.5 / (1.1 * _POOL)
-    random_jobs = [
-        _job(draw.choice(list(WEIGHTS)), number, number * every, {GPU: draw.choice((1, 2, 4, 8))}, draw.uniform(1, 100))
-        for number in range(jobs)
-    ]
-    return Scenario(
-        [QueueSpec(name=name, weight=weight) for name, weight in WEIGHTS.items()], {GPU: _POOL}, random_jobs
-    )
+    kinds = ((draw.choice(list(WEIGHTS)), {GPU: draw.choice((1, 2, 4, 8))}, draw.uniform(1, 100)) for _ in range(jobs))
+    random_jobs = [timed_job(queue, n, n * every, demand, time) for n, (queue, demand, time) in enumerate(kinds)]
+    queues = [QueueSpec(name=name, weight=weight) for name, weight in WEIGHTS.items()]
+    return Scenario(queues, {GPU: _POOL}, random_jobs)
 
 
 def trace(path: Path, room: float) -> Scenario:
@@ -78,12 +73,8 @@ def trace(path: Path, room: float) -> Scenario:
     if not jobs:
         raise BenchError(f"trace {path}: no task in it has both a creation_time and a deletion_time")
     jobs.sort(key=lambda job: (job.entry.submitted, job.entry.key))
-    peak, largest = _peak(jobs), amounts.NOTHING
-    for job in jobs:
-        largest = amounts.peak(largest, job.entry.demand)
-    pool = amounts.peak({name: int(most * room) for name, most in peak.items() if name != amounts.JOBS}, largest)
-    pool.pop(amounts.JOBS)
-    return Scenario([QueueSpec(name=name) for name in sorted({job.entry.queue for job in jobs})], pool, jobs)
+    queues = [QueueSpec(name=name) for name in sorted({job.entry.queue for job in jobs})]
+    return Scenario(queues, pool_of(jobs, room), jobs)
 
 
 def _task(row: Mapping[str, str], number: int) -> Job | None:
@@ -92,19 +83,38 @@ def _task(row: Mapping[str, str], number: int) -> Job | None:
     created, deleted = float(row["creation_time"]), float(row["deletion_time"])
     started = float(row.get("scheduled_time") or created)
     demand = {"cpu": int(row["cpu_milli"]), "memory": int(row["memory_mib"]) * _MIB, GPU: int(row["num_gpu"])}
-    return _job(row["qos"].lower(), number, created, demand, max(1.0, deleted - started), row["name"])
+    return timed_job(row["qos"].lower(), number, created, demand, max(1.0, deleted - started), row["name"])
 
 
-def _peak(jobs: Sequence[Job]) -> Amounts:
-    """Return the most that the jobs would use at once if every job ran when it arrived."""
-    moves = [(job.entry.submitted, 1, job.entry.demand) for job in jobs]
-    moves += [(job.entry.submitted + job.seconds, -1, job.entry.demand) for job in jobs]
+def peak(jobs: Sequence[Job]) -> Amounts:
+    """Return the most that the jobs would use at once if every job ran when it arrived, as its owner asks."""
+    moves: list[tuple[float, int, Amounts]] = []
+    for job in jobs:
+        demand = amounts.add(job.entry.demand, amounts.scale(job.entry.unit, job.entry.most))
+        moves += [(job.entry.submitted, 1, demand), (job.entry.submitted + job.seconds, -1, demand)]
     used: dict[str, int] = {}
-    peak: Amounts = amounts.NOTHING
-    for _, sign, demand in sorted(moves, key=lambda move: move[:2]):
-        queue_state.charge(used, amounts.scale(demand, sign))
-        peak = amounts.peak(peak, used)
-    return peak
+    most: Amounts = amounts.NOTHING
+    for _, sign, change in sorted(moves, key=lambda move: move[:2]):
+        amounts.increase(used, change, sign)
+        most = amounts.peak(most, used)
+    return most
+
+
+def pool_of(jobs: Sequence[Job], room: float) -> dict[str, int]:
+    """Return the part `room` of what the jobs would use at once, and at least what the largest job needs."""
+    largest: Amounts = amounts.NOTHING
+    for job in jobs:
+        largest = amounts.peak(largest, job.entry.demand)
+    pool = amounts.peak({name: int(most * room) for name, most in peak(jobs).items()}, largest)
+    return {name: amount for name, amount in pool.items() if name != amounts.JOBS}
+
+
+def timed_job(
+    queue: str, number: int, at: float, demand: Amounts, seconds: float, name: str = "", priority: int = 0
+) -> Job:
+    """Return a job that arrives at a moment and runs for some seconds."""
+    requests = {name: amount for name, amount in demand.items() if amount}
+    return Job(entry(queue, number, at, requests, name, priority), seconds)
 
 
 class _Strict(pydantic.BaseModel):
@@ -184,7 +194,9 @@ def _random_jobs(kinds: Sequence[_Jobs], seed: int) -> Iterator[Job]:
                     seconds = draw.uniform(least, most)
                 case seconds:
                     pass
-            yield _job(kind.queue, next(numbers), kind.start + index * kind.every, demand, seconds, "", kind.priority)
+            yield timed_job(
+                kind.queue, next(numbers), kind.start + index * kind.every, demand, seconds, "", kind.priority
+            )
 
 
 def _amounts(quantities_by_name: Quantities) -> dict[str, int]:
@@ -192,10 +204,3 @@ def _amounts(quantities_by_name: Quantities) -> dict[str, int]:
         quantities.canonical(name): quantities.parse(quantities.canonical(name), quantity)
         for name, quantity in quantities_by_name.items()
     }
-
-
-def _job(queue: str, number: int, at: float, demand: Amounts, seconds: float, name: str = "", priority: int = 0) -> Job:
-    key = JobKey(queue, name or f"job-{number:07}", f"uid-{number}")
-    requests = {name: amount for name, amount in demand.items() if amount}
-    entry = Entry(key=key, queue=queue, submitted=at, priority=priority, demand={amounts.JOBS: 1, **requests})
-    return Job(entry, seconds)

@@ -1,4 +1,5 @@
-"""The keys of the jobs to route. A key that was marked several times is routed once.
+"""The keys of the jobs to route, and when changes of queues and nodes take effect. A key that was marked several times
+is routed once. What an admin changes together takes effect together.
 
 One rule: a job that changed is routed at once. Changes of its pods route it at most once in PODS_SECONDS, the first
 change at once. A job of a thousand pods may change a thousand times in a second, and is routed a few times. Keys that
@@ -8,6 +9,7 @@ are routed again although nothing changed do not delay keys that have changed.
 import threading
 from collections.abc import Callable, Iterable
 from itertools import islice, takewhile
+from typing import NamedTuple
 
 from crds.keys import JobKey
 
@@ -16,6 +18,8 @@ PODS_SECONDS = 0.2
 over."""
 REPEAT_SECONDS = 2.0
 """When a key is marked once more, because the cache of a worker may have been further behind than a rest."""
+PATIENCE = 8
+"""The longest wait of settings that keep changing, as a multiple of `settle_seconds`."""
 SHARE = 4
 """One in this many keys of a step may be a key that is routed again although nothing changed."""
 
@@ -121,3 +125,40 @@ class DirtyKeys:
             if key in self._later:
                 self._add(key, self._later.pop(key))
                 self._rest(key, now)
+
+
+class _Span(NamedTuple):
+    """The times of the first and the last change that have not taken effect yet."""
+
+    first: float
+    last: float
+
+
+class SettingsChanges:
+    """The changes that have not taken effect yet; safe to share between threads."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._pending: _Span | None = None
+
+    def note(self) -> None:
+        """Record a change now."""
+        with self._lock:
+            now = self._clock()
+            self._pending = _Span(self._pending.first if self._pending else now, now)
+
+    def take(self, settle_seconds: float) -> bool:
+        """Return whether recorded changes are to take effect now, and forget them if so.
+
+        Changes take effect once nothing has changed for `settle_seconds`. If the changes go on, they take effect after
+        PATIENCE times as long.
+        """
+        with self._lock:
+            pending, now = self._pending, self._clock()
+            settled = pending is not None and (
+                now - pending.last >= settle_seconds or now - pending.first >= PATIENCE * settle_seconds
+            )
+            if settled:
+                self._pending = None
+            return settled

@@ -1,4 +1,4 @@
-"""What the status of a waiting job says about earlier attempts.
+"""What the status of a job says about earlier attempts, and about the scheduler of its gang.
 
 One rule: pure. The parsed job is read once, and of its templates only the requested amounts are kept.
 """
@@ -9,6 +9,7 @@ from functools import lru_cache
 from crds.resources.amounts import Amounts
 from crds.torchjob import resource_quota
 from crds.torchjob.resource_quota import NamespaceDemand
+from crds.torchjob.status import QueueStatus
 from crds.torchjob.torchjob import CLOCK_SKEW, TorchJob
 
 USUAL_NAMES = 16
@@ -31,7 +32,7 @@ class QuotaRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitState:
-    """The state of a job that was admitted before and waits again."""
+    """The state of a job that was admitted before and waits again, or whose scheduler does not bind its gang."""
 
     queue: str = ""
     """The queue in which it waited when its status was written."""
@@ -47,13 +48,27 @@ class WaitState:
     """Whether its status has the time at which the wait began."""
     refusal: QuotaRefusal | None = None
     """The refusal that ended its newest attempt."""
+    refusals: int = 0
+    """How often in a row it gave its room back to wait for its scheduler."""
+    sent_back: float = 0.0
+    """When it was sent back, in seconds since 1970; 0: it was not, or has been admitted since."""
+    refused_since: float = 0.0
+    """Since when its scheduler has not bound a gang of it while it holds room, in seconds since 1970; 0: it has."""
+    recalled: bool = False
+    """Whether its room is taken back because of that."""
+
+    @property
+    def waits_for_scheduler(self) -> bool:
+        """Whether the job gave its room back to wait for its scheduler, and was not admitted since."""
+        return bool(self.refusals and self.sent_back)
 
 
 def of(job: TorchJob) -> WaitState | None:
     """Return what the status of a job says about its waiting; None if it says nothing."""
-    status = job.status.queue
-    if status is None:
+    status, refused = job.status.queue, job.status.refused_since
+    if status is None and refused is None:
         return None
+    status = status or QueueStatus()
     return WaitState(
         queue=status.name,
         until=status.not_before.timestamp() if status.not_before else 0.0,
@@ -63,6 +78,10 @@ def of(job: TorchJob) -> WaitState | None:
         held=None if status.held is None else shared_charge(status.held),
         dated=status.since is not None,
         refusal=_refusal(job),
+        refusals=status.refusals,
+        sent_back=status.since.timestamp() if status.since and status.not_before else 0.0,
+        refused_since=refused.timestamp() if refused else 0.0,
+        recalled=refused is not None and job.status.recalled == refused,
     )
 
 

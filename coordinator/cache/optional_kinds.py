@@ -1,4 +1,4 @@
-"""The kinds that other projects define: pod groups of gang schedulers, and requests to recreate containers.
+"""The kinds that other projects define: pod groups and queues of gang schedulers, and requests to recreate containers.
 
 A kind that is served in several versions is followed in the first of them.
 
@@ -8,12 +8,17 @@ installed later is watched from then on, and jobs that wait for it are routed. N
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from coordinator.cache import views
 from crds.api_resources import ALPHA_RECREATE_REQUESTS, RECREATE_REQUESTS, Resource
-from gang import backends
+from crds.keys import JobKey
+from gang import backends, volcano
+from gang.values import GangQueue
 from kube import errors
+from kube.api import Cluster, Manifest
 from kube.informer import Informer
 from kube.object_errors import ObjectErrors
 from kube.process.turns import Turn, Turns
@@ -26,8 +31,19 @@ LOOK_SECONDS = 15.0
 """How often the API server is asked for kinds that are not installed."""
 RETRY_SECONDS = 1.0
 """How soon the API server is asked again if the first request failed."""
+MOST_CONDITIONS = 32
+"""The most conditions that are read of an object of a foreign kind."""
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignView:
+    """An object of a foreign kind that was created for a job."""
+
+    job: JobKey | None
+    state: tuple[object, ...]
+    """The fields that a worker may wait for. A change that keeps the state equal needs no reconcile."""
 
 
 def kind_name(resource: Resource) -> str:
@@ -125,6 +141,46 @@ class OptionalKinds(Generic[T]):
         return [value for informer in self._informers.values() for value in informer.indexed(key)]
 
 
+class GangQueueKinds(OptionalKinds[GangQueue]):
+    """The queues of gang schedulers. An account that may not read them goes on without."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kinds: Iterable[Resource],
+        on_change: Callable[[GangQueue | None, GangQueue | None], None],
+        errors: ObjectErrors,
+    ) -> None:
+        """`on_change` is called with a queue before and after its change, and with None when the kind is installed."""
+        super().__init__(cluster.serves, kinds, self._queue_informer, lambda: on_change(None, None), errors)
+        self._cluster, self._on_change = cluster, on_change
+        self._is_refused = False
+
+    @property
+    def known(self) -> Mapping[str, GangQueue] | None:
+        """The queues by name; None if they are not known."""
+        informer = next((each for each in self.informers if each.synced), None)
+        return None if informer is None else {queue.name: queue for queue in informer.values()}
+
+    def _queue_informer(self, resource: Resource) -> Informer[GangQueue]:
+        return Informer(
+            self._cluster,
+            resource,
+            trim=volcano.read_queue,
+            on_change=lambda before, after: None if before == after else self._on_change(before, after),
+            on_failure=self._note_failure,
+            errors=self._errors,
+        )
+
+    def _note_failure(self, error: errors.ClusterError) -> None:
+        if isinstance(error, errors.Forbidden) and not self._is_refused:
+            self._is_refused = True
+            log.warning(
+                "the queues of the gang scheduler do not limit picks, because this account may not read them: "
+                "apply the role of the coordinator again (torchq rbac coordinator)"
+            )
+
+
 def _first_versions(served: Iterable[Resource]) -> list[Resource]:
     """Return the first version of each kind."""
     chosen: list[Resource] = []
@@ -132,3 +188,13 @@ def _first_versions(served: Iterable[Resource]) -> list[Resource]:
         if not any(resource.is_version_of(other) for other in chosen):
             chosen.append(resource)
     return chosen
+
+
+def foreign_view(manifest: Manifest) -> ForeignView:
+    """Trim a pod group or a request to recreate containers; no reconcile depends on counts and times."""
+    metadata, status = manifest["metadata"], manifest.get("status") or {}
+    listed = (status.get("conditions") or ())[:MOST_CONDITIONS]
+    conditions = [condition for condition in listed if isinstance(condition, dict)]
+    facts = tuple((condition.get("type"), condition.get("status"), condition.get("reason")) for condition in conditions)
+    state = (status.get("phase"), "deletionTimestamp" in metadata, *facts)
+    return ForeignView(views.owner(metadata["namespace"], metadata.get("labels") or {}), state)

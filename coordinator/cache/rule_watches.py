@@ -9,16 +9,15 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from coordinator.cache import rule_views
-from coordinator.cache.quota_jobs import QuotaJobs
+from coordinator.cache.quota_jobs import GangQueueJobs, QuotaJobs
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.rule_views import NamespaceView, PriorityClassView
 from coordinator.cache.views import JobView
-from crds.api_resources import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, TENANT_QUEUES, Resource
+from crds.api_resources import NAMESPACES, PRIORITY_CLASSES, RESOURCE_QUOTAS, TENANT_QUEUES
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
 from crds.torchjob import resource_quota
 from crds.torchjob.resource_quota import Quota
-from kube.api import Manifest
 from kube.informer import Informer
 
 T = TypeVar("T")
@@ -28,6 +27,7 @@ class Reactions(Protocol):
     """The effects of a change of rules."""
 
     quota_jobs: QuotaJobs
+    gang_jobs: GangQueueJobs
     wake: threading.Event
 
     @property
@@ -44,32 +44,24 @@ class Reactions(Protocol):
         """Make the leader compute queues and pool again."""
 
 
-class MakeInformer(Protocol):
-    """Makes an informer whose errors are recorded with those of all others."""
-
-    def __call__(
-        self,
-        resource: Resource,
-        trim: Callable[[Manifest], T],
-        on_change: Callable[[T | None, T | None], None],
-        index: Callable[[T], str | None] | None = None,
-    ) -> Informer[T]:
-        """Return an informer that keeps the result of `trim` for each object."""
-
-
 class RuleWatches:
     """The informers of the inputs of routing, and the rules computed from their objects; any thread may read them."""
 
-    def __init__(self, make_informer: MakeInformer, reactions: Reactions) -> None:
+    def __init__(self, make_informer: Callable[..., Informer[Any]], reactions: Reactions) -> None:
         self._reactions = reactions
         self._lock = threading.Lock()
         self._rules: RoutingRules | None = None
-        self._quotas: dict[str, tuple[Quota, ...]] = {}
-        self._yielding: dict[str, frozenset[JobKey]] = {}
-        self.queues = make_informer(TENANT_QUEUES, rule_views.queue_view, self._queue_changed)
-        self.classes = make_informer(PRIORITY_CLASSES, rule_views.priority_class_view, self._class_changed)
-        self.namespaces = make_informer(NAMESPACES, rule_views.namespace_view, self._namespace_changed)
-        self.quotas = make_informer(
+        self._judged: dict[str, Any] = {"quotas": {}, "yielding": {}, "ports": {}, "tried_again": frozenset()}
+        self._judged |= {"gang_scheduler": "none", "gang_rooms": None, "gang_holders": frozenset()}
+        """The rules that follow from more than the objects, by their names in RoutingRules."""
+        self.queues: Informer[TenantQueue] = make_informer(TENANT_QUEUES, rule_views.queue_view, self._queue_changed)
+        self.classes: Informer[PriorityClassView] = make_informer(
+            PRIORITY_CLASSES, rule_views.priority_class_view, self._class_changed
+        )
+        self.namespaces: Informer[NamespaceView] = make_informer(
+            NAMESPACES, rule_views.namespace_view, self._namespace_changed
+        )
+        self.quotas: Informer[Quota] = make_informer(
             RESOURCE_QUOTAS, resource_quota.read, self._resource_quota_changed, lambda quota: quota.namespace
         )
 
@@ -86,18 +78,21 @@ class RuleWatches:
                     queues={queue.metadata.name: queue.spec for queue in self.queues.values()},
                     priorities={priority.name: priority.value for priority in self.classes.values()},
                     namespaces={namespace.name: namespace.labels for namespace in self.namespaces.values()},
-                    quotas=self._quotas,
-                    yielding=self._yielding,
+                    **self._judged,
                 )
             return self._rules
 
-    def set_yielding(self, namespace: str, keys: frozenset[JobKey]) -> None:
-        """Record which refused jobs of a namespace let older refused jobs go first."""
+    def judge(self, **found: Any) -> None:
+        """Record what was found of the rules, by their names in RoutingRules."""
         with self._lock:
-            if self._yielding.get(namespace, frozenset()) != keys:
-                others = {name: jobs for name, jobs in self._yielding.items() if name != namespace}
-                self._yielding = others | ({namespace: keys} if keys else {})
-                self._rules = None if self._rules is None else replace(self._rules, yielding=self._yielding)
+            if any(self._judged.get(name) != value for name, value in found.items()):
+                self._judged = {**self._judged, **found}
+                self._rules = None if self._rules is None else replace(self._rules, **found)
+
+    def judge_yielding(self, namespace: str, keys: frozenset[JobKey]) -> None:
+        """Record which refused jobs of a namespace let older refused jobs go first."""
+        others = {name: jobs for name, jobs in self._judged["yielding"].items() if name != namespace}
+        self.judge(yielding=others | ({namespace: keys} if keys else {}))
 
     def _forget_rules(self) -> None:
         with self._lock:
@@ -111,6 +106,7 @@ class RuleWatches:
         queue = after or before
         assert queue is not None
         if before is None or after is None or _access(before) != _access(after):
+            self._reactions.gang_jobs.touch()
             self._reactions.mark_queue(queue.metadata.name)
 
     def _class_changed(self, before: PriorityClassView | None, after: PriorityClassView | None) -> None:
@@ -136,14 +132,13 @@ class RuleWatches:
             return
         namespace = changed.namespace
         quotas = sorted(self.quotas.indexed(namespace), key=lambda quota: quota.name)
-        others = {name: objects for name, objects in self._quotas.items() if name != namespace}
-        with self._lock:
-            self._quotas = others | ({namespace: tuple(quotas)} if quotas else {})
-            self._rules = None if self._rules is None else replace(self._rules, quotas=self._quotas)
+        others = {name: objects for name, objects in self._judged["quotas"].items() if name != namespace}
+        self.judge(quotas=others | ({namespace: tuple(quotas)} if quotas else {}))
         self._reactions.quota_jobs.quotas_changed(namespace, self._reactions.jobs.values)
         self._reactions.wake.set()
 
 
 def _access(queue: TenantQueue) -> object:
     """Return the part of a queue that decides which jobs may use it and whether they may be picked."""
-    return queue.spec.namespaces, queue.spec.namespace_selector, queue.spec.stop_policy
+    spec = queue.spec
+    return spec.namespaces, spec.namespace_selector, spec.stop_policy, spec.gang_queues, spec.gang_queue

@@ -14,7 +14,7 @@ from coordinator.cache.views import JobView
 from crds import scale_request
 from crds.api_resources import TORCHJOBS, Resource
 from crds.keys import JobKey
-from crds.model import DNS_LABEL
+from crds.label_names import DNS_LABEL
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
 from kube.object_errors import ObjectErrors
@@ -77,21 +77,23 @@ class ScaleRequests:
 
     def has(self, key: JobKey) -> bool:
         """Return whether a request is carried out under this key."""
-        requests = self.kinds.indexed(f"{key.namespace}/{key.name}")
-        return any(key in self.keys_of(request) for request in requests)
+        return any(key in self.keys_of(request) for request in self._named(key))
 
     def is_under_way(self, key: JobKey) -> bool:
         """Return whether one of these requests has yet to succeed or fail."""
-        requests = self.kinds.indexed(f"{key.namespace}/{key.name}")
-        return any(not request.over and key in self.keys_of(request) for request in requests)
+        return any(not request.over and key in self.keys_of(request) for request in self._named(key))
 
     def is_unseen(self, key: JobKey) -> bool:
         """Return whether a worker has yet to see one of these requests. The first worker may have looked too early."""
-        return any(request.unseen for request in self.kinds.indexed(f"{key.namespace}/{key.name}"))
+        return any(request.unseen for request in self._named(key))
 
     def awaits_job(self, key: JobKey) -> bool:
         """Return whether the key is that of a request whose job does not exist."""
-        return any(request.uid == key.uid for request in self.kinds.indexed(f"{key.namespace}/{key.name}"))
+        return any(request.uid == key.uid for request in self._named(key))
+
+    def _named(self, key: JobKey) -> list[RequestedJob]:
+        """Return the requests that name a job."""
+        return self.kinds.indexed(f"{key.namespace}/{key.name}")
 
     def keys_of(self, request: RequestedJob) -> list[JobKey]:
         """Return the keys under which a request is carried out now."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 import orjson
 
 from coordinator.cache import job_health, job_waits, pod_grace, worker_counts
+from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.job_health import JobHealth
 from coordinator.cache.job_waits import WaitState
 from coordinator.cache.worker_counts import WorkerCounts
@@ -34,8 +35,9 @@ MOST_CONTAINERS = 16
 """The demand of a pod with more containers is not cached."""
 LONGEST = 4096
 """The demand of a pod is not cached if its requests take more bytes of JSON."""
-MOST_CONDITIONS = 32
-"""The most conditions that are read of an object of a foreign kind."""
+OWN_MESSAGES = ("NamespaceQuota", "PortTaken", "WaitingForGangQueue", "WaitingForScheduler")
+"""The reasons of waiting jobs whose messages have numbers, names or words that only that job has, or that change."""
+NO_QUEUE_STATUS = QueueStatus()
 log = logging.getLogger(__name__)
 
 
@@ -74,15 +76,23 @@ class JobView:
     """Whether the finished job is deleted some time after its end."""
     wants_port: bool = False
     """Whether a port of a node is reserved for it while it is admitted."""
+    ports: frozenset[demand.HostPort] = frozenset()
+    """The ports of a node that it chooses itself."""
     invalid: bool = False
     """Whether the object cannot be run as it is; a worker writes the reason into its status."""
     claims: str = ""
     """The field with resource claims, which the charge does not count; empty if there is none."""
+    gang_scheduler: str = ""
+    """The gang scheduler that it names; empty: the one of the installation."""
+    gang_queue: str = ""
+    """The queue of the gang scheduler that it names; empty: the one of its tenant queue."""
+    beyond_gangs: Amounts = field(default_factory=dict)
+    """The part of the least charge without which its gangs may begin."""
     waits: WaitState | None = None
     reason: str = ""
     """The code of the reason in status.queue."""
     reason_message: str = ""
-    """The message beside the reason, if it has numbers (NamespaceQuota)."""
+    """The message beside the reason, if only that job has it (NamespaceQuota, PortTaken, WaitingForScheduler)."""
     version: str = ""
     """The resourceVersion of the job."""
     observed: bool = True
@@ -100,6 +110,17 @@ class JobView:
     def least_charge(self) -> Amounts:
         """The charge of the job with the least number of workers with which it can be admitted."""
         return self.charge if self.workers is None else self.workers.least_charge
+
+    @property
+    def autoscaling(self) -> Autoscaling | None:
+        """What the coordinator needs to decide about the number of workers; None if it never does."""
+        return self.workers.autoscaling if self.workers is not None else None
+
+    @property
+    def competes(self) -> bool:
+        """Whether the job holds no room by an admission and may get one, apart from the order of its queue."""
+        over = self.finished or self.deleting or self.stopped or self.invalid
+        return self.admission is None and not over
 
     @property
     def stopped(self) -> bool:
@@ -198,15 +219,7 @@ class NodeView:
     """Whether the node belongs to an embedded cluster, which never has a second node."""
     leaving: bool = False
     """Whether a taint says that the node is about to go away."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForeignView:
-    """An object of a foreign kind that was created for a job."""
-
-    job: JobKey | None
-    state: tuple[object, ...]
-    """The fields that a worker may wait for. A change that keeps the state equal needs no reconcile."""
+    cordoned: bool = False
 
 
 def job_view(manifest: Manifest) -> JobView:
@@ -215,6 +228,7 @@ def job_view(manifest: Manifest) -> JobView:
         job = cached_parser.parse(manifest)
     except InvalidObject:
         return _invalid(manifest)
+    waits = job.status.queue or NO_QUEUE_STATUS
     return JobView(
         key=job.key,
         queue=sys.intern(job.queue),
@@ -230,13 +244,17 @@ def job_view(manifest: Manifest) -> JobView:
         cancelled=job.spec.cancel,
         held=job.spec.scheduling_policy.hold,
         wants_port=job.spec.wants_port,
+        ports=job.spec.chosen_ports,
         claims=sys.intern(job.spec.claims),
         finished=job.is_finished,
         expires=job.spec.ttl_seconds_after_finished is not None or job.is_cancelled,
         deleting=job.is_deleting,
+        gang_scheduler=job.spec.scheduling_policy.gang_scheduler,
+        gang_queue=sys.intern(job.spec.scheduling_policy.gang_queue),
+        beyond_gangs=worker_counts.beyond_gangs(job),
         waits=job_waits.of(job),
-        reason=job.status.queue.reason if job.status.queue else "",
-        reason_message=_quota_message(job.status.queue),
+        reason=waits.reason,
+        reason_message=waits.message if waits.reason in OWN_MESSAGES else "",
         version=job.metadata.resource_version,
         observed=job.status.observed_generation == job.metadata.generation,
         room_duration=_room_duration(job),
@@ -244,10 +262,6 @@ def job_view(manifest: Manifest) -> JobView:
         save_request=job.save_request,
         health=job_health.of(job),
     )
-
-
-def _quota_message(status: QueueStatus | None) -> str:
-    return status.message if status is not None and status.reason == "NamespaceQuota" else ""
 
 
 def priority_class(job: TorchJob) -> str:
@@ -284,7 +298,7 @@ def pod_view(manifest: Manifest) -> PodView:
     """Trim a pod of a job, or a foreign pod."""
     metadata = manifest["metadata"]
     pod_labels = metadata.get("labels") or {}
-    job = _owner(metadata["namespace"], pod_labels) if owners.job_uid(metadata) else None
+    job = owner(metadata["namespace"], pod_labels) if owners.job_uid(metadata) else None
     phase, node = (manifest.get("status") or {}).get("phase"), manifest["spec"].get("nodeName") or ""
     placed, deleting = bool(node) or phase == "Running", "deletionTimestamp" in metadata
     has_run = job is not None and phase in ("Running", "Succeeded") and not deleting
@@ -296,7 +310,7 @@ def pod_view(manifest: Manifest) -> PodView:
         queue=pod_labels.get(labels.QUEUE, ""),
         attempt=integers.parse(pod_labels.get(labels.ATTEMPT), 0),
         occupies=phase not in FINISHED_PODS and not (deleting and not placed),
-        version=_version(metadata) if job else 0,
+        version=integers.parse(metadata.get("resourceVersion"), 0) if job else 0,
         node=sys.intern(node),
         placed=placed,
         deleting=deleting,
@@ -323,27 +337,13 @@ def _outcome(manifest: Manifest) -> PodOutcome:
         return PodOutcome(manifest["status"]["phase"])
 
 
-def foreign_view(manifest: Manifest) -> ForeignView:
-    """Trim a pod group or a request to recreate containers. Counts and times are left out, because no reconcile depends
-    on them."""
-    metadata, status = manifest["metadata"], manifest.get("status") or {}
-    listed = (status.get("conditions") or ())[:MOST_CONDITIONS]
-    conditions = [condition for condition in listed if isinstance(condition, dict)]
-    facts = tuple((condition.get("type"), condition.get("status"), condition.get("reason")) for condition in conditions)
-    state = (status.get("phase"), "deletionTimestamp" in metadata, *facts)
-    return ForeignView(_owner(metadata["namespace"], metadata.get("labels") or {}), state)
-
-
 def _written_rank(metadata: Manifest) -> int | None:
     rank = integers.parse((metadata.get("annotations") or {}).get(labels.RANK), -1)
     return rank if rank >= 0 else None
 
 
-def _version(metadata: Manifest) -> int:
-    return integers.parse(metadata.get("resourceVersion"), 0)
-
-
-def _owner(namespace: str, pod_labels: dict[str, str]) -> JobKey | None:
+def owner(namespace: str, pod_labels: dict[str, str]) -> JobKey | None:
+    """Return the job that the labels of an object name; None if they name none."""
     uid = pod_labels.get(labels.JOB_UID)
     return JobKey(namespace, pod_labels.get(labels.JOB_NAME, ""), uid) if uid else None
 
@@ -375,17 +375,15 @@ def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeV
     """Trim a node; `leaving_taints` are the keys of the taints of nodes that are about to go away."""
     status, spec = manifest.get("status") or {}, manifest.get("spec") or {}
     leaving = any(taint.get("key") in leaving_taints for taint in spec.get("taints") or ())
+    conditions, cordoned = status.get("conditions") or [], bool(spec.get("unschedulable", False))
+    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
     return NodeView(
         name=manifest["metadata"]["name"],
-        ready=any(
-            condition["type"] == "Ready" and condition["status"] == "True"
-            for condition in status.get("conditions") or []
-        )
-        and not spec.get("unschedulable", False)
-        and not leaving,
+        ready=is_ready and not cordoned and not leaving,
         allocatable=demand.read_resources(status.get("allocatable") or {}),
         embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == labels.EMBEDDED,
         leaving=leaving,
+        cordoned=cordoned,
     )
 
 

@@ -5,26 +5,24 @@ One rule: an event becomes only a key. The step that handles the key reads the n
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from coordinator.cache import views
-from coordinator.cache.autoscaled_jobs import AutoscaledJobs
-from coordinator.cache.deadlines import Deadlines
-from coordinator.cache.dirty_keys import DirtyKeys
-from coordinator.cache.implied_queues import ImpliedQueues
-from coordinator.cache.optional_kinds import OptionalKinds
-from coordinator.cache.quota_jobs import QuotaJobs
-from coordinator.cache.raised_charges import RaisedCharges
+from coordinator.cache import noted_jobs, optional_kinds, views
+from coordinator.cache.dirty_keys import DirtyKeys, SettingsChanges
+from coordinator.cache.noted_jobs import Deadlines, ImpliedQueues, NotedJobs, RaisedCharges
+from coordinator.cache.optional_kinds import ForeignView, GangQueueKinds, OptionalKinds
+from coordinator.cache.quota_jobs import GangQueueJobs, PortJobs, QuotaJobs, RefusedJobs
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.rule_watches import RuleWatches
 from coordinator.cache.scale_requests import ScaleRequests
-from coordinator.cache.settings_changes import SettingsChanges
-from coordinator.cache.views import ForeignView, JobPods, JobView, NodeView, PodView
+from coordinator.cache.views import JobPods, JobView, NodeView, PodView
 from crds import labels
 from crds.api_resources import NODES, PODS, TORCHJOBS, Resource
 from crds.keys import JobKey
+from gang import backends
+from gang.values import GangQueue
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
@@ -52,7 +50,7 @@ class Watches:
         *,
         nodes: bool,
         clock: Callable[[], float] = time.monotonic,
-        foreign: Iterable[Resource] = (),
+        foreign: Collection[Resource] = (),
         leaving_taints: frozenset[str] = frozenset(),
     ) -> None:
         self._cluster = cluster
@@ -64,12 +62,12 @@ class Watches:
         self.completed: set[JobKey] = set()
         """The jobs of which a pod has completed its work, until somebody takes them."""
         self._settings_changes = SettingsChanges(clock)
-        self._implied_queues = ImpliedQueues()
-        self.raised = RaisedCharges()
-        self.deadlines = Deadlines()
-        self.autoscaled = AutoscaledJobs()
-        self.quota_jobs = QuotaJobs(clock)
+        self.implied = ImpliedQueues()
+        self.raised, self.deadlines = RaisedCharges(), Deadlines()
+        self.autoscaled, self.holders = NotedJobs(noted_jobs.is_autoscaled), NotedJobs(noted_jobs.holds_room)
         self.wake = threading.Event()
+        self.quota_jobs, self.port_jobs, self.refused = QuotaJobs(clock), PortJobs(), RefusedJobs()
+        self.gang_jobs = GangQueueJobs(clock, self.wake.set)
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
         self.pods = self._informer(PODS, views.pod_view, self._pod_changed, _job_uid, remember=views.remember)
         self.rule_watches = RuleWatches(self._informer, self)
@@ -80,6 +78,9 @@ class Watches:
             cluster.serves, foreign, self._foreign_informer, self._kind_appeared, self.errors
         )
         """The kinds of other projects, which are not among `informers`: a coordinator goes on without them."""
+        self.gang_queues = GangQueueKinds(
+            cluster, backends.QUEUES if foreign else (), self._gang_queue_changed, self.errors
+        )
         self.requests = ScaleRequests(cluster, self.jobs, self._mark_soon, self.errors)
 
     def _informer(
@@ -88,11 +89,10 @@ class Watches:
         trim: Callable[[Manifest], T],
         on_change: Callable[[T | None, T | None], None],
         index: Callable[[T], str | None] | None = None,
-        label_selector: str = "",
-        remember: Callable[[T, T], T] | None = None,
+        **more: Any,
     ) -> Informer[T]:
-        source = partial(Informer, self._cluster, resource, label_selector=label_selector, errors=self.errors)
-        return source(trim=trim, on_change=on_change, index=index, remember=remember)
+        more |= {"errors": self.errors}
+        return Informer(self._cluster, resource, trim=trim, on_change=on_change, index=index, **more)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -150,17 +150,6 @@ class Watches:
         # A uid is no secret: a pod of another namespace that carries it is not the job's.
         return [pod for pod in self.pods.indexed(key.uid) if pod.namespace == key.namespace]
 
-    def implied_queues(self) -> frozenset[str]:
-        """Return the queues that jobs make now without a TenantQueue.
-
-        After this call, a job that makes another queue counts as a change of settings.
-        """
-        return self._implied_queues.recount(self.jobs.values())
-
-    def disable_implied_queues(self) -> None:
-        """Ignore implied queues: only TenantQueues are queues here."""
-        self._implied_queues.disable()
-
     def rules(self) -> RoutingRules:
         """Return the rules from the current TenantQueues, PriorityClasses, namespaces and ResourceQuotas."""
         return self.rule_watches.rules()
@@ -188,7 +177,8 @@ class Watches:
     def take(self, limit: int) -> list[DirtyKey]:
         """Remove and return up to `limit` keys to route, oldest first."""
         for key in self._dirty_keys.take_repeats():
-            self._mark_soon(key)
+            if (job := self.job(key)) is None or not job.finished:  # for a finished job the worker asks the API server
+                self._mark_soon(key)
         return [DirtyKey(key, version, self._is_only_changed(key)) for key, version in self._dirty_keys.take(limit)]
 
     def _is_only_changed(self, key: JobKey) -> bool:
@@ -210,18 +200,18 @@ class Watches:
     def _job_changed(self, before: JobView | None, after: JobView | None) -> None:
         job = after or before
         assert job is not None
-        if self._implied_queues.add(job):
+        if self.implied.add(job):
             self.touch_settings()
-        self.raised.note(before, after)
-        self.deadlines.note(before, after)
-        self.autoscaled.note(before, after)
-        self.quota_jobs.note(before, after)
+        others = (self.quota_jobs, self.gang_jobs, self.port_jobs, self.refused)
+        for noted in (self.raised, self.deadlines, self.holders, self.autoscaled, *others):
+            noted.note(before, after)
         self._dirty_keys.add([job.key], 0)
         self.wake.set()
 
     def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
         pod = after or before
         assert pod is not None
+        self.refused.note_pod(before, after)
         if before is not None and before.job is not None and before.job != pod.job:
             self._pods_changed(before.job, before)  # its labels were changed: its job has lost it
         if pod.job is not None:
@@ -236,6 +226,7 @@ class Watches:
         # must have seen it. The first list reports no change, and a worker may reach its version only much later.
         version = self.pods.resource_version if self.pods.synced else 0
         if before is not None and before.occupies and not any(pod.occupies for pod in self.pods.indexed(key.uid)):
+            self.port_jobs.note_pods_gone(key)
             self._dirty_keys.add([key], version)  # the room that the job holds may be free
             self.wake.set()
         elif self._dirty_keys.add_for_pods(key, version):
@@ -246,12 +237,18 @@ class Watches:
         self.mark([job.key for job in self.jobs.values() if job.admission is not None and not job.finished])
 
     def _foreign_informer(self, resource: Resource) -> Informer[ForeignView]:
-        return self._informer(resource, views.foreign_view, self._foreign_changed, label_selector=labels.JOB_UID)
+        return self._informer(
+            resource, optional_kinds.foreign_view, self._foreign_changed, label_selector=labels.JOB_UID
+        )
 
     def _foreign_changed(self, before: ForeignView | None, after: ForeignView | None) -> None:
         view = after or before
         if before != after and view is not None and view.job is not None:
-            self._mark_soon(view.job)
+            self._mark_soon(view.job, repeat=True)
+
+    def _gang_queue_changed(self, before: GangQueue | None, after: GangQueue | None) -> None:
+        self.gang_jobs.touch()
+        self.refused.note_queue(before, after)
 
     def _mark_soon(self, key: JobKey, *, repeat: bool = False) -> None:
         """Route a job once the worker may know why: it has a cache of its own, and nobody knows how far that is."""
@@ -260,6 +257,7 @@ class Watches:
 
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before != after:  # heartbeats change nothing that matters
+            self.refused.note_node(after)
             self.touch_settings()
             for key in views.losing_jobs(before, after, self.pods.values()):
                 self._mark_soon(key, repeat=True)

@@ -82,3 +82,8 @@ def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
         not_before=scaling.not_before.timestamp() if scaling.not_before else 0.0,
         whole=scaling.is_all_or_none,
     )
+
+
+def beyond_gangs(job: TorchJob) -> Amounts:
+    """Return what the members request without which the job's gangs may begin (`minMembers`)."""
+    return job.spec.beyond_gangs_of(job.shares) if job.larger_requests else job.spec.beyond_gangs

@@ -12,29 +12,28 @@ import urllib.request
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import orjson
 
 from coordinator.cache import own_installation
+from coordinator.cli import lazy_group
+from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
 from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.port_settings import ServiceName
-from coordinator.query.documents import Document
-from coordinator.query.queries import IDENTITY, UNKNOWN_PREFIX, Queries, StoreQueries, UnknownObject, parse_document
+from coordinator.query.questions import IDENTITY, UNKNOWN_PREFIX, Document, Queries, UnknownObject, parse_document
 from coordinator.rbac.permissions import LEASE, proxied
-from coordinator.reports.store import RedisReports
 from crds.api_resources import LEASES
 from crds.keys import JobKey
 from kube import errors, hosts
 from kube.client import KubernetesCluster
 from queues.installation import Installation
-from queues.redis import connection
-from queues.storage import stats
-from queues.storage.redis_store import RedisStore
 
+T = TypeVar("T")
+DIRECT = "coordinator.query.direct:connect"
 TIMEOUT_SECONDS = 10.0
 LARGEST_ANSWER = 64 * 1024 * 1024
 
@@ -56,36 +55,41 @@ class RemoteQueries:
 
     fetch: Fetch
 
+    def _get(self, path: str) -> Document:
+        return parse_document(self.fetch(f"/v1/{path}"))
+
+    def _of_job(self, key: JobKey, what: str) -> Document:
+        namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
+        return self._get(f"jobs/{namespace}/{name}/{what}?uid={uid}")
+
     def queues(self) -> list[Document]:
         """Return all queues with their figures."""
-        return [parse_document(item) for item in parse_document(self.fetch("/v1/queues")).get("items", [])]
+        return [*map(parse_document, self._get("queues").get("items", []))]
 
     def queue(self, name: str) -> Document:
         """Return one queue with its figures."""
-        return parse_document(self.fetch(f"/v1/queues/{quote(name, safe='')}"))
+        return self._get(f"queues/{quote(name, safe='')}")
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """Return the next picks; with `roomy`, as if the pool had room for all jobs."""
-        return parse_document(self.fetch(f"/v1/next?n={count}&roomy={int(roomy)}"))
+        return self._get(f"next?n={count}&roomy={int(roomy)}")
 
     def places(self, queues: Collection[str]) -> list[Document]:
         """Return the places of the first waiting jobs of some queues."""
         names = quote(",".join(sorted(queues)), safe=",")
-        return [parse_document(item) for item in parse_document(self.fetch(f"/v1/places?queues={names}"))["items"]]
+        return [*map(parse_document, self._get(f"places?queues={names}")["items"])]
 
     def job(self, key: JobKey) -> Document:
         """Return the position of a job, or why it is not in the order."""
-        namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
-        return parse_document(self.fetch(f"/v1/jobs/{namespace}/{name}/why?uid={uid}"))
+        return self._of_job(key, "why")
 
     def reports(self, key: JobKey) -> Document:
         """Return what the pods of a job have reported."""
-        namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
-        return parse_document(self.fetch(f"/v1/jobs/{namespace}/{name}/report?uid={uid}"))
+        return self._of_job(key, "report")
 
     def status(self) -> Document:
         """Return the numbers of the coordinator, the workers and the queues."""
-        return parse_document(self.fetch("/v1/status"))
+        return self._get("status")
 
 
 def find(session: Session) -> Queries:
@@ -93,14 +97,18 @@ def find(session: Session) -> Queries:
     the cluster's coordinator."""
     settings = session.settings
     if session.resolved_settings.sources["redis_url"] != "default":
-        redis = connection.connect(settings.redis, client_name="torchq-reader")
-        return StoreQueries(
-            RedisStore(redis),
-            lambda: stats.read(redis, _installation(session)),
-            settings.rules,
-            report_reader=RedisReports(redis),
-        )
+        # Few commands read Redis themselves. The others need not wait until its client is imported.
+        direct: Queries = lazy_group.find(DIRECT)(settings.redis, settings.rules, lambda: _installation(session))
+        return direct
     return RemoteQueries(coordinator(session))
+
+
+def ask(session: Session, question: Callable[[Queries], T], otherwise: Callable[[Exception], T]) -> T:
+    """Return the answer to a question about the queues, or, if nobody answers, what `otherwise` makes of the error."""
+    try:
+        return question(find(session))
+    except USER_ERRORS as error:
+        return otherwise(error)
 
 
 def _installation(session: Session) -> Installation | None:
@@ -117,18 +125,18 @@ def coordinator(session: Session) -> Fetch:
         return via_url(session.settings.coordinator)
     own = session.settings.service_name
     try:
-        announcement = _announced(session)
+        announced, service_name = _announced(session)
     except errors.Forbidden as error:
         return _with_fallback(_failing(error), via_api_server(session.cluster, own))
     is_chosen = session.resolved_settings.sources["service"] != "default"
-    service = via_api_server(session.cluster, own if is_chosen else announcement.service or own)
-    return _with_fallback(announcement.fetch, service) if announcement.fetch else service
+    service = via_api_server(session.cluster, own if is_chosen else service_name or own)
+    return _with_fallback(announced, service) if announced else service
 
 
 def announced_service(session: Session) -> ServiceName | None:
     """Return the Service of coordinators that run in pods, as the leader's Lease says; None if it does not."""
     try:
-        return _announced(session).service
+        return _announced(session)[1]
     except errors.ClusterError:
         return None
 
@@ -142,21 +150,13 @@ def _failing(error: errors.Forbidden) -> Fetch:
     return fetch
 
 
-@dataclass(frozen=True, slots=True)
-class _Announcement:
-    """Where a leader's Lease says that its API is."""
-
-    fetch: Fetch | None = None
-    """Access to the URL; None without a URL."""
-    service: ServiceName | None = None
-
-
-def _announced(session: Session) -> _Announcement:
-    """Return what the leader's Lease says. A Service that is not readable counts as none."""
+def _announced(session: Session) -> tuple[Fetch | None, ServiceName | None]:
+    """Return access to the URL and the Service of the leader's API, as far as its Lease names them; a Service that is
+    not readable counts as none."""
     try:
         lease = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
     except errors.NotFound:
-        return _Announcement()
+        return None, None
     notes = lease["metadata"].get("annotations") or {}
     url = str(notes.get(API_ANNOTATION, ""))
     holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
@@ -164,7 +164,7 @@ def _announced(session: Session) -> _Announcement:
         service = ServiceName.parse(str(notes.get(SERVICE_ANNOTATION, "")))
     except ValueError:
         service = None
-    return _Announcement(via_url(url, holder) if url else None, service)
+    return via_url(url, holder) if url else None, service
 
 
 def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
@@ -192,7 +192,12 @@ def via_api_server(cluster: KubernetesCluster, service: ServiceName) -> Fetch:
         except errors.NotFound as error:
             if str(error).startswith(UNKNOWN_PREFIX):
                 raise UnknownObject(str(error)) from error
-            raise _no_coordinator(service) from error
+            raise NoCoordinatorKnown(
+                "no coordinator answers questions about the queues: the Lease names no URL, and namespace "
+                f"{service.namespace} has no service {service.name}; start a coordinator with --health-port, name its "
+                "service with TORCHQ_SERVICE=NAMESPACE/NAME or its URL with --coordinator, or name Redis with "
+                "--redis-url-file"
+            ) from error
 
     return fetch
 
@@ -229,16 +234,5 @@ def _error_of(url: str, code: int, body: bytes) -> CoordinatorError:
         message = str(parse_document(orjson.loads(body)).get("message"))
     except (ValueError, CoordinatorError):
         return NoCoordinator(f"the server at {url} is not a torchq coordinator (HTTP status {code})")
-    return (
-        UnknownObject(message)
-        if code == HTTPStatus.NOT_FOUND
-        else CoordinatorError(f"the coordinator at {url}: {message}")
-    )
-
-
-def _no_coordinator(service: ServiceName) -> NoCoordinatorKnown:
-    return NoCoordinatorKnown(
-        "no coordinator answers questions about the queues: the Lease names no URL, and namespace "
-        f"{service.namespace} has no service {service.name}; start a coordinator with --health-port, name its service "
-        "with TORCHQ_SERVICE=NAMESPACE/NAME or its URL with --coordinator, or name Redis with --redis-url-file"
-    )
+    is_unknown = code == HTTPStatus.NOT_FOUND
+    return UnknownObject(message) if is_unknown else CoordinatorError(f"the coordinator at {url}: {message}")

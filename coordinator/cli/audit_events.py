@@ -5,16 +5,15 @@ One rule: the change comes first and stays, even if the Event cannot be written.
 
 import contextlib
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
+from coordinator.cli import output
 from coordinator.cli.session import Session
 from crds import excerpts, timestamps
-from crds.api_resources import EVENTS, Resource
+from crds.api_resources import EVENTS, TORCHJOBS, Resource
 from kube import client, errors
 from kube.api import Manifest
 
@@ -36,17 +35,25 @@ class ChangeOptions:
     reason: str = ""
 
 
-_CHANGE_OPTIONS = (
+change_options = output.as_value(
+    "change",
+    ChangeOptions,
     click.option("--dry-run", is_flag=True, help="validate on the API server, change nothing"),
     click.option("--reason", default="", metavar="TEXT", help="reason for the change, recorded in the event"),
 )
+"""Adds the options of every command that changes an object, which gets them as `change`."""
 
 
-def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every command that changes an object: `dry_run` and `reason`."""
-    for option in reversed(_CHANGE_OPTIONS):
-        command = option(command)
-    return command
+def change_job(
+    session: Session, job: Manifest, patch: Manifest, code: str, change_text: str, change: ChangeOptions
+) -> Manifest:
+    """Patch a job, report the change, and return the changed job."""
+    metadata = job["metadata"]
+    # The uid keeps the patch from a job of the same name that was submitted meanwhile.
+    patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": metadata["uid"]}}
+    after = session.cluster.patch(TORCHJOBS, metadata["name"], patch, metadata["namespace"], dry_run=change.dry_run)
+    report(session, after, code, f"job {metadata['namespace']}/{metadata['name']} {change_text}", change)
+    return after
 
 
 def report(session: Session, item: Manifest, code: str, change_text: str, change: ChangeOptions) -> None:

@@ -1,6 +1,7 @@
-"""The columns of every list, over the documents of `coordinator.query.documents` and over objects.
+"""The columns of the lists of queues and of picks, over the documents of `coordinator.query.documents`, and what lists
+of jobs share with them. The columns of jobs are in `coordinator.cli.job_columns`.
 
-One rule: pure; a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
+One rule: a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """
 
 from collections.abc import Sequence
@@ -27,33 +28,18 @@ def queue_columns(now: datetime) -> tuple[TableColumn, ...]:
         TableColumn("NAME", lambda queue: queue["metadata"]["name"]),
         TableColumn("WEIGHT", lambda queue: queue["spec"].get("weight", 1)),
         TableColumn("STATE", queue_state),
-        TableColumn("PENDING", lambda queue: _status(queue).get("pending", 0)),
-        TableColumn("ADMITTED", lambda queue: _status(queue).get("admitted", 0)),
-        TableColumn("SHARE", lambda queue: _status(queue).get("share") or "-", lambda queue: _part(queue, "share")),
-        TableColumn("TARGET", lambda queue: _status(queue).get("target") or "-", lambda queue: _part(queue, "target")),
+        TableColumn("PENDING", lambda queue: status_of(queue).get("pending", 0)),
+        TableColumn("ADMITTED", lambda queue: status_of(queue).get("admitted", 0)),
+        TableColumn("SHARE", lambda queue: status_of(queue).get("share") or "-", lambda queue: part(queue, "share")),
+        TableColumn("TARGET", lambda queue: status_of(queue).get("target") or "-", lambda queue: part(queue, "target")),
         TableColumn("USAGE", usage),
         TableColumn("AGE", lambda queue: age(queue, now), creation_order),
-        TableColumn("LAG", _lag, lambda queue: _status(queue).get("lag")),
-        TableColumn("OLDEST", _oldest, lambda queue: _status(queue).get("oldestWaitSeconds")),
+        TableColumn("LAG", _lag, lambda queue: status_of(queue).get("lag")),
+        TableColumn("OLDEST", lambda queue: output.duration(_oldest(queue)), _oldest),
         TableColumn("COHORT", lambda queue: queue["spec"].get("cohort") or "-", wide=True),
         TableColumn("BORROWING", lambda queue: format_amounts(queue["spec"].get("borrowingLimit")), wide=True),
         TableColumn("ORDERING", lambda queue: queue["spec"].get("ordering", "BestEffortFIFO"), wide=True),
-        TableColumn("FIRST", lambda queue: _status(queue).get("first") or "-", wide=True),
-    )
-
-
-def pick_columns() -> tuple[TableColumn, ...]:
-    """Return the columns of the picks that `next` forecasts."""
-    return (
-        TableColumn("PICK", lambda pick: pick["pick"]),
-        TableColumn("QUEUE", lambda pick: pick["queue"]),
-        TableColumn("JOB", lambda pick: pick["job"]),
-        TableColumn("COST", lambda pick: pick["cost"]),
-        TableColumn("WAITED", lambda pick: output.duration(pick["waitSeconds"]), lambda pick: pick["waitSeconds"]),
-        TableColumn("DEMAND", lambda pick: format_amounts(pick["demand"])),
-        TableColumn("WHEN", lambda pick: pick.get("when", "-")),
-        TableColumn("PRIORITY", lambda pick: pick["priority"], wide=True),
-        TableColumn("UID", lambda pick: pick["uid"], wide=True),
+        TableColumn("FIRST", lambda queue: status_of(queue).get("first") or "-", wide=True),
     )
 
 
@@ -90,7 +76,9 @@ def queue_of(job: Document) -> str:
 
 
 def queue_state(queue: Document) -> str:
-    """Return Open, Hold or HoldAndDrain."""
+    """Return Open, Hold or HoldAndDrain; Deleted for a queue that exists only as long as it has work."""
+    if status_of(queue).get("deleted") and "uid" not in queue["metadata"]:
+        return "Deleted"
     policy = str(queue["spec"].get("stopPolicy", "None"))
     return STATES.get(policy, policy)
 
@@ -98,7 +86,7 @@ def queue_state(queue: Document) -> str:
 def usage(queue: Document) -> str:
     """Format the usage of each limited resource, with a mark if it is above its limit, and of every other resource in
     use."""
-    limits, used = queue["spec"].get("quota") or {}, _status(queue).get("usage") or {}
+    limits, used = queue["spec"].get("quota") or {}, status_of(queue).get("usage") or {}
     limits = {quantities.canonical(name): most for name, most in limits.items()}
     limited = [f"{name}={amount}{_limit(amount, limits.get(name))}" for name, amount in used.items()]
     return ",".join(limited + [f"{name}=0/{most}" for name, most in limits.items() if name not in used]) or "-"
@@ -110,22 +98,24 @@ def _limit(amount: Any, most: Any) -> str:
     return f"/{most}" + ("(above)" if quantities.exact(amount) > quantities.exact(most) else "")
 
 
-def _status(item: Document) -> dict[str, Any]:
+def status_of(item: Document) -> dict[str, Any]:
+    """Return the status of an object; empty if it has none yet."""
     return item.get("status") or {}
 
 
 def _lag(queue: Document) -> str:
-    lag = _status(queue).get("lag")
+    lag = status_of(queue).get("lag")
     return "-" if lag is None else f"{float(lag):+.2f}"
 
 
-def _oldest(queue: Document) -> str:
-    return output.duration(_status(queue).get("oldestWaitSeconds"))
+def _oldest(queue: Document) -> float | None:
+    return status_of(queue).get("oldestWaitSeconds")
 
 
-def _part(queue: Document, name: str) -> float | None:
-    text = str(_status(queue).get(name) or "").rstrip("%")
-    return float(text) if text.replace(".", "", 1).isdigit() else None
+def part(queue: Document, name: str) -> float | None:
+    """Return what percents in the status of a queue say, from 0 to 1; None if it has none."""
+    text = str(status_of(queue).get(name) or "").removesuffix("%")
+    return float(text) / 100 if text.replace(".", "", 1).isdigit() else None
 
 
 def format_amounts(amounts: dict[str, Any] | None) -> str:
@@ -142,3 +132,17 @@ def creation_order(item: Document) -> str | None:
     """Return a sort key that puts the youngest object first, as in a column of ages."""
     stamp = item["metadata"].get("creationTimestamp")
     return None if stamp is None else "".join(chr(255 - ord(letter)) for letter in stamp)
+
+
+PICK_COLUMNS = (
+    TableColumn("PICK", lambda pick: pick["pick"]),
+    TableColumn("QUEUE", lambda pick: pick["queue"]),
+    TableColumn("JOB", lambda pick: pick["job"]),
+    TableColumn("COST", lambda pick: pick["cost"]),
+    TableColumn("WAITED", lambda pick: output.duration(pick["waitSeconds"]), lambda pick: pick["waitSeconds"]),
+    TableColumn("DEMAND", lambda pick: format_amounts(pick["demand"])),
+    TableColumn("WHEN", lambda pick: pick.get("when", "-")),
+    TableColumn("PRIORITY", lambda pick: pick["priority"], wide=True),
+    TableColumn("UID", lambda pick: pick["uid"], wide=True),
+)
+"""The columns of the picks that `next` forecasts."""

@@ -4,7 +4,7 @@ One rule: commands do not know the settings of the workers, so what the cluster 
 nothing is said.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,13 +47,12 @@ def find_driver(cluster: Cluster, *, embedded: bool) -> Found | None:
     return Found("kruise") if has_kruise else Found("", NOTHING.format(obstacle))
 
 
-def find_obstacle(cluster: Cluster, body: Manifest, *, embedded: bool) -> Obstacle | None:
-    """Return the finding about a job that asks for restarts in place, if its cluster has none."""
+def find(cluster: Cluster, body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
+    """Yield the finding about a job that asks for restarts in place, if its cluster has none."""
     policy = body["spec"].get("torchElasticPolicy") or {}
     found = find_driver(cluster, embedded=embedded) if policy.get("mode") == MODE else None
-    if found is None or found.driver:
-        return None
-    return Obstacle("NotInPlace", FIELD, NOT_POSSIBLE.format(found.nothing), firm=False)
+    if found is not None and not found.driver:
+        yield Obstacle("NotInPlace", FIELD, NOT_POSSIBLE.format(found.nothing), firm=False)
 
 
 def replaced_tasks(job: TorchJob, tasks: Iterable[str], found: Found | None) -> dict[str, str]:

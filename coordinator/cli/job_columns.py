@@ -1,19 +1,17 @@
 """The columns of a list of jobs.
 
-One rule: pure; a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
+One rule: a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Any
 
 from coordinator.cli import columns, output
 from coordinator.cli.output import Document, TableColumn
 from coordinator.follow import deletion, endings, wait_reasons
 from crds import excerpts, timestamps
-from crds.torchjob.conditions import FINISHED
+from crds.torchjob.conditions import FINISHED, RANKS_REMEDY, WAITS_FOR_RANKS
 from crds.torchjob.tasks import AI_MASTER, RENDEZVOUS, WORKER
-from reconcilers.plan.health.unfinished import REMEDY, WAITS_FOR_RANKS
 
 LONGEST_CAUSE = 100
 """The most characters of the cause of a failure."""
@@ -26,12 +24,12 @@ def job_columns(now: datetime, places: Mapping[str, tuple[int, int]]) -> tuple[T
         TableColumn("NAME", lambda job: job["metadata"]["name"]),
         TableColumn("QUEUE", columns.queue_of),
         TableColumn("PHASE", phase),
-        TableColumn("PODS", _pods, _active),
+        TableColumn("PODS", _pods, lambda job: _active(job, _ranked(job))),
         TableColumn("AGE", lambda job: columns.age(job, now), columns.creation_order),
         TableColumn("RUNTIME", lambda job: output.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
         TableColumn("PRIORITY", lambda job: (job["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
-        TableColumn("ATTEMPT", lambda job: _status(job).get("attempt", 0), wide=True),
-        TableColumn("RESTARTS", lambda job: _status(job).get("restartCount", 0), wide=True),
+        TableColumn("ATTEMPT", lambda job: columns.status_of(job).get("attempt", 0), wide=True),
+        TableColumn("RESTARTS", lambda job: columns.status_of(job).get("restartCount", 0), wide=True),
         TableColumn("REASON", lambda job: _reason(job, places)),
     )
 
@@ -40,48 +38,42 @@ def phase(job: Document) -> str:
     """Return the phase of a job for people. A job that was cancelled has not failed; one that is being deleted ends."""
     if deletion.is_deleting(job):
         return deletion.DELETING
-    name = str(_status(job).get("phase") or "Pending")
+    name = str(columns.status_of(job).get("phase") or "Pending")
     return endings.CANCELLED if name == "Failed" and endings.is_cancelled(job) else name
 
 
 def is_in_order(job: Document) -> bool:
     """Return whether a job may have a place in its queue."""
-    spec, status = job["spec"], _status(job)
+    spec, status = job["spec"], columns.status_of(job)
     held = (spec.get("schedulingPolicy") or {}).get("hold")
     return not (status.get("phase") in FINISHED or status.get("admission") or spec.get("suspend") or held)
-
-
-def _status(job: Document) -> dict[str, Any]:
-    return job.get("status") or {}
 
 
 def _ranked(job: Document) -> dict[str, int]:
     """Return the tasks whose pods have ranks, each with the number of pods that it has or is to have; all tasks if none
     has ranks."""
     tasks = {name: task or {} for name, task in job["spec"]["torchTaskSpecs"].items()}
-    granted = (_status(job).get("admission") or {}).get("workers") or 0
+    granted = (columns.status_of(job).get("admission") or {}).get("workers") or 0
     counts = {name: max(task.get("numTasks", 1), granted * (name == WORKER)) for name, task in tasks.items()}
     helpers = [name for name, task in tasks.items() if task.get("auxiliary", name in (AI_MASTER, RENDEZVOUS))]
     return {name: count for name, count in counts.items() if name not in helpers} or counts
 
 
-def _active(job: Document) -> int:
-    ranked = _ranked(job)
-    statuses = (_status(job).get("taskStatuses") or {}).items()
+def _active(job: Document, ranked: Collection[str]) -> int:
+    statuses = (columns.status_of(job).get("taskStatuses") or {}).items()
     return sum((task or {}).get("active", 0) for name, task in statuses if name in ranked)
 
 
 def _pods(job: Document) -> str:
-    return f"{_active(job)}/{sum(_ranked(job).values())}"
+    ranked = _ranked(job)
+    return f"{_active(job, ranked)}/{sum(ranked.values())}"
 
 
 def _runtime(job: Document, now: datetime) -> float | None:
     """Return the seconds since the admission, with all restarts. The status has those of earlier admissions no more."""
-    status = _status(job)
-    began, ended = (
-        status.get("startTime") or (status.get("admission") or {}).get("admittedAt"),
-        status.get("completionTime"),
-    )
+    status = columns.status_of(job)
+    began, ended = status.get("startTime"), status.get("completionTime")
+    began = began or (status.get("admission") or {}).get("admittedAt")
     if not began:
         return None
     return ((timestamps.parse(ended) if ended else now) - timestamps.parse(began)).total_seconds()
@@ -89,22 +81,22 @@ def _runtime(job: Document, now: datetime) -> float | None:
 
 def _reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
     """Return why a job waits and its place, what a running job suffers from, or why it failed."""
-    status = _status(job)
+    status = columns.status_of(job)
     if deletion.is_deleting(job):
         return f"held by {deletion.held_by(job)}" if deletion.held_by(job) else "-"
     name, queue = phase(job), status.get("queue") or {}
     if name == "Failed":
         conditions: list[Document] = status.get("conditions") or []
         condition = next((each for each in conditions if each["type"] == "Failed"), {})
-        cause = excerpts.excerpt(excerpts.one_line(str(condition.get("message") or "")), LONGEST_CAUSE)
-        return ": ".join(filter(None, (str(condition.get("reason") or ""), cause))) or "-"
+        return ": ".join(filter(None, map(_short, (condition.get("reason"), condition.get("message"))))) or "-"
     if status.get("hang"):
         return "Hanging"
     if ranks := wait_reasons.for_ranks(job):
-        limits = "; activeDeadlineSeconds and successPolicy limit that" if ranks.endswith(REMEDY) else ""
+        limits = "; activeDeadlineSeconds and successPolicy limit that" if ranks.endswith(RANKS_REMEDY) else ""
         return f"{WAITS_FOR_RANKS}: {excerpts.excerpt(ranks, LONGEST_CAUSE)}{limits}"
     if status.get("phase") in FINISHED or status.get("admission"):
-        return "-"
+        lacking, message = wait_reasons.of_pods(job)
+        return ": ".join(filter(None, (lacking, _short(message)))) or "-"
     place = places.get(job["metadata"]["uid"]) if is_in_order(job) else None
     code = str(queue.get("reason") or "")
     if (job["spec"].get("schedulingPolicy") or {}).get("hold"):
@@ -112,3 +104,7 @@ def _reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
     if place is None:
         return code or "-"
     return f"{place[0]} of {place[1]}" + (f" ({code})" if code else "")
+
+
+def _short(text: object) -> str:
+    return excerpts.excerpt(excerpts.one_line(str(text or "")), LONGEST_CAUSE)

@@ -1,17 +1,18 @@
 """The reading of the objects around a job: its pods, the pod groups of its gang, its last events, its reports.
 
-One rule: this module only reads. An object that is forbidden or missing becomes a note, and the rest is shown
-nevertheless.
+One rule: an object that is forbidden or missing becomes a note, and the rest is shown nevertheless.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from coordinator.cli import api_client, in_place, job_ref, output
 from coordinator.cli.job_details import JobContext
-from coordinator.cli.session import USER_ERRORS, Session
-from coordinator.query.documents import Document
-from crds import labels, owners
-from crds.api_resources import EVENTS, PODS, RESOURCE_QUOTAS
+from coordinator.cli.session import Session
+from coordinator.follow import job_objects
+from coordinator.query.questions import Document
+from crds.api_resources import EVENTS, RESOURCE_QUOTAS
+from crds.keys import JobKey
 from crds.torchjob import resource_quota
 from crds.torchjob.resource_quota import Quota
 from gang import backends
@@ -21,6 +22,7 @@ from kube.api import Manifest
 from kube.client import KubernetesCluster
 from reconcilers.views.pod_group_view import GroupReader
 
+T = TypeVar("T")
 REPORT_VARIABLE = "TORCHQ_REPORT_URL"
 """The variable of pods that can report."""
 
@@ -28,33 +30,29 @@ REPORT_VARIABLE = "TORCHQ_REPORT_URL"
 def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> JobContext:
     """Read pods, groups and events of a job; `embedded` means a local cluster. Raises ClusterError if the pods cannot
     be read."""
-    metadata, notes = item["metadata"], []
-    namespace, selector = metadata["namespace"], f"{labels.JOB_UID}={metadata['uid']}"
-    listed = cluster.list(PODS, namespace, label_selector=selector).items
-    pods = [pod for pod in listed if owners.job_uid(pod["metadata"])]
+    key, notes = JobKey.of(item), list[str]()
+    pods = job_objects.pods(cluster, key)
+
+    def attempt(what: str, read: Callable[[], Iterable[T]]) -> tuple[T, ...]:
+        try:
+            return tuple(read())
+        except errors.Forbidden as error:
+            notes.append(f"note: {what} not shown: {error}")
+            return ()
+
     groups: tuple[GroupView, ...] = ()
-    events: list[Manifest] = []
-    quotas: tuple[Quota, ...] = ()
     try:
-        groups = _groups(cluster, item, selector)
-    except errors.Forbidden as error:
-        notes.append(f"note: the gang's pod groups are not shown: {error}")
+        groups = attempt("the gang's pod groups are", lambda: _groups(cluster, item))
     except errors.NotFound:
         notes.append("note: the cluster does not have the pod group kind of the job's gang scheduler")
-    try:
-        events = cluster.list(EVENTS, namespace, field_selector=f"involvedObject.uid={metadata['uid']}").items
-    except errors.Forbidden as error:
-        notes.append(f"note: events are not shown: {error}")
-    try:
-        quotas = _quotas(cluster, item)
-    except errors.Forbidden as error:
-        notes.append(f"note: the current usage of ResourceQuotas is not shown: {error}")
-    if (obstacle := in_place.find_obstacle(cluster, item, embedded=embedded)) is not None:
-        notes.append(f"note: {obstacle.field}: {obstacle.message}")
+    of_job = f"involvedObject.uid={key.uid}"
+    events = attempt("events are", lambda: cluster.list(EVENTS, key.namespace, field_selector=of_job).items)
+    quotas = attempt("the current usage of ResourceQuotas is", lambda: _quotas(cluster, item))
+    notes += (f"note: {each.field}: {each.message}" for each in in_place.find(cluster, item, embedded=embedded))
     return JobContext(
         pods=tuple(pods),
         groups=groups,
-        events=tuple(events),
+        events=events,
         quotas=quotas,
         now=output.now(),
         notes=tuple(notes),
@@ -70,36 +68,30 @@ def _quotas(cluster: KubernetesCluster, item: Manifest) -> tuple[Quota, ...]:
     return tuple(map(resource_quota.read, cluster.list(RESOURCE_QUOTAS, item["metadata"]["namespace"]).items))
 
 
-def _groups(cluster: KubernetesCluster, item: Manifest, selector: str) -> tuple[GroupView, ...]:
+def _groups(cluster: KubernetesCluster, item: Manifest) -> tuple[GroupView, ...]:
     """Read the pod groups of an admitted job, if its gang scheduler uses pod groups."""
-    admission, metadata = (item.get("status") or {}).get("admission") or {}, item["metadata"]
+    admission, key = (item.get("status") or {}).get("admission") or {}, JobKey.of(item)
     backend = backends.get_backend(admission.get("gangScheduler"), cluster.serves)
     if backend.resource is None:
         return ()
-    listed = cluster.list(backend.resource, metadata["namespace"], label_selector=selector).items
-    groups = [group for item in listed if (group := backend.trim(item)).job_uid == metadata["uid"]]
+    listed = cluster.list(backend.resource, key.namespace, label_selector=job_objects.selector(key)).items
+    groups = [group for item in listed if (group := backend.trim(item)).job_uid == key.uid]
     reader = GroupReader(cluster)
     return tuple(_judge(reader, group) for group in groups)
 
 
 def _judge(reader: GroupReader, group: GroupView) -> GroupView:
-    """Add the state of the gang scheduler's queue to a group, if this account may read that queue."""
+    """Add what a group waits for, and the state of the gang scheduler's queue if this account may read that queue."""
     try:
         return reader.judge(group)
     except errors.Forbidden:
-        return group
+        return reader.explain(group)
 
 
 def read_reports(session: Session, item: Manifest, pods: Iterable[Manifest]) -> Document:
     """Return what the pods of a job have reported, which a coordinator knows; empty if they cannot report."""
-    if not any(map(_can_report, pods)):
+    containers = (each for pod in pods for each in pod["spec"].get("containers") or ())
+    if not any(entry.get("name") == REPORT_VARIABLE for each in containers for entry in each.get("env") or ()):
         return {}
-    try:
-        return api_client.find(session).reports(job_ref.key(item))
-    except USER_ERRORS as error:
-        return {"unknown": str(error)}
-
-
-def _can_report(pod: Manifest) -> bool:
-    containers = pod["spec"].get("containers") or ()
-    return any(variable.get("name") == REPORT_VARIABLE for each in containers for variable in each.get("env") or ())
+    key = job_ref.key(item)
+    return api_client.ask(session, lambda queries: queries.reports(key), lambda error: {"unknown": str(error)})

@@ -1,26 +1,25 @@
 """One document with everything about one job: its state, each task that is short of pods and why, and its last events.
 
-One rule: pure, over objects as the API server returns them; the same document is printed for programs.
+One rule: the same document is printed for programs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from coordinator.cli import columns
-from coordinator.follow import deletion, wait_reasons
-from coordinator.query.documents import Document
+from coordinator.follow import deletion, endings, wait_reasons
+from coordinator.query.questions import Document
 from crds import labels, timestamps
 from crds.errors import InvalidObject
 from crds.torchjob import grant, resource_quota, torchjob
-from crds.torchjob.conditions import FINISHED
+from crds.torchjob.conditions import FINISHED, LACKS_PODS, WAITS_FOR_RANKS
 from crds.torchjob.resource_quota import Quota
 from crds.torchjob.torchjob import TorchJob
 from gang.values import GroupView
 from kube.api import Manifest
 from reconcilers.plan.health.finding import HANGING
-from reconcilers.plan.health.unfinished import WAITS_FOR_RANKS
 from reconcilers.views import containers, pod_outcome, pod_problems
 
 MOST_EVENTS = 10
@@ -50,23 +49,32 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
     admission = status.get("admission")
     return {
         "phase": deletion.DELETING if deletion.is_deleting(item) else status.get("phase") or "Pending",
+        "ending": _ending(item),
         "deletion": deletion.describe(item, job_context.pods) if deletion.is_deleting(item) else None,
         "queue": columns.queue_of(item),
         "waits": _waits(item, job_context),
         "admission": admission,
         "gangScheduler": (admission or {}).get("gangScheduler") or policy.get("gangScheduler") or None,
         "groups": [_group(group) for group in job_context.groups],
-        "tasks": _tasks(item, job_context),
+        "tasks": _without_followers(_tasks(item, job_context)),
         "restarts": _restarts(item) | _backoff(item, job_context) | _driver(item, job_context),
         "excludedNodes": list(status.get("excludedNodes") or ()),
         "hang": status.get("hang"),
-        "events": [_event(event) for event in _newest(job_context.events)],
+        "events": _events(job_context.events),
         "notes": list(job_context.notes),
     }
 
 
+def _ending(item: Manifest) -> Document | None:
+    """Return why a job has ended, for programs; None for a job that goes on."""
+    if not endings.is_finished(item):
+        return None
+    reason, code = endings.cause_of(item)
+    return {"reason": reason, "exitCode": code}
+
+
 def _waits(item: Manifest, job_context: JobContext) -> Document | None:
-    """Return why a job waits, also for its last pods; None if the job does not wait, or its status does not say why.
+    """Return why a job waits, also for some of its pods; None if it does not, or its status does not say why.
 
     Where a ResourceQuota blocks the job, the message has the current numbers.
     """
@@ -74,6 +82,8 @@ def _waits(item: Manifest, job_context: JobContext) -> Document | None:
     queue = status.get("queue") or {}
     if message := wait_reasons.for_ranks(item):
         return {"code": WAITS_FOR_RANKS, "message": message}
+    if (lacking := wait_reasons.of_pods(item))[0]:
+        return {"code": lacking[0], "message": lacking[1]}
     if status.get("admission") or status.get("phase") in FINISHED or not queue.get("reason"):
         return None
     return {"code": queue["reason"], "message": _short_of(item, job_context.quotas) or queue.get("message") or ""}
@@ -123,14 +133,11 @@ def _driver(item: Manifest, job_context: JobContext) -> Document:
     return {"driver": chosen["driver"]} | ({"why": chosen["message"]} if chosen.get("message") else {})
 
 
-def _event(event: Manifest) -> Document:
-    names = {"type": "type", "reason": "reason", "message": "message", "lastTimestamp": "at"}
-    return {name: event[key] for key, name in names.items() if event.get(key)}
-
-
-def _newest(events: Iterable[Manifest]) -> list[Manifest]:
+def _events(events: Iterable[Manifest]) -> list[Document]:
     """Return the newest events, the oldest of them first."""
-    return sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))[-MOST_EVENTS:]
+    names = {"type": "type", "reason": "reason", "message": "message", "lastTimestamp": "at"}
+    newest = sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))[-MOST_EVENTS:]
+    return [{name: event[key] for key, name in names.items() if event.get(key)} for event in newest]
 
 
 def _tasks(item: Manifest, job_context: JobContext) -> list[Document]:
@@ -142,11 +149,28 @@ def _tasks(item: Manifest, job_context: JobContext) -> list[Document]:
     return [_task(job, task_type, job_context) for task_type in job.spec.tasks]
 
 
+def _without_followers(tasks: list[Document]) -> list[Document]:
+    """Return the tasks without the pods that only wait for others of their gang, where one of these has a cause."""
+    placed = [(_place(each), each) for task in tasks for each in task["why"] if each["pod"]]
+    if not any(place < pod_problems.WAITS_FOR_OTHERS for place, _ in placed):
+        return tasks
+    return [
+        {**task, "why": [each for each in task["why"] if _place(each) < pod_problems.WAITS_FOR_OTHERS]}
+        for task in tasks
+    ]
+
+
+def _place(blocker: Document) -> int:
+    return pod_problems.place(blocker["reason"], blocker["message"])
+
+
 def _task(job: TorchJob, task_type: str, job_context: JobContext) -> Document:
     count = job.spec.tasks[task_type].num_tasks
-    granted = _granted(job).spec.tasks[task_type].num_tasks
+    as_granted = job if job.admission is None else grant.as_granted(job, job.admission)
+    granted = as_granted.spec.tasks[task_type].num_tasks
     minimum = min(job.spec.members(task_type), granted)
-    pods = [pod for pod in job_context.pods if _labels(pod).get(labels.TASK_TYPE) == task_type.lower()]
+    labelled = (((pod["metadata"].get("labels") or {}).get(labels.TASK_TYPE), pod) for pod in job_context.pods)
+    pods = [pod for name, pod in labelled if name == task_type.lower()]
     counts = Counter(_phase(pod) for pod in pods)
     is_active = job.status.admission is not None and not job.is_finished
     present = counts["Running"] + counts["Succeeded"]
@@ -165,11 +189,6 @@ def _task(job: TorchJob, task_type: str, job_context: JobContext) -> Document:
     }
 
 
-def _granted(job: TorchJob) -> TorchJob:
-    """Return the job with the workers that it was granted."""
-    return job if job.admission is None else grant.as_granted(job, job.admission)
-
-
 def _workload(job: TorchJob, task_type: str, job_context: JobContext) -> Document:
     """Return image, command and working folder of a task's main container. The folder is empty if the image decides."""
     container = containers.main(job.spec.tasks[task_type].template.get("spec") or {})
@@ -184,11 +203,6 @@ def _workload(job: TorchJob, task_type: str, job_context: JobContext) -> Documen
 def _texts(value: object) -> list[str]:
     """Return a list of texts; empty for any other value, since a template is not validated before it becomes a pod."""
     return list(map(str, value)) if isinstance(value, list) else []
-
-
-def _labels(pod: Manifest) -> Mapping[str, str]:
-    pod_labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
-    return pod_labels
 
 
 def _phase(pod: Manifest) -> str:
@@ -209,14 +223,18 @@ def _ready(pod: Manifest) -> bool:
 
 
 def _blockers(pods: Iterable[Manifest]) -> list[Document]:
-    """Return the reasons why pods do not run, the most frequent first, each with the first pod it applies to."""
+    """Return the reasons why pods do not run, the most telling and of these the most frequent first, each with the
+    first pod it applies to."""
     blockers: dict[str, Document] = {}
     for pod in pods:
         problem = pod_problems.find_problem(pod)
         if problem is not None:
             blocker = {"reason": problem.reason, "message": problem.message, "pod": pod["metadata"]["name"], "pods": 0}
-            blockers.setdefault(problem.reason, blocker)["pods"] += 1
-    return sorted(blockers.values(), key=lambda blocker: -blocker["pods"])
+            known = blockers.setdefault(problem.reason, blocker)
+            if _place(blocker) < _place(known):  # of pods that are unschedulable, one names the cause
+                known |= {"message": problem.message, "pod": pod["metadata"]["name"]}
+            known["pods"] += 1
+    return sorted(blockers.values(), key=lambda blocker: (_place(blocker), -blocker["pods"]))
 
 
 def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: JobContext) -> list[Document]:
@@ -238,18 +256,10 @@ def _waits_until(job: TorchJob, task_type: str, job_context: JobContext) -> str:
 
 
 def _missing_reason(job: TorchJob, task_type: str, job_context: JobContext) -> tuple[str, str]:
-    admitted = next(
-        (
-            condition
-            for condition in job.status.conditions
-            if condition.type == "Admitted" and condition.status == "True"
-        ),
-        None,
-    )
-    if admitted is not None and admitted.reason not in ("Admitted", "Running", "Restarting", HANGING):
+    admitted = next((each for each in job.status.conditions if (each.type, each.status) == ("Admitted", "True")), None)
+    if admitted is not None and admitted.reason not in ("Admitted", "Running", "Restarting", HANGING, *LACKS_PODS):
         return admitted.reason, admitted.message
-    until = _waits_until(job, task_type, job_context)
-    if until:
+    if until := _waits_until(job, task_type, job_context):
         return "BackOff", f"failed pods are created again at {until}"
     deleting_group = next((group for group in job_context.groups if group.deleting), None)
     if deleting_group is not None:

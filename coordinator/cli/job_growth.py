@@ -4,8 +4,8 @@ One rule: the object says how many there are, and a coordinator says why they wa
 """
 
 from coordinator.cli import api_client, job_ref
-from coordinator.cli.session import USER_ERRORS, Session
-from coordinator.query.documents import Document
+from coordinator.cli.session import Session
+from coordinator.query.questions import Document
 from crds.torchjob.status import IDLE
 from crds.torchjob.tasks import WORKER
 from kube.api import Manifest
@@ -16,10 +16,12 @@ def read(session: Session, item: Manifest) -> Document:
     counts = counts_of(item)
     if counts["wanted"] <= counts["granted"]:
         return {}
-    try:
-        answer = api_client.find(session).job(job_ref.key(item))
-    except USER_ERRORS as error:
-        return {**counts, "code": "Unknown", "message": str(error)}
+    key = job_ref.key(item)
+    answer = api_client.ask(
+        session,
+        lambda queries: queries.job(key),
+        lambda error: {"rest": {"code": "Unknown", "message": str(error)}},
+    )
     reason = answer.get("rest") or answer.get("growth") or {"code": "New", "message": "no request is known yet"}
     return {**reason, **counts}
 

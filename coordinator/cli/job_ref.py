@@ -6,22 +6,16 @@ One rule: a reference with a uid never matches a later job of the same name.
 import click
 
 from coordinator.cli.session import Session
-from crds.api_resources import TORCHJOBS
+from coordinator.follow import job_objects
 from crds.keys import JobKey
 from crds.torchjob.conditions import FINISHED
 from kube import errors
 from kube.api import Manifest
 
-NAME = click.argument("name", metavar="JOB")
-
 
 def find(session: Session, handle: str) -> Manifest:
     """Read the job that a reference names. Raises NotFound if the uid belongs to an earlier job of that name."""
-    namespace, name, uid = parse(session, handle)
-    item = session.cluster.get(TORCHJOBS, name, namespace)
-    if uid and item["metadata"]["uid"] != uid:
-        raise errors.NotFound(f"job {handle} is gone; {namespace}/{name} is another job now")
-    return item
+    return job_objects.read(session.cluster, JobKey(*parse(session, handle)))
 
 
 def parse(session: Session, handle: str) -> tuple[str, str, str]:
@@ -49,6 +43,12 @@ def is_admitted(item: Manifest) -> bool:
 def is_finished(item: Manifest) -> bool:
     """Return whether the job has finished."""
     return (item.get("status") or {}).get("phase") in FINISHED
+
+
+def refuse_finished(item: Manifest) -> None:
+    """Raise Conflict for a job that has finished, which nobody can change."""
+    if is_finished(item):
+        raise errors.Conflict(f"job {display_name(item)} has finished: submit a new job")
 
 
 def display_name(item: Manifest) -> str:

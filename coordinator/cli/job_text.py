@@ -1,6 +1,6 @@
 """The text of `torchq job show`: the document of `coordinator.cli.job_details`, and the job's own conditions and pods.
 
-One rule: pure; the text contains only what the document and the objects contain.
+One rule: the text contains only what the document and the objects contain.
 """
 
 import shlex
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from coordinator.cli import job_growth, output, text
-from coordinator.query.documents import Document
+from coordinator.query.questions import Document
 from crds import excerpts, labels
 from crds.keys import JobKey
 from crds.resources import quantities
@@ -58,7 +58,7 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         yield "Avoids", f"{', '.join(document['excludedNodes'])} (pods of this job failed there repeatedly)"
     if departed := status.get("departed") or {}:
         names = pod_view.list_names(sorted(departed), MOST_DEPARTED)
-        yield "Moves", f"{names} left nodes that are about to go away, not running elsewhere yet"
+        yield "Moves", f"{names} left their nodes or were preempted, not running elsewhere yet"
     if admission:
         at = admission.get("admittedAt", "-")
         yield "Admission", f"attempt {admission['attempt']}, epoch {admission['epoch']}, at {at}"
@@ -116,17 +116,18 @@ def _group(group: Document) -> str:
 
 def _tables(item: Manifest, document: Document, pods: Iterable[Manifest], wide: bool) -> Iterator[str]:
     if document["tasks"]:
-        yield output.columns(TASKS, [_task(task) for task in document["tasks"]])
-        yield output.columns(WORKLOADS, [_workload(task) for task in document["tasks"]])
-        yield "\n".join(
-            text.format_blocker(task["task"], blocker) for task in document["tasks"] for blocker in task["why"]
-        )
+        names = [title.lower() for title in TASKS[:-1]]
+        tasks = document["tasks"]
+        yield output.columns(TASKS, [(*map(task.get, names), "short" * task["short"]) for task in tasks])
+        yield output.columns(WORKLOADS, [_workload(task) for task in tasks])
+        yield "\n".join(text.format_blocker(task["task"], blocker) for task in tasks for blocker in task["why"])
     conditions = (item.get("status") or {}).get("conditions") or ()
     yield from _table(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), map(_condition, conditions))
     more = ("RANK", "LABELS") if wide else ()
     rows = [(*_pod(pod), *(_place(pod) if wide else ())) for pod in pods]
     yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON", *more), rows)
-    yield from _table(("EVENT", "REASON", "MESSAGE"), map(_event, document["events"]))
+    events = ((event.get("at", "-"), event.get("reason", ""), event.get("message", "")) for event in document["events"])
+    yield from _table(("EVENT", "REASON", "MESSAGE"), events)
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -142,24 +143,12 @@ def _condition(condition: Document) -> tuple[object, ...]:
     return condition["type"], condition["status"], condition.get("reason", ""), since, message
 
 
-def _event(event: Document) -> tuple[object, ...]:
-    return event.get("at", "-"), event.get("reason", ""), event.get("message", "")
-
-
-def _task(task: Document) -> tuple[object, ...]:
-    names = ("task", "wanted", "minimum", "running", "ready", "succeeded", "failed")
-    return (*(task[name] for name in names), "short" if task["short"] else "")
-
-
 def _workload(task: Document) -> tuple[object, ...]:
-    return task["task"], task["image"] or "-", task["folder"] or "-", _shorten(shlex.join(task["command"])) or "-"
-
-
-def _shorten(text: str) -> str:
-    """Return a text in one line. A long text ends in an ellipsis after its first words."""
-    parts = text.split()
-    fitting = textwrap.wrap(" ".join(parts), LONGEST_COMMAND - 4, break_long_words=False, break_on_hyphens=False)
-    return " ".join([*fitting[:1], *(["..."] if fitting[1:] else [])])
+    """Return a row. A long command ends in an ellipsis after its first words."""
+    command = " ".join(shlex.join(task["command"]).split())
+    fitting = textwrap.wrap(command, LONGEST_COMMAND - 4, break_long_words=False, break_on_hyphens=False)
+    shown = " ".join([*fitting[:1], *(["..."] if fitting[1:] else [])])
+    return task["task"], task["image"] or "-", task["folder"] or "-", shown or "-"
 
 
 def _place(pod: Manifest) -> tuple[object, ...]:

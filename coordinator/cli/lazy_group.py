@@ -1,4 +1,4 @@
-"""Groups of commands that live in modules of their own.
+"""Groups of commands that live in modules of their own, and what becomes of the errors of commands.
 
 One rule: a command's module is imported when the command is first used. The modules that run a cluster take a second
 to import, and a command that shows a queue must not wait for them.
@@ -6,13 +6,22 @@ to import, and a command that shows a queue must not wait for them.
 
 import gc
 import importlib
+import sys
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 import click
 
+from coordinator.errors import CoordinatorError
+from crds.errors import InvalidObject
+from kube.errors import ClusterError
+from queues.errors import QueueError
+
 NO_COMMANDS: Mapping[str, str] = MappingProxyType({})
+USER_ERRORS = (CoordinatorError, ClusterError, QueueError, InvalidObject)
+INTERRUPTED = 130
+"""The exit code after Ctrl-C: 128 and the number of SIGINT."""
 
 
 class LazyGroup(click.Group):
@@ -30,7 +39,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command of that name; None if no such command exists."""
         if cmd_name in self._lazy_commands and cmd_name not in self.commands:
-            self.add_command(_import(self._lazy_commands[cmd_name]), cmd_name)
+            self.add_command(find(self._lazy_commands[cmd_name]), cmd_name)
         return super().get_command(ctx, cmd_name)
 
     def resolve_command(
@@ -43,18 +52,30 @@ class LazyGroup(click.Group):
         except click.NoSuchCommand as error:
             raise click.NoSuchCommand(error.command_name, possibilities=self.list_commands(ctx), ctx=ctx) from None
 
-    def load(self) -> None:
-        """Import all commands and their subcommands."""
-        context = click.Context(self)
-        for name in self.list_commands(context):
-            command = self.get_command(context, name)
-            if isinstance(command, LazyGroup):
-                command.load()
+
+class CommandGroup(LazyGroup):
+    """A group that turns the errors of its commands into messages."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. An expected error becomes one message and exit code 1; Ctrl-C is exit code 130, alone."""
+        try:
+            return super().invoke(ctx)
+        except USER_ERRORS as error:
+            raise click.ClickException(find("coordinator.cli.session:format_error")(error)) from error
+        except KeyboardInterrupt:
+            raise SystemExit(INTERRUPTED) from None
+        except BrokenPipeError:
+            sys.stderr.close()  # the reader of the output has ended, as `head` does
+            raise SystemExit(0) from None
 
 
-def _import(path: str) -> click.Command:
-    module, _, attribute = path.partition(":")
-    command: click.Command = getattr(importlib.import_module(module), attribute)
+def find(place: str) -> Any:
+    """Import and return what is at a place, `module:attribute`."""
+    module, _, attribute = place.partition(":")
     # Imported objects live as long as the process. Garbage collection of them took a sixth of the time of a command.
-    gc.freeze()
-    return command
+    gc.disable()
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from coordinator import release
-from coordinator.cli.session import CommandGroup, Session
-from crds import generate
+from coordinator.cli import lazy_group
+from coordinator.cli.lazy_group import CommandGroup
 
 COMMANDS = {
     "coordinator": "coordinator.cli.commands.processes:coordinator",
@@ -18,17 +18,18 @@ COMMANDS = {
     "local": "coordinator.cli.commands.local:local",
     "run": "coordinator.cli.commands.run:run_command",
     "submit": "coordinator.cli.commands.job:submit",
-    "job": "coordinator.cli.commands.job:job",
+    "job": "coordinator.cli.jobs.group:job",
     "queue": "coordinator.cli.commands.queue:queue",
     "scale": "coordinator.cli.commands.scale:scale",
     "next": "coordinator.cli.commands.inspect:forecast",
-    "status": "coordinator.cli.commands.inspect:status",
+    "status": "coordinator.cli.commands.status:status",
     "top": "coordinator.cli.commands.top:top",
     "config": "coordinator.cli.commands.config:config",
     "doctor": "coordinator.cli.commands.doctor:doctor",
     "restore": "coordinator.cli.commands.restore:restore",
     "redis": "coordinator.cli.commands.redis:redis",
     "rpc": "coordinator.cli.commands.rpc:rpc",
+    "crds": "coordinator.cli.commands.crds:crds",
     "rbac": "coordinator.cli.commands.rbac:rbac",
     "fill-secrets": "coordinator.cli.commands.fill_secrets:fill_secrets",
 }
@@ -53,13 +54,9 @@ COMMANDS = {
 @click.pass_context
 def main(context: click.Context, /, file: Path | None, **flags: Any) -> None:
     """Queue and run distributed PyTorch training. Each tenant has a queue; weights decide which queue is next."""
-    context.obj = Session({name: value for name, value in flags.items() if value is not None}, file)
-
-
-@main.command()
-def crds() -> None:
-    """Print the CustomResourceDefinitions. The output is ready for `kubectl apply -f -`."""
-    click.echo(generate.documents(), nl=False)
+    # `torchq --version` and `torchq --help` need no session, whose modules take most of the time of a command.
+    session = lazy_group.find("coordinator.cli.session:Session")
+    context.obj = session({name: value for name, value in flags.items() if value is not None}, file)
 
 
 if __name__ == "__main__":

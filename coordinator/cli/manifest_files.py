@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import yaml
 
-from coordinator.cli.refusals import fields, foreign
+from coordinator.cli.refusals import field_paths, foreign
 from coordinator.errors import CoordinatorError
 from crds import yamltext
 from kube.api import Manifest
@@ -43,9 +43,16 @@ def line(source: str, field: str) -> int | None:
     if not is_later or not number.isdecimal():
         path, number = source, "1"
     try:
-        return None if path == "-" else fields.line(text(path), int(number), field)
+        return None if path == "-" else field_paths.line(text(path), int(number), field)
     except BadManifest:
         return None
+
+
+def as_map(value: Any, what: str) -> dict[str, Any]:
+    """Return a map of a document; an empty one for a value that is missing. Raises BadManifest for any other value."""
+    if value is not None and not isinstance(value, dict):
+        raise BadManifest(f"{what}: must be a map")
+    return value or {}
 
 
 def as_json(body: Any, source: str) -> Manifest:

@@ -3,9 +3,10 @@
 One rule: columns are stable and plain, so that `awk` works on them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from functools import wraps
 from typing import Any
 
 import click
@@ -14,9 +15,28 @@ import yaml
 
 from crds import timestamps
 
+FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
 Row = Sequence[object]
+Command = Callable[..., Any]
 Document = dict[str, Any]
 """The values of one line as JSON. `-o json` and the columns use the same document."""
+
+
+def as_value(name: str, kind: type[Any], *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command, which gets them as one value: a dataclass with their names."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def run(*arguments: Any, **given: Any) -> Any:
+            value = kind(**{each.name: given.pop(each.name) for each in fields(kind)})
+            return command(*arguments, **{name: value}, **given)
+
+        decorated: Command = run
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
 def columns(header: Sequence[str], rows: Sequence[Row]) -> str:
@@ -49,8 +69,8 @@ class TableColumn:
 class TableOptions:
     """The output options of a list command."""
 
-    form: str = ""
-    """json, yaml, wide or empty."""
+    form: str | None = None
+    """json, yaml, wide or None."""
     no_headers: bool = False
     sort_by: str = ""
 
@@ -86,23 +106,22 @@ class TableOptions:
         return sorted(sortable, key=column.key, reverse=self.sort_by.startswith("-")) + missing
 
 
-_LISTING = (
+table_options = as_value(
+    "listing",
+    TableOptions,
     click.option("-o", "form", type=click.Choice(["json", "yaml", "wide"]), help="print for programs, or more columns"),
     click.option("--no-headers", is_flag=True, help="print no header line"),
     click.option("--sort-by", default="", metavar="COLUMN", help="sort by this column; -COLUMN sorts in reverse"),
 )
+"""Adds the options of every list command, which gets them as `listing`."""
 
 
-def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every list command: `form`, `no_headers` and `sort_by`."""
-    for option in reversed(_LISTING):
-        command = option(command)
-    return command
-
-
-def parse_list_options(options: Mapping[str, Any]) -> TableOptions:
-    """Return the output options of a list command as one value."""
-    return TableOptions(options["form"] or "", options["no_headers"], options["sort_by"])
+def show(document: Any, form: str | None, format_text: Callable[[Any], str]) -> None:
+    """Print a document for programs, as `-o` says, else as text for people."""
+    if form:
+        print_document(document, form)
+    else:
+        click.echo(format_text(document))
 
 
 def print_document(value: Any, form: str) -> None:
@@ -116,6 +135,11 @@ def print_document(value: Any, form: str) -> None:
 def age(since: str | None, now: datetime) -> str:
     """Format the time since a timestamp in the one or two largest units: 45s, 12m, 3h20m, 5d4h."""
     return duration((now - timestamps.parse(since)).total_seconds()) if since else "-"
+
+
+def seconds_since(stamp: str | None, now: datetime) -> float | None:
+    """Return the seconds since a timestamp; None without a timestamp."""
+    return max(0.0, round((now - timestamps.parse(stamp)).total_seconds(), 3)) if stamp else None
 
 
 def duration(length: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Moves jobs out of a queue that will be deleted.
+"""Moves of jobs from one queue to another, and out of a queue that will be deleted.
 
 One rule: no job is moved unless all of them can be; each step is safe to repeat.
 """
@@ -7,6 +7,7 @@ import click
 
 from coordinator.cli import audit_events, columns, job_ref
 from coordinator.cli.audit_events import ChangeOptions
+from coordinator.cli.jobs import selected
 from coordinator.cli.session import Session
 from coordinator.rbac.permissions import USER
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
@@ -14,8 +15,11 @@ from kube import errors
 from kube.api import Manifest
 
 
-def empty(session: Session, name: str, move_to: str, change: ChangeOptions) -> None:
-    """Move all unfinished jobs of a queue to `move_to`. Raises Conflict if `move_to` is empty or a job holds room."""
+def empty(session: Session, name: str, move_to: str, change: ChangeOptions, *, anyway: bool) -> None:
+    """Move all unfinished jobs of a queue to `move_to`.
+
+    Raises Conflict if `move_to` is empty or a job holds room, and NeverRuns as `check` does.
+    """
     users = jobs_of(session, name)
     if not users:
         return
@@ -28,9 +32,11 @@ def empty(session: Session, name: str, move_to: str, change: ChangeOptions) -> N
         raise click.UsageError("--move-to: name another queue than the one to delete")
     session.cluster.get(TENANT_QUEUES, move_to)  # NotFound names the missing queue
     _refuse_admitted(name, move_to, users)
+    check(session, users, move_to, anyway=anyway)
     owner = session.with_role(USER)  # changing jobs takes a user's permissions
     for job in users:
-        _patch_queue(owner, job, move_to, dry_run=True)
+        metadata = job["metadata"]
+        owner.cluster.patch(TORCHJOBS, metadata["name"], _to(move_to), metadata["namespace"], dry_run=True)
     if not change.dry_run:  # no job may be admitted from it while its jobs leave
         session.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "Hold"}})
         users = jobs_of(session, name)
@@ -45,18 +51,23 @@ def jobs_of(session: Session, name: str) -> list[Manifest]:
     return [item for item in items if not job_ref.is_finished(item) and columns.queue_of(item) == name]
 
 
+def check(session: Session, jobs: list[Manifest], queue: str, *, anyway: bool) -> None:
+    """Raise NeverRuns if one of the jobs could never run in a queue, unless `anyway`."""
+    moved = []
+    for job in jobs:
+        policy = {**(job["spec"].get("schedulingPolicy") or {}), "queue": queue}
+        moved.append({**job, "spec": {**job["spec"], "schedulingPolicy": policy}})
+    selected.check_change(session, moved, f"move to queue {queue}", ("moves", "moved"), anyway=anyway)
+
+
 def move(session: Session, job: Manifest, queue: str, change: ChangeOptions, *, resume: bool = False) -> None:
     """Move a job that holds no room to another queue; the job keeps its age."""
-    item = _patch_queue(session, job, queue, resume=resume, dry_run=change.dry_run)
-    change_text = f"job {job_ref.display_name(job)} moved from queue {columns.queue_of(job)} to {queue}"
-    audit_events.report(session, item, "JobMoved", change_text, change)
+    change_text = f"moved from queue {columns.queue_of(job)} to {queue}"
+    audit_events.change_job(session, job, _to(queue, resume=resume), "JobMoved", change_text, change)
 
 
-def _patch_queue(session: Session, job: Manifest, queue: str, *, resume: bool = False, dry_run: bool) -> Manifest:
-    """Patch the queue of a job and return the patched job."""
-    metadata = job["metadata"]
-    spec = {"schedulingPolicy": {"queue": queue}} | ({"suspend": False} if resume else {})
-    return session.cluster.patch(TORCHJOBS, metadata["name"], {"spec": spec}, metadata["namespace"], dry_run=dry_run)
+def _to(queue: str, *, resume: bool = False) -> Manifest:
+    return {"spec": {"schedulingPolicy": {"queue": queue}, **({"suspend": False} if resume else {})}}
 
 
 def _refuse_admitted(name: str, move_to: str, users: list[Manifest]) -> None:

@@ -1,4 +1,4 @@
-"""What all commands share: the settings, a connection to the cluster at first use, and the printing of errors.
+"""What all commands share: the settings, a connection to the cluster at first use, and the words of errors.
 
 One rule: a user's mistake or a server's refusal is one message and exit code 1; a wrong command line is exit code 2;
 never a traceback.
@@ -19,17 +19,14 @@ from coordinator import settings as settings_module
 from coordinator.cli import log_format
 from coordinator.cli.lazy_group import LazyGroup
 from coordinator.cli.refusals import words
-from coordinator.errors import CoordinatorError
 from coordinator.local import target
 from coordinator.local.target import ClusterTarget
 from coordinator.rbac.permissions import COORDINATOR, USER, WORKER, Role
 from coordinator.settings import Resolved, Settings
-from crds.errors import InvalidObject
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.process.meter import NO_METER, Meter
 from kube.settings import ConnectionSettings, RetrySettings
-from queues.errors import QueueError
 from queues.redis.location import Location
 from reconcilers.settings import ASKS_PER_WRITE
 
@@ -38,7 +35,6 @@ WATCH_CONNECTIONS = 16
 SERVER_ROLES = (COORDINATOR, WORKER)
 """Roles of processes that serve all users. They ignore the local cluster that is current for the user who starts them.
 """
-USER_ERRORS = (CoordinatorError, errors.ClusterError, QueueError, InvalidObject)
 
 
 @dataclass(frozen=True)
@@ -94,6 +90,11 @@ class Session:
         """The cluster that commands use, and what selected it. Raises LocalError if that cannot be determined."""
         return target.find(self.resolved_settings, self.environ, serves=self.role in SERVER_ROLES)
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the cluster is a local one."""
+        return self.target.data is not None
+
     @cached_property
     def cluster_name(self) -> str:
         """The short name of the cluster, for people."""
@@ -127,6 +128,12 @@ class Session:
             ),
             self.meter,
         )
+
+    @cached_property
+    def status_cluster(self) -> KubernetesCluster:
+        """The same API for the statuses that the leader writes. A request that fails is not repeated, so that the
+        statuses of other objects need not wait for it."""
+        return client.connect(replace(self.connection, retries=RetrySettings(attempts=1)), self.meter)
 
     @property
     def namespace(self) -> str:
@@ -162,26 +169,6 @@ def start_log(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
 
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C: 128 and the number of SIGINT."""
-
-
-class CommandGroup(LazyGroup):
-    """A group that turns the errors of its commands into messages."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. An expected error becomes one message and exit code 1; Ctrl-C is exit code 130, alone."""
-        try:
-            return super().invoke(ctx)
-        except USER_ERRORS as error:
-            raise click.ClickException(format_error(error)) from error
-        except KeyboardInterrupt:
-            raise SystemExit(INTERRUPTED) from None
-        except BrokenPipeError:
-            sys.stderr.close()  # the reader of the output has ended, as `head` does
-            raise SystemExit(0) from None
-
-
 def format_error(error: Exception) -> str:
     """Format an expected error for people."""
     return format_invalid(error) if isinstance(error, errors.Invalid) else str(error)
@@ -196,19 +183,6 @@ def format_invalid(error: errors.Invalid) -> str:
     return "\n".join([words.title(str(error)), *lines])
 
 
-def _use_namespace(context: click.Context, _parameter: click.Parameter, namespace: str | None) -> None:
-    session = context.find_object(Session)
-    if namespace is not None and session is not None:
-        context.obj = session.with_flags(namespace=namespace)
-
-
-def namespace_option() -> click.Option:
-    """Return the option `-n` for a command about jobs, so that it may also come after the name of the command."""
-    return click.Option(
-        ["-n", "--namespace"], expose_value=False, callback=_use_namespace, help="namespace of the jobs"
-    )
-
-
 class JobGroup(LazyGroup):
     """A group of commands about jobs, each of which takes `-n`."""
 
@@ -219,9 +193,16 @@ class JobGroup(LazyGroup):
 
 
 def with_namespace(command: click.Command) -> click.Command:
-    """Add the option `-n` to a command that has none."""
+    """Add the option `-n` to a command about jobs that has none, so that it may also come after the command's name."""
+
+    def use(context: click.Context, _parameter: click.Parameter, namespace: str | None) -> None:
+        session = context.find_object(Session)
+        if namespace is not None and session is not None:
+            context.obj = session.with_flags(namespace=namespace)
+
     if not any("--namespace" in parameter.opts for parameter in command.params):
-        command.params.append(namespace_option())
+        names, text = ["-n", "--namespace"], "namespace of the jobs"
+        command.params.append(click.Option(names, expose_value=False, callback=use, help=text))
     return command
 
 

@@ -16,8 +16,8 @@ from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.refusals import foreign, words
 from coordinator.code.archive import Archive
-from coordinator.runs import findings, printed_code, validation
-from coordinator.runs.findings import CheckedJob, CheckJobs
+from coordinator.runs import launch, obstacles, printed_code, validation
+from coordinator.runs.submission_findings import UNVETTED, CheckedJob, Vetting
 from coordinator.runs.validation import Submission
 from crds import labels
 from crds.api_resources import TORCHJOBS
@@ -43,8 +43,8 @@ def parse(bodies: Iterable[tuple[str, Any]], namespace: str, directory: str) -> 
     """
     documents = list(bodies)
     archives = printed_code.archives(each for each in documents if printed_code.is_code(each[1]))
-    jobs = [(source, body) for source, body in documents if not printed_code.is_code(body)]
-    return [_with_code(_submission(source, body, namespace, directory), archives) for source, body in jobs]
+    jobs = (each for each in documents if not printed_code.is_code(each[1]))
+    return [_with_code(_submission(*each, namespace, directory), archives) for each in jobs]
 
 
 def folder() -> str:
@@ -64,32 +64,27 @@ def folder() -> str:
 def submit(
     cluster: Cluster,
     documents: list[Submission],
+    vetting: Vetting = UNVETTED,
     *,
     dry_run: bool,
-    check_jobs: CheckJobs = lambda jobs: [[] for _ in jobs],
-    anyway: bool = False,
     embedded: bool = False,
-    tell: Callable[[str], object] = lambda _: None,
     maker: JobMaker | None = None,
 ) -> list[JobKey]:
     """Check every document, then create all jobs; return their keys in the same order.
 
-    If a job is refused nevertheless, or the user interrupts, the jobs before it are deleted again. `check_jobs` finds
-    the jobs that could never run. They are refused, or, with `anyway`, `tell` gets a warning. `embedded` means a local
-    cluster. `maker` may replace existing jobs.
+    If a job is refused nevertheless, or the user interrupts, the jobs before it are deleted again. `embedded` means a
+    local cluster. `maker` may replace existing jobs.
 
-    Raises `findings.NeverRuns` for such jobs, and PartlySubmitted if created jobs could not be deleted.
+    Raises `findings.NeverRuns` for jobs that could never run, and PartlySubmitted if created jobs could not be deleted.
     """
     _check_names(documents)
     documents = in_sequence(documents, time.time_ns() // 1000)
     maker = maker or JobMaker(cluster)
     checked = [_validate(maker, document) for document in documents]
-    judged = validation.judge(documents, checked, check_jobs, tell) + _not_in_place(
-        cluster, documents, embedded=embedded
-    )
-    for warning in findings.collect_warnings(judged, anyway=anyway):
-        tell(warning)
-    return [] if dry_run else _make_all(maker, documents, tell)
+    judged = validation.judge(documents, checked, vetting)
+    judged += [_warn(cluster, document, embedded=embedded) for document in documents]
+    vetting.warn(judged)
+    return [] if dry_run else _make_all(maker, documents, vetting.tell)
 
 
 def _make_all(maker: JobMaker, documents: list[Submission], tell: Callable[[str], object]) -> list[JobKey]:
@@ -105,13 +100,16 @@ def _make_all(maker: JobMaker, documents: list[Submission], tell: Callable[[str]
     return created
 
 
-def _not_in_place(cluster: Cluster, documents: list[Submission], *, embedded: bool) -> list[CheckedJob]:
-    found = ((each, in_place.find_obstacle(cluster, each.body, embedded=embedded)) for each in documents)
-    return [
-        CheckedJob(each.source, validation.display_name(each), (obstacle,))
-        for each, obstacle in found
-        if obstacle is not None
-    ]
+def _warn(cluster: Cluster, document: Submission, *, embedded: bool) -> CheckedJob:
+    """Return what the cluster does not have for a job, and which of its commands cannot run, as far as no coordinator
+    has to be asked."""
+    found = (
+        *obstacles.of_gangs(cluster, document.body),
+        *in_place.find(cluster, document.body, embedded=embedded),
+        *obstacles.of_commands(document.body, embedded=embedded),
+        *obstacles.of_ports(document.body, embedded=embedded),
+    )
+    return CheckedJob(document.source, validation.display_name(document), found)
 
 
 def in_sequence(documents: Iterable[Submission], microseconds: int) -> list[Submission]:
@@ -121,28 +119,19 @@ def in_sequence(documents: Iterable[Submission], microseconds: int) -> list[Subm
     submission and is replaced.
     """
     return [
-        _with_sequence(document, submission_order.text(microseconds, place)) for place, document in enumerate(documents)
+        replace(document, body=launch.with_mark(document.body, submission_order.text(microseconds, place)))
+        for place, document in enumerate(documents)
     ]
-
-
-def _with_sequence(document: Submission, submitted: str) -> Submission:
-    metadata = document.body["metadata"]
-    annotations = {**metadata["annotations"], labels.SUBMITTED: submitted}
-    return replace(document, body={**document.body, "metadata": {**metadata, "annotations": annotations}})
 
 
 def _check_names(documents: list[Submission]) -> None:
     """Raise BadManifest for two jobs of one name. Dry runs accept both, but only the first can be created."""
-    first: dict[tuple[str, str], str] = {}
+    first: dict[str, str] = {}
     for document in documents:
         name = document.body["metadata"].get("name")
-        if not name:
-            continue
-        job = (document.namespace, str(name))
-        if job in first:
-            raise BadManifest(
-                f"{document.source}: job {document.namespace}/{name} is already in {first[job]}; give it another name"
-            )
+        job = f"{document.namespace}/{name}"
+        if name and job in first:
+            raise BadManifest(f"{document.source}: job {job} is already in {first[job]}; give it another name")
         first[job] = document.source
 
 
@@ -172,8 +161,8 @@ def _submission(source: str, body: Any, namespace: str, directory: str) -> Submi
     ):
         expected = f"not a TorchJob (apiVersion: {TORCHJOBS.api_version}, kind: {TORCHJOBS.kind})"
         raise BadManifest(f"{source}: {'; '.join(filter(None, (expected, foreign.advise_on_kind(body))))}")
-    metadata = _map(body.get("metadata"), f"{source}: metadata")
-    annotations = _map(metadata.get("annotations"), f"{source}: metadata.annotations")
+    metadata = manifest_files.as_map(body.get("metadata"), f"{source}: metadata")
+    annotations = manifest_files.as_map(metadata.get("annotations"), f"{source}: metadata.annotations")
     body["metadata"] = {**metadata, "annotations": {labels.SUBMIT_DIRECTORY: directory, **annotations}}
     return Submission(source, str(metadata.get("namespace") or namespace), manifest_files.as_json(body, source))
 
@@ -183,9 +172,3 @@ def _with_code(document: Submission, archives: Mapping[str, Archive]) -> Submiss
     if archive is not None and not document.body["metadata"].get("name"):
         raise BadManifest(f"{document.source}: metadata.name: a job that comes with its code needs a name")
     return replace(document, archive=archive)
-
-
-def _map(value: Any, what: str) -> dict[str, Any]:
-    if value is not None and not isinstance(value, dict):
-        raise BadManifest(f"{what}: must be a map")
-    return value or {}

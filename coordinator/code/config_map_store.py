@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from coordinator.code import config_maps
 from coordinator.code.archive import Archive
 from coordinator.code.errors import StoreFailed
-from coordinator.code.stores import CodeSource
+from coordinator.code.stores import Mounts
 from crds.api_resources import CONFIG_MAPS
 from crds.keys import JobKey
 from kube import errors
@@ -35,7 +35,7 @@ class ConfigMapStore:
         """See CodeStore."""
         return config_maps.LIMIT
 
-    def source(self, archive: Archive) -> CodeSource:
+    def source(self, archive: Archive) -> Mounts:
         """See CodeStore. Most jobs use the first copy."""
         return config_maps.source(archive, 1)
 
@@ -43,7 +43,7 @@ class ConfigMapStore:
         """See CodeStore."""
         return config_maps.manifests(archive, 1, namespace)
 
-    def keep(self, archive: Archive, owner: JobKey) -> CodeSource:
+    def keep(self, archive: Archive, owner: JobKey) -> Mounts:
         """See CodeStore. The first copy with room for one more owner is used."""
         for copy in range(1, MOST_COPIES + 1):
             parts = config_maps.manifests(archive, copy, owner.namespace)

@@ -1,13 +1,14 @@
 """The manifests of the ConfigMaps that hold the code of jobs.
 
-One rule: pure. A ConfigMap never changes but for its owners: the jobs that use it. The last one takes it along.
+One rule: a ConfigMap never changes but for its owners: the jobs that use it. The last one takes it along.
 """
 
 import base64
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable
 
 from coordinator.code.archive import Archive
-from coordinator.code.stores import CodeSource, Mount
+from coordinator.code.stores import Mount, Mounts
 from crds import labels
 from crds.api_resources import CONFIG_MAPS, TORCHJOBS
 from crds.keys import JobKey
@@ -50,19 +51,34 @@ def manifests(archive: Archive, copy: int, namespace: str) -> list[Manifest]:
     ]
 
 
-def source(archive: Archive, copy: int) -> CodeSource:
+def source(archive: Archive, copy: int) -> Mounts:
     """Return where pods find a copy: each ConfigMap is a volume."""
-    return CodeSource(tuple(_mounts(names(archive, copy))))
+    return tuple(
+        Mount({"name": f"torchq-part-{part}", "configMap": {"name": name}}, f"{PARTS_PATH}/{part}")
+        for part, name in enumerate(names(archive, copy), start=1)
+    )
+
+
+def content(part: Manifest) -> bytes:
+    """Return what a ConfigMap has of an archive. Raises ValueError if that is nothing."""
+    try:
+        return base64.b64decode(part["binaryData"][KEY], validate=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"binaryData.{KEY}: is no code in base64") from error
+
+
+def join(short: str, parts: Iterable[bytes]) -> Archive:
+    """Return the archive of some parts. Raises ValueError unless its digest begins as its name says."""
+    whole = b"".join(parts)
+    archive = Archive(whole, hashlib.sha256(whole).hexdigest(), files=0)
+    if archive.short != short:
+        raise ValueError(f"the ConfigMaps of code {short} have other content, or a part is missing")
+    return archive
 
 
 def owner_reference(job: JobKey) -> Manifest:
     """Return the reference of a job to what it uses. It is no controller, since an object has one controller only."""
     return {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": job.name, "uid": job.uid}
-
-
-def _mounts(config_maps: list[str]) -> Iterator[Mount]:
-    for part, name in enumerate(config_maps, start=1):
-        yield Mount({"name": f"torchq-part-{part}", "configMap": {"name": name}}, f"{PARTS_PATH}/{part}")
 
 
 def _slices(archive: Archive) -> list[bytes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coordinator.code.archive import Archive
 from coordinator.code.errors import StoreFailed
-from coordinator.code.stores import CodeSource, Mount
+from coordinator.code.stores import Mount, Mounts
 from crds.keys import JobKey
 from kube.api import Manifest
 
@@ -33,16 +33,16 @@ class FolderStore:
         """See CodeStore."""
         return LIMIT
 
-    def source(self, archive: Archive) -> CodeSource:  # noqa: ARG002 (the folder is the same for all)
+    def source(self, archive: Archive) -> Mounts:  # noqa: ARG002 (the folder is the same for all)
         """See CodeStore."""
         volume = {"name": VOLUME, "hostPath": {"path": str(self.folder), "type": "Directory"}}
-        return CodeSource((Mount(volume, PATH),))
+        return (Mount(volume, PATH),)
 
     def objects(self, archive: Archive, namespace: str) -> list[Manifest]:  # noqa: ARG002 (there are none)
         """See CodeStore. There are none."""
         return []
 
-    def keep(self, archive: Archive, owner: JobKey) -> CodeSource:  # noqa: ARG002 (files have no owners)
+    def keep(self, archive: Archive, owner: JobKey) -> Mounts:  # noqa: ARG002 (files have no owners)
         """See CodeStore."""
         path = self.folder / f"{archive.digest}.tar.gz"
         try:

@@ -1,6 +1,6 @@
 """Patterns in the syntax of .gitignore files.
 
-One rule: this is the only module that imports `pathspec`, and the last pattern that matches decides, as in git.
+One rule: the last pattern that matches decides, as in git.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """The largest entries of a folder, for the message about code that is too large.
 
-One rule: pure. A folder is named as long as no single entry makes up most of it.
+One rule: a folder is named as long as no single entry makes up most of it.
 """
 
 from collections.abc import Mapping

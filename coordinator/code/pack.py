@@ -5,10 +5,11 @@ One rule: what is packed and what is left out is fixed here, once; nothing reads
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import coordinator
-from coordinator.code import archive, ignore_rules, largest, listing, reading, secret_files, selection
+from coordinator.code import archive, folder_listing, ignore_rules, largest, reading, secret_files, selection
 from coordinator.code.archive import Archive, CodeFile
 from coordinator.code.errors import CodeTooLarge, FolderRefused
 from coordinator.code.ignore_rules import IgnoreRules, PatternLine
@@ -45,24 +46,27 @@ def pack(
 
     Raises FolderRefused for a folder that cannot be packed, and CodeTooLarge with its largest entries.
     """
-    listing.require_readable(folder)
+    folder_listing.require_readable(folder)
     rules = _rules(folder, exclude)
-    found = listing.read(folder, tell)
+    found = folder_listing.read(folder, tell)
     if rules.takes_back:
-        found = listing.with_ignored_files(folder, found)
+        found = folder_listing.with_ignored_files(folder, found)
     chosen = selection.select(found, rules)
     secrets: list[LeftOut] = []
     sizes = reading.sizes(folder, chosen.paths)
     if sum(sizes.values()) > min(LARGEST_RATIO * limit, LARGEST_SUM):
         raise _too_large(folder, sizes, limit)
     try:
-        packed = archive.build(_sorted(_files(folder, chosen, secrets)), limit)
+        # The files of the client come first, as their paths do.
+        packed = archive.build(chain(client_files(), _files(folder, chosen, secrets)), limit)
     except archive.LimitReached:
         raise _too_large(folder, sizes, limit) from None
     left_out = (*secrets, *chosen.left_out)
     files = len(chosen.paths) - len(secrets)
     if not files:
-        raise FolderRefused(f"{folder} has no file to pack{_describe(left_out)}: change to the folder of the code")
+        texts = "; ".join(map(str, left_out))
+        shown = f" (left out: {texts})" if texts else ""
+        raise FolderRefused(f"{folder} has no file to pack{shown}: change to the folder of the code")
     return PackedCode(packed, files, left_out)
 
 
@@ -89,12 +93,6 @@ def _files(folder: Path, chosen: Selection, secrets: list[LeftOut]) -> Iterator[
             yield file
 
 
-def _sorted(files: Iterator[CodeFile]) -> Iterator[CodeFile]:
-    """Yield the files of the client package and those of the folder; both are in order, and the former come first."""
-    yield from client_files()
-    yield from files
-
-
 def client_files() -> list[CodeFile]:
     """Return the files of the package `torchq`, so that a job can import it in any image."""
     package = Path(coordinator.__file__).parents[1] / CLIENT
@@ -111,8 +109,3 @@ def _too_large(folder: Path, sizes: Mapping[str, int], limit: int) -> CodeTooLar
         f"Leave out what is no code, a pattern a line, in {IGNORE_FILE} or with --exclude. Or keep the code in a "
         "folder that every node sees: TORCHQ_CODE_STORE=file:///FOLDER (setting code_store)"
     )
-
-
-def _describe(left_out: Iterable[LeftOut]) -> str:
-    texts = [str(each) for each in left_out]
-    return f" (left out: {'; '.join(texts)})" if texts else ""

@@ -24,7 +24,8 @@ def read(folder: Path, path: str) -> CodeFile:
         if stat.S_ISLNK(found.st_mode):
             return CodeFile(path, link=_inner_target(folder, path))
         if not stat.S_ISREG(found.st_mode):
-            raise FolderRefused(f"{path} is {_kind(found.st_mode)}, which no pod can have: {LEAVE_OUT}")
+            kind = next((kind for is_kind, kind in _KINDS if is_kind(found.st_mode)), "a device")
+            raise FolderRefused(f"{path} is {kind}, which no pod can have: {LEAVE_OUT}")
         return _regular_file(folder, path)
     except FileNotFoundError as error:
         raise _changed(path, "was removed") from error
@@ -48,10 +49,6 @@ def _regular_file(folder: Path, path: str) -> CodeFile:
 
 def _changed(path: str, what: str) -> FolderRefused:
     return FolderRefused(f"{path} {what} while the folder was packed: try again, or {LEAVE_OUT}")
-
-
-def _kind(mode: int) -> str:
-    return next((kind for is_kind, kind in _KINDS if is_kind(mode)), "a device")
 
 
 def _inner_target(folder: Path, path: str) -> str:

@@ -1,6 +1,6 @@
 """Which files look like a secret, by their names and by the beginning of their content.
 
-One rule: pure. A pattern `!NAME` in .torchqignore takes such a file back, so a name may be suspected too early.
+One rule: a pattern `!NAME` in .torchqignore takes such a file back, so a name may be suspected too early.
 """
 
 import re
@@ -67,15 +67,11 @@ def in_name(path: str) -> bool:
     lowered = name.lower()
     if lowered in _SAMPLES:
         return False
-    if lowered.startswith("id_") and ("." not in lowered or _is_key_of_ssh(lowered)):
+    stem, dot, ending = lowered.partition(".")
+    is_copy = stem in _SSH_KEYS and ending != "pub"  # such as id_rsa.old
+    if lowered.startswith("id_") and (not dot or is_copy):
         return True
     return bool(_SECRET_NAME.match(lowered) or _SECRET_PATH.match(path))
-
-
-def _is_key_of_ssh(name: str) -> bool:
-    """Return whether a name is that of a private key, or of a copy of one such as id_rsa.old."""
-    stem, _, ending = name.partition(".")
-    return stem in _SSH_KEYS and ending != "pub"
 
 
 def in_content(head: bytes) -> bool:

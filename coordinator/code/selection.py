@@ -1,7 +1,7 @@
 """Which files of a folder are the code of a job, and what is left out.
 
-One rule: pure, over the paths of a listing. In this order: torchq's own rules leave out version control, environments
-and caches; .torchqignore decides; what looks like a secret is left out; everything else is packed.
+One rule: in this order: torchq's own rules leave out version control, environments and caches; .torchqignore decides;
+what looks like a secret is left out; everything else is packed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -85,13 +85,10 @@ def select(listing: FolderListing, rules: IgnoreRules) -> Selection:
             left_out[reason] = None
             continue
         paths.append(path)
-        if (verdict := rules.verdict(path)) is not None and not verdict.ignored:
+        if _is_taken_back(path, rules):
             trusted.add(path)
-    return Selection(paths, sorted(left_out, key=_order), frozenset(trusted))
-
-
-def _order(left_out: LeftOut) -> tuple[bool, str]:
-    return left_out.reason != SECRET, left_out.path
+    in_order = sorted(left_out, key=lambda each: (each.reason != SECRET, each.path))
+    return Selection(paths, in_order, frozenset(trusted))
 
 
 def _reason(path: str, rules: IgnoreRules, *, is_ignored: bool) -> LeftOut | None:

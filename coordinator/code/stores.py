@@ -3,7 +3,6 @@
 One rule: a store keeps an archive under its digest, and never changes it. `source` says how a pod finds it there.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,11 +29,8 @@ class Mount:
         return str(self.volume["name"])
 
 
-@dataclass(frozen=True, slots=True)
-class CodeSource:
-    """The mounts in which the container `torchq-code` of a pod finds the archive."""
-
-    mounts: Sequence[Mount]
+Mounts = tuple[Mount, ...]
+"""Where the container `torchq-code` of a pod finds an archive."""
 
 
 class CodeStore(Protocol):
@@ -44,10 +40,10 @@ class CodeStore(Protocol):
     def limit(self) -> int:
         """The most bytes of an archive."""
 
-    def source(self, archive: Archive) -> CodeSource:
+    def source(self, archive: Archive) -> Mounts:
         """Return where pods find an archive, unless `keep` says otherwise."""
 
-    def keep(self, archive: Archive, owner: JobKey) -> CodeSource:
+    def keep(self, archive: Archive, owner: JobKey) -> Mounts:
         """Keep an archive for a job, and return where its pods find it. Called again, it does nothing more.
 
         Raises StoreFailed, and any ClusterError.

@@ -3,24 +3,28 @@
 One rule: this module only reads. An account that may list and get, and a read-only account on Redis, are enough.
 """
 
+import contextlib
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, groupby
 from typing import Any, TypeVar
 
 from coordinator.cache import rule_views, views
 from coordinator.cache.routing_rules import Quotas, RoutingRules
-from coordinator.cache.rule_views import NamespaceView
 from coordinator.cache.views import JobView, PodView
-from coordinator.doctor import slow_restarts
+from coordinator.doctor.gang_setup import GangSetup
 from coordinator.doctor.inspection import ClusterInspection, Inspection, LeaseView
 from coordinator.doctor.strays import Strays
+from coordinator.follow import wait_reasons
 from coordinator.leader import rebuild_request
 from coordinator.leader.election import EPOCH_ANNOTATION, ERRORS_ANNOTATION
 from coordinator.rbac.permissions import LEASE, SYSTEM_NAMESPACE
-from coordinator.routing import namespace_quota, queue_specs, route
+from coordinator.routing import chosen_ports, eligibility, gang_queues, namespace_quota, queue_specs, route
+from coordinator.routing.chosen_ports import Owners
 from crds import excerpts, integers, labels, tenantqueue
 from crds.api_resources import (
     CONFIG_MAP_HEADS,
@@ -37,17 +41,22 @@ from crds.api_resources import (
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueue
-from crds.torchjob import resource_quota
+from crds.torchjob import conditions, resource_quota
 from crds.torchjob.resource_quota import Quota
+from gang import backends, volcano
 from kube import errors
 from kube.api import Cluster, Manifest
 from queues.installation import Installation
 from queues.store import QueueReader
+from queues.values import QueueSpec
 from queues.work import WorkSource
 
 T = TypeVar("T")
 LONGEST = 1000
 """The most characters of a message about an object."""
+LONGEST_WAIT = 1.0
+"""The longest wait in seconds that is not worth a word: the shortest that a kubelet can be given."""
+_WAIT = re.compile(r"back-off (?:(\d+)h)?(?:(\d+)m)?(?:([\d.]+)s)? restarting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +72,24 @@ class Collector:
         """Read everything once."""
         return Inspection(self._cluster(), self.store.inspect(), self.work.inspect())
 
+    def queues(self) -> tuple[QueueSpec, ...]:
+        """Read the tenant queues alone."""
+        return tuple(queue_specs.spec(queue) for queue in self._read(TENANT_QUEUES, _queue({}), {}))
+
     def _cluster(self) -> ClusterInspection:
         wrong: dict[str, str] = {}
         slow: set[str] = set()
-        strays = Strays()
+        strays, split = Strays(), dict[JobKey, str]()
+        gangs = GangSetup(self.cluster.serves, time.time())
         # Jobs are read after pods, so that the attempt of a pod is compared with a job that is at least as new.
-        pods = self._read(PODS, _pod(slow, strays), wrong, label_selector=labels.JOB_UID)
-        self._read_code(strays, wrong)
-        jobs = self._read(TORCHJOBS, _job(strays), wrong)
+        pods = self._read(PODS, _pod(slow, strays, gangs), wrong, label_selector=labels.JOB_UID)
+        try:  # only the doctor's own account may list ConfigMaps, and not that of a coordinator, in which it may run
+            self._read(CONFIG_MAP_HEADS, strays.note_code, wrong, label_selector=labels.CODE)
+        except errors.Forbidden as error:
+            strays.unread = str(error)
+        jobs = self._read(TORCHJOBS, _job(strays, split), wrong)
         queues = self._read(TENANT_QUEUES, _queue(wrong), wrong)
+        self._read_gangs(gangs, wrong)
         namespaces = self._read(NAMESPACES, rule_views.namespace_view, wrong)
         classes = self._read(PRIORITY_CLASSES, rule_views.priority_class_view, wrong)
         quotas = _by_namespace(self._read(RESOURCE_QUOTAS, resource_quota.read, wrong))
@@ -83,17 +101,24 @@ class Collector:
             implicit=False,
         )
         lease, now = self._lease(), time.time()
+        uids, own = {namespace.name: namespace.uid for namespace in namespaces}, SYSTEM_NAMESPACE
         return ClusterInspection(
             jobs={job.key: job for job in jobs},
             pods=tuple(pods),
             specs={queue.metadata.name: queue_specs.spec(queue) for queue in queues},
-            rules=replace(rules, yielding=_yielding(jobs, pods, quotas, rules, now)),
+            rules=replace(
+                _with_gang_rooms(rules, gangs, jobs, pods),
+                yielding=_yielding(jobs, pods, quotas, rules, now),
+                ports=_ports(jobs, pods, rules, now),
+            ),
             lease=None if lease is None else _lease_view(lease),
-            installation=_installation(namespaces, self.lease_namespace),
+            installation=Installation(uids[own], self.lease_namespace) if own in uids else None,
             skipped=self._errors_in_status(lease),
             unreadable=wrong,
-            ineffective={queue.metadata.name: description for queue in queues if (description := _ineffective(queue))},
+            ineffective={queue.metadata.name: why for queue in queues if (why := _ineffective(queue))},
             slow_nodes=frozenset(slow - {""}),
+            split_gangs=split,
+            gangs=gangs,
             strays=strays,
             now=now,
         )
@@ -103,22 +128,25 @@ class Collector:
     ) -> list[T]:
         """Return the valid objects of a kind; the others are added to `wrong` with the reason."""
         views_read = []
-        for item in (
-            item for page in self.cluster.pages(resource, label_selector=label_selector) for item in page.items
-        ):
+        pages = self.cluster.pages(resource, label_selector=label_selector)
+        for item in chain.from_iterable(page.items for page in pages):
             try:
                 views_read.append(trim(item))
             except Exception as error:
                 wrong[_subject(resource, item)] = _short(f"cannot be read: {type(error).__name__}: {error}")
         return views_read
 
-    def _read_code(self, strays: Strays, wrong: dict[str, str]) -> None:
-        """Note the ConfigMaps with code. Only the doctor's own account may list them, and not that of a coordinator, in
-        which doctor may run."""
-        try:
-            self._read(CONFIG_MAP_HEADS, strays.note_code, wrong, label_selector=labels.CODE)
-        except errors.Forbidden as error:
-            strays.unread = str(error)
+    def _read_gangs(self, gangs: GangSetup, wrong: dict[str, str]) -> None:
+        """Note the groups of jobs, and the queues of gang schedulers, as far as this account may read them."""
+        for resource in filter(self.cluster.serves, (*backends.KINDS, *backends.QUEUES)):
+            try:
+                if resource in backends.QUEUES:
+                    gangs.queues = {queue.name: queue for queue in self._read(resource, volcano.read_queue, wrong)}
+                else:
+                    trim = backends.get_backend_of_kind(resource).trim
+                    gangs.groups += self._read(resource, trim, wrong, label_selector=labels.JOB_UID)
+            except errors.Forbidden as error:
+                gangs.unread = str(error)
 
     def _errors_in_status(self, lease: Manifest | None) -> dict[str, str]:
         """Return the errors that the leader reports in its Lease, and embedded nodes in their status."""
@@ -131,10 +159,9 @@ class Collector:
         return skipped
 
     def _lease(self) -> Manifest | None:
-        try:
+        with contextlib.suppress(errors.NotFound):
             return self.cluster.get(LEASES, LEASE, self.lease_namespace)
-        except errors.NotFound:
-            return None
+        return None
 
     def repair(self, seconds: float) -> None:
         """Have the leader rebuild the queues. Raises CoordinatorError if the leader does not do so within `seconds`."""
@@ -142,10 +169,27 @@ class Collector:
 
 
 def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
-    by_namespace: dict[str, list[Quota]] = {}
-    for quota in sorted(quotas, key=lambda quota: quota.name):
-        by_namespace.setdefault(quota.namespace, []).append(quota)
-    return {namespace: tuple(namespace_quotas) for namespace, namespace_quotas in by_namespace.items()}
+    ordered = sorted(quotas, key=lambda quota: (quota.namespace, quota.name))
+    return {namespace: tuple(found) for namespace, found in groupby(ordered, key=lambda quota: quota.namespace)}
+
+
+def _with_gang_rooms(
+    rules: RoutingRules, gangs: GangSetup, jobs: list[JobView], pods: Iterable[PodView]
+) -> RoutingRules:
+    """Return the rules with the room in the queues of the gang scheduler, as the leader determines it. The setting
+    gang_scheduler is not known: jobs show which one it is."""
+    if gangs.queues is None:
+        return rules
+    is_usual = any(
+        job.reason == gang_queues.CODE or (job.admission is not None and job.admission.gang_scheduler == "volcano")
+        for job in jobs
+    )
+    found = replace(rules, gang_scheduler="volcano" if is_usual else "none")
+    by_job: dict[JobKey | None, list[PodView]] = {}
+    for pod in pods:
+        by_job.setdefault(pod.job, []).append(pod)
+    shares = [gang_queues.share_of(job, by_job.get(job.key, ()), found) for job in jobs if not job.finished]
+    return replace(found, gang_rooms=gang_queues.rooms(gangs.queues, filter(None, shares)))
 
 
 def _yielding(
@@ -170,9 +214,16 @@ def _yielding(
     }
 
 
-def _installation(namespaces: Iterable[NamespaceView], lease_namespace: str) -> Installation | None:
-    uids = {namespace.name: namespace.uid for namespace in namespaces}
-    return Installation(uids[SYSTEM_NAMESPACE], lease_namespace) if SYSTEM_NAMESPACE in uids else None
+def _ports(jobs: Iterable[JobView], pods: Iterable[PodView], rules: RoutingRules, now: float) -> Owners:
+    """Return to which job each port belongs that a job chose itself, if a job waits for one."""
+    chosen = [job for job in jobs if job.ports]
+    if not any(job.reason == "PortTaken" for job in chosen):
+        return {}
+    occupying = {pod.job for pod in pods if pod.occupies}
+    rules = replace(rules, implicit=None)
+    claims = (eligibility.port_claim(job, rules, now, occupies=job.key in occupying) for job in chosen)
+    before = {port: job.key for job in chosen if job.reason != "PortTaken" for port in job.ports}
+    return chosen_ports.owners((claim for claim in claims if claim is not None), before)
 
 
 def _lease_view(lease: Manifest) -> LeaseView:
@@ -190,23 +241,28 @@ def _short(text: str) -> str:
     return excerpts.excerpt(text, LONGEST)
 
 
-def _job(strays: Strays) -> Callable[[Manifest], JobView]:
-    """Return a reader of jobs that notes their code, and who else has written their statuses."""
+def _job(strays: Strays, split: dict[JobKey, str]) -> Callable[[Manifest], JobView]:
+    """Return a reader of jobs that notes their code, who else has written their statuses, and gangs that are not bound
+    as a whole."""
 
     def read(manifest: Manifest) -> JobView:
         view = views.job_view(manifest)
         strays.note_job(view.key, manifest)
+        reason, message = wait_reasons.of_pods(manifest)
+        if reason == conditions.NOT_WHOLE:
+            split[view.key] = message
         return view
 
     return read
 
 
-def _pod(slow: set[str], strays: Strays) -> Callable[[Manifest], PodView]:
+def _pod(slow: set[str], strays: Strays, gangs: GangSetup) -> Callable[[Manifest], PodView]:
     """Return a reader of pods that notes which nodes start containers again late, and pods that no job owns."""
 
     def read(manifest: Manifest) -> PodView:
         strays.note_pod(manifest)
-        slow.add(slow_restarts.slow_node(manifest))
+        gangs.note_pod(manifest)
+        slow.add(slow_node(manifest))
         return views.pod_view(manifest)
 
     return read
@@ -233,3 +289,20 @@ def _ineffective(queue: TenantQueue) -> str:
 def _subject(resource: Resource, manifest: Manifest) -> str:
     metadata = manifest.get("metadata") or {}
     return f"{resource.kind} {'/'.join(filter(None, (metadata.get('namespace'), metadata.get('name'))))}"
+
+
+def slow_node(pod: Manifest) -> str:
+    """Return the node of a pod, if it waits long before it starts a container again; else an empty string.
+
+    A kubelet waits 10, 20, 40 .. 300 s before it starts a container once more (CrashLoopBackOff), whatever has ended
+    it. The words of a status tell how long, because no account of torchq may read the settings of a kubelet. Only pods
+    that OpenKruise restarts in place have the restartPolicy OnFailure.
+    """
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    if spec.get("restartPolicy") != "OnFailure":
+        return ""
+    states = (container.get("state") or {} for container in status.get("containerStatuses") or ())
+    waits = (_WAIT.search(str((state.get("waiting") or {}).get("message") or "")) for state in states)
+    parts = ([float(part or 0) for part in found.groups()] for found in waits if found)
+    is_slow = any(hours * 3600 + minutes * 60 + seconds > LONGEST_WAIT for hours, minutes, seconds in parts)
+    return str(spec.get("nodeName") or "") if is_slow else ""

@@ -1,12 +1,17 @@
 """The findings of `torchq doctor`: every kind of disagreement between cluster, queues and RQ, and its remedy.
 
-One rule: pure values. A message contains what distinguishes a finding from a later one about the same object (a token,
-an attempt, an amount) and nothing that changes by itself, so that the findings of two checks can be compared.
+One rule: a message contains what distinguishes a finding from a later one about the same object (a token, an attempt,
+an amount) and nothing that changes by itself, so that the findings of two checks can be compared.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-REPAIR = "torchq doctor --fix (the leader rebuilds the queues from the cluster)"
+from crds.resources.amounts import PODS
+from queues.values import QueueSpec
+
+FIX = "torchq doctor --fix"
+REPAIR = f"{FIX} (the leader rebuilds the queues from the cluster)"
 LEADER = "start a coordinator, or see its log; /readyz?verbose names what is failing"
 WORKERS = "start workers (torchq worker), or see their logs"
 VERSIONS = "end the upgrade or take it back (docs/upgrading.md); the log of each worker names its Redis and its version"
@@ -15,12 +20,15 @@ JOBS = (
     "correct or delete the job; delete it if its status cannot be written either: its spec exceeds the bounds of "
     "the definition, and the API server is older than Kubernetes 1.30"
 )
-LIMITS = "name the limit as jobs ask for it: torchq queue set-quota QUEUE nvidia.com/gpu=8 --unset gpu"
+LIMITS = (
+    "write the limit as jobs ask for it, as memory=512Mi, or by another name: "
+    "torchq queue set-quota QUEUE nvidia.com/gpu=8 --unset gpu"
+)
 KUBELETS = (
     "set crashLoopBackOff.maxContainerRestartPeriod: 1s in the kubelet's configuration, or in_place: recreate for the "
     "workers (docs/operators.md)"
 )
-CLEANING = "torchq doctor --fix, or wait for RQ's own cleaning; the keys become ready again when their leases end"
+CLEANING = f"{FIX}, or wait for RQ's own cleaning; the keys become ready again when their leases end"
 
 REDIS = "change the server as the message says, or name another one; coordinators wait meanwhile (docs/redis.md)"
 
@@ -71,41 +79,49 @@ REMEDIES = {
     "invalid-job": JOBS,
     # nodes
     "slow-restarts": KUBELETS,
+    "split-gang": "check the gang scheduler as the message says; the job's healthy pods run on",
+    "gang-kind-missing": "install the gang scheduler, or have the API server serve the kind (docs/gang-schedulers.md)",
+    "gang-scheduler-silent": "start the scheduler, or name another one",
+    "gang-gate-off": "set the feature gates of kube-scheduler (docs/gang-schedulers.md)",
+    "gang-queue": "create or open it in the gang scheduler, or name another one (torchq queue set-gang-queues)",
+    "gang-scheduler-name": "set gang_scheduler_name, or schedulerName in the templates",
     # RQ and Redis
-    "foreign-rq-job": "torchq doctor --fix removes it; find out who may write to Redis",
+    "foreign-rq-job": f"{FIX} removes it; find out who may write to Redis",
     "failed-batch": CLEANING,
     "orphan-batch": CLEANING,
     "broken-key": REPAIR,
-    "unknown-key": "torchq doctor --fix removes it; find out who may write to Redis",
+    "unknown-key": f"{FIX} removes it; find out who may write to Redis",
     "foreign-keys": "give torchq a Redis database of its own; --fix leaves these alone",
 }
 """The remedy of each code."""
 
+GANG_SETUP = ("gang-kind-missing", "gang-scheduler-silent", "gang-gate-off", "gang-queue", "gang-scheduler-name")
+"""Codes about how gang schedulers are set up."""
 HARMLESS = frozenset(
-    ("failed-batch", "orphan-batch", "foreign-keys", "slow-restarts", "stray-pod", "stray-code", "edited-status")
+    (
+        "failed-batch",
+        "orphan-batch",
+        "foreign-keys",
+        "slow-restarts",
+        "split-gang",
+        *GANG_SETUP,
+        "stray-pod",
+        "stray-code",
+        "edited-status",
+    )
 )
 """Codes that are no disagreement: leases recover the work, the keys or objects do not belong to torchq any more,
-restarts in place take longer than they need to, or workers have corrected a status."""
+restarts in place take longer than they need to, a gang scheduler binds pods singly or is not set up, or workers have
+corrected a status."""
 
 WITHOUT_LEADER = frozenset(("no-lease", "no-leader", "lease-silent"))
 """Codes that mean that no leader can repair anything."""
-NOT_REPAIRABLE = WITHOUT_LEADER | {
-    "no-workers",
-    "idle-workers",
-    "wrong-clock",
-    "unfit-redis",
-    "foreign-store",
-    "foreign-keys",
-    "skipped-object",
-    "unreadable-object",
-    "ineffective-limit",
-    "invalid-job",
-    "slow-restarts",
-    "stray-pod",
-    "stray-code",
-    "edited-status",
-}
-"""Codes that a rebuild of the queues does not change."""
+NOT_REPAIRABLE = frozenset(code for code, remedy in REMEDIES.items() if FIX not in remedy)
+"""Codes that a rebuild of the queues does not change: their remedies do not name it."""
+
+
+MOST_QUEUES = 3
+"""The most queues that a note names."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -126,3 +142,11 @@ class Finding:
     def is_harmless(self) -> bool:
         """Whether the finding is no disagreement and needs no remedy."""
         return self.code in HARMLESS
+
+
+def notes(queues: Iterable[QueueSpec]) -> Iterator[str]:
+    """Yield what an admin may want to know about the tenant queues, and what may be as it should be."""
+    if names := sorted(queue.name for queue in queues if PODS not in queue.quota):
+        more = f" and {len(names) - MOST_QUEUES} more" if len(names) > MOST_QUEUES else ""
+        pods = "pods that request nothing can fill the nodes (torchq queue set-quota QUEUE pods=100)"
+        yield f"no quota of pods limits {', '.join(names[:MOST_QUEUES])}{more}: {pods}"

@@ -1,6 +1,6 @@
 """The values that `torchq doctor` compares: one reading of cluster, queue store and work.
 
-One rule: pure values, all read at about the same time.
+One rule: all values are read at about the same time.
 """
 
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, PodView
+from coordinator.doctor.gang_setup import GangSetup
 from coordinator.doctor.strays import Strays
 from crds.keys import JobKey
 from queues.inspection_values import StoreInspection, WorkInspection
@@ -49,6 +50,10 @@ class ClusterInspection:
     """Queues that have limits without effect, and these limits."""
     slow_nodes: frozenset[str] = frozenset()
     """Nodes that wait long before they start a container again which is restarted in place."""
+    split_gangs: Mapping[JobKey, str] = field(default_factory=dict)
+    """The jobs whose gangs are not bound as a whole, and what their conditions say."""
+    gangs: GangSetup = field(default_factory=GangSetup)
+    """How gang schedulers are set up."""
     strays: Strays = field(default_factory=Strays)
     """What nobody looks after any more, and statuses that others have written."""
     now: float = 0.0

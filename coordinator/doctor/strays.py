@@ -45,7 +45,9 @@ class Strays:
     def note_pod(self, pod: Manifest) -> None:
         """Note a pod that has the labels of a job, and another owner or none."""
         metadata = pod["metadata"]
-        key = _labelled_job(metadata)
+        found = metadata.get("labels") or {}
+        uid = found.get(labels.JOB_UID)
+        key = JobKey(metadata["namespace"], str(found.get(labels.JOB_NAME, "")), uid) if uid else None
         if key is not None and not owners.job_uid(metadata) and "deletionTimestamp" not in metadata:
             self.labelled_pods[f"{metadata['namespace']}/{metadata['name']}"] = key
 
@@ -80,12 +82,6 @@ class Strays:
         for key, edits in self.edits.items():
             for edit in edits:
                 yield Finding("edited-status", str(key), edit)
-
-
-def _labelled_job(metadata: Manifest) -> JobKey | None:
-    found = metadata.get("labels") or {}
-    uid = found.get(labels.JOB_UID)
-    return JobKey(metadata["namespace"], str(found.get(labels.JOB_NAME, "")), uid) if uid else None
 
 
 def _edits(managed_fields: Iterable[Manifest]) -> Iterator[str]:

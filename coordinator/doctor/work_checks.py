@@ -1,7 +1,4 @@
-"""Compares the records of dispatch with the lists of keys and with RQ.
-
-One rule: pure, over one reading, as in `coordinator.doctor.checks`.
-"""
+"""Compares the records of dispatch with the lists of keys and with RQ."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -26,9 +23,8 @@ def _work_lists(inspection: Inspection) -> Found:
     """Compare the lists and counts that dispatch uses."""
     work = inspection.work
     if work.ready_count != work.ready_length:
-        yield Finding(
-            "wrong-ready-count", "work", f"{work.ready_count - work.ready_length:+d} keys counted as ready that are not"
-        )
+        surplus = work.ready_count - work.ready_length
+        yield Finding("wrong-ready-count", "work", f"{surplus:+d} keys counted as ready that are not")
     for tenant in sorted(name for name, keys in work.ready.items() if keys and name not in work.turns):
         yield Finding("stuck-tenant", tenant or '""', "has ready keys but is not in the list of tenants to serve")
     for key, ends in sorted(work.leases.items()):
@@ -48,10 +44,8 @@ def _work_records(inspection: Inspection) -> Found:
             case "leased" if record.lease_ends is None:
                 yield Finding("lost-lease", str(key), f"leased (token {record.token}), but its lease never ends")
             case "leased" if record.lease_ends is not None and record.lease_ends < inspection.work.now:
-                ended = _time(record.lease_ends)
-                yield Finding(
-                    "stuck-lease", str(key), f"its lease (token {record.token}) ended at {ended} and was not taken back"
-                )
+                lease = f"its lease (token {record.token}) ended at {_time(record.lease_ends)}"
+                yield Finding("stuck-lease", str(key), f"{lease} and was not taken back")
             case "ready" | "delayed" | "leased":
                 pass
             case other:
@@ -63,15 +57,10 @@ def _rq(inspection: Inspection) -> Found:
         if job.function != FUNCTION:
             description = f"names {job.function[:60]!r}" if job.function else "has a record that no worker can read"
             yield Finding("foreign-rq-job", job.id[:80], f"{description} (in RQ: {job.where}); workers refuse it")
-        elif job.where in ("none", "queue", "intermediate", "started"):
-            yield from _batch(job.id, job.where)
-        else:
+        elif job.where == "none":
+            yield Finding("orphan-batch", job.id, "a batch that is in no list of RQ, so no worker will take it")
+        elif job.where not in ("queue", "intermediate", "started"):
             yield Finding("failed-batch", job.id, f"was not run to its end (in RQ: {job.where})")
-
-
-def _batch(job_id: str, where: str) -> Found:
-    if where == "none":
-        yield Finding("orphan-batch", job_id, "a batch that is in no list of RQ, so no worker will take it")
 
 
 def _time(seconds: float) -> str:

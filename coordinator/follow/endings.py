@@ -1,6 +1,6 @@
 """What a wait for a job came to.
 
-One rule: pure. A job that was cancelled or deleted ends every wait, whatever it was waited for.
+One rule: a job that was cancelled or deleted ends every wait, whatever it was waited for.
 """
 
 from collections.abc import Mapping
@@ -43,6 +43,10 @@ class JobEnding:
     """The message of the condition that says so, for people."""
     result: Any = None
     """The JSON value that rank 0 gave as the result of the job; None without one."""
+    reason: str = ""
+    """The reason of that condition, for programs."""
+    exit_code: int | None = None
+    """The exit code of the pod that failed, 0 of a job that has succeeded; None without one."""
 
     def reaches(self, goal: Goal) -> bool:
         """Return whether this is what was waited for. A job that has succeeded has run."""
@@ -53,16 +57,15 @@ def judge(key: JobKey, item: Manifest | None, goal: Goal) -> JobEnding | None:
     """Return how a wait ends with this state of the job; None if the wait goes on."""
     if item is None:
         return JobEnding(key, "Deleted", "the job was deleted")
-    status = item.get("status") or {}
-    phase = status.get("phase") or ""
-    if phase == "Succeeded":
-        return JobEnding(key, "Succeeded", _message(status, phase), result_of(item))
-    if phase == "Failed":
-        return JobEnding(key, "Cancelled" if is_cancelled(item) else "Failed", _message(status, phase), result_of(item))
+    phase = (item.get("status") or {}).get("phase") or ""
+    message = str(true_condition(item, phase).get("message") or "")
+    if phase in FINISHED:
+        outcome: Outcome = "Succeeded" if phase == "Succeeded" else "Cancelled" if is_cancelled(item) else "Failed"
+        return JobEnding(key, outcome, message, result_of(item), *cause_of(item))
     if "deletionTimestamp" in item["metadata"]:
         return JobEnding(key, "Deleted", "the job is being deleted")
     if phase in PHASES[goal]:
-        return JobEnding(key, goal if goal != "Finished" else "Succeeded", _message(status, phase))
+        return JobEnding(key, goal if goal != "Finished" else "Succeeded", message)
     return None
 
 
@@ -73,7 +76,14 @@ def is_finished(item: Manifest) -> bool:
 
 def is_cancelled(item: Manifest) -> bool:
     """Return whether the job has ended because its user cancelled it."""
-    return _condition(item.get("status") or {}, "Failed").get("reason") == CANCELLED
+    return true_condition(item, "Failed").get("reason") == CANCELLED
+
+
+def cause_of(item: Manifest) -> tuple[str, int | None]:
+    """Return the reason of the end of a finished job, and its exit code; None without one."""
+    status = item.get("status") or {}
+    phase, code = str(status.get("phase") or ""), status.get("exitCode")
+    return str(true_condition(item, phase).get("reason") or ""), 0 if phase == "Succeeded" else code
 
 
 def result_of(item: Manifest) -> Any:
@@ -84,10 +94,7 @@ def result_of(item: Manifest) -> Any:
         return None
 
 
-def _message(status: Mapping[str, Any], phase: str) -> str:
-    return str(_condition(status, phase).get("message") or "")
-
-
-def _condition(status: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    conditions: list[dict[str, Any]] = status.get("conditions") or []
+def true_condition(item: Manifest, kind: str) -> dict[str, Any]:
+    """Return the condition of this type that a job has now; empty if it has none."""
+    conditions = (item.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if (each["type"], each["status"]) == (kind, "True")), {})

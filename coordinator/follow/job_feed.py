@@ -4,14 +4,15 @@ One rule: one watch per namespace, and no polling. A connection that is lost is 
 lists again (`kube.reflector`). A handle has a uid, so a later job of the same name never answers for it.
 """
 
+import contextlib
 import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Self
 
-from coordinator.follow.inbox import Inbox, distinct
+from coordinator.follow import job_objects
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
 from kube import errors
@@ -27,6 +28,53 @@ STOP_SECONDS = 1.0
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _FATAL = (errors.Forbidden, errors.Unauthorized, errors.NotFound, errors.Misconfigured)
 """Errors that another attempt does not cure. Other errors end a feed only before its first list."""
+News = tuple[JobKey, Manifest | None]
+"""A job and its newest state; None if the job was deleted."""
+
+
+class Inbox:
+    """The unread states of some jobs. Watches write, one reader takes."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._news: dict[JobKey, Manifest | None] = {}
+        self._closed = False
+        self._error: errors.ClusterError | None = None
+
+    def put(self, key: JobKey, item: Manifest | None) -> None:
+        """Note the newest state of a job. Nothing follows a deletion."""
+        with self._changed:
+            if key not in self._news or self._news[key] is not None:
+                self._news[key] = item
+                self._changed.notify_all()
+
+    def fail(self, error: errors.ClusterError) -> None:
+        """Let the reader raise an error, after the states that came before it."""
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let the reader end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def take(self, timeout: float | None = None) -> News | None:
+        """Return a state that was not read yet. Return None after `timeout` seconds, or if the inbox is closed.
+
+        Raise the error of a watch that cannot go on.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._news or self._closed or self._error, timeout)
+            if self._closed:
+                return None
+            if self._news:
+                key = next(iter(self._news))
+                return key, self._news.pop(key)
+            if self._error is not None:
+                raise self._error
+            return None
 
 
 class JobFeed:
@@ -60,9 +108,7 @@ class JobFeed:
 
     def changes(self, key: JobKey) -> "JobChanges":
         """Return the states of a job: the present one, then each change, newest first seen; None once it is deleted."""
-        inbox = Inbox()
-        self.attach(inbox, [key])
-        return JobChanges(self, inbox, key)
+        return JobChanges((self, [key]))
 
     def attach(self, inbox: Inbox, keys: Iterable[JobKey]) -> None:
         """Put the present state of each job into an inbox, and all later ones until `detach`.
@@ -70,7 +116,7 @@ class JobFeed:
         Waits for the first list. A job that the watch has not shown yet is read once. Raise any ClusterError.
         """
         self._wait_synced()
-        for key in distinct(keys):
+        for key in dict.fromkeys(keys):
             self._attach(inbox, key)
 
     def _attach(self, inbox: Inbox, key: JobKey) -> None:
@@ -90,16 +136,14 @@ class JobFeed:
             inbox.put(key, self._jobs.get(key.uid, known))
 
     def _read(self, key: JobKey) -> Manifest | None:
-        try:
-            item = self._cluster.get(TORCHJOBS, key.name, key.namespace)
-        except errors.NotFound:
-            return None
-        return trim(item) if item["metadata"]["uid"] == key.uid else None
+        with contextlib.suppress(errors.NotFound):
+            return trim(job_objects.read(self._cluster, key))
+        return None
 
     def detach(self, inbox: Inbox, keys: Iterable[JobKey]) -> None:
         """End the delivery to an inbox."""
         with self._changed:
-            for key in distinct(keys):
+            for key in dict.fromkeys(keys):
                 readers = self._readers.get(key, [])
                 if inbox in readers:
                     readers.remove(inbox)
@@ -224,14 +268,33 @@ class JobFeed:
                 raise self._error
 
 
-class JobChanges(Iterator[Manifest | None]):
-    """The states of one job. `close` ends the iteration, from any thread."""
+class Subscription:
+    """The news of some jobs, in one inbox. `close` ends them, from any thread."""
 
-    def __init__(self, feed: JobFeed, inbox: Inbox, key: JobKey) -> None:
-        self._feed = feed
-        self._inbox = inbox
-        self._key = key
-        self._deleted = False
+    def __init__(self, *followed: tuple[JobFeed, list[JobKey]]) -> None:
+        """Begin to follow jobs, each by the feed of its namespace. Raise any ClusterError."""
+        self._inbox = Inbox()
+        self._followed = followed
+        for feed, keys in followed:
+            feed.attach(self._inbox, keys)
+
+    def close(self) -> None:
+        """End the iteration."""
+        self._inbox.close()
+        for feed, keys in self._followed:
+            feed.detach(self._inbox, keys)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class JobChanges(Subscription, Iterator[Manifest | None]):
+    """The states of one job, as an iterator."""
+
+    _deleted = False
 
     def __next__(self) -> Manifest | None:
         """Wait for the next state and return it; None says that the job was deleted, and is the last one."""
@@ -242,24 +305,12 @@ class JobChanges(Iterator[Manifest | None]):
         self._deleted = news[1] is None
         return news[1]
 
-    def close(self) -> None:
-        """End the iteration."""
-        self._inbox.close()
-        self._feed.detach(self._inbox, [self._key])
-
-    def __enter__(self) -> "JobChanges":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class JobFeeds:
     """The feeds of a process: one for each namespace that somebody has asked for."""
 
-    def __init__(self, cluster: Cluster, open_feed: Callable[[Cluster, str], JobFeed] = JobFeed) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._open_feed = open_feed
         self._feeds: dict[str, JobFeed] = {}
         self._lock = threading.Lock()
 
@@ -268,7 +319,7 @@ class JobFeeds:
         with self._lock:
             feed = self._feeds.get(namespace)
             if feed is None or feed.failed:
-                feed = self._feeds[namespace] = self._open_feed(self._cluster, namespace)
+                feed = self._feeds[namespace] = JobFeed(self._cluster, namespace)
             return feed
 
     def close(self) -> None:
@@ -291,12 +342,10 @@ def trim(item: Manifest) -> Manifest:
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
     notes = {name: text for name, text in (metadata.get("annotations") or {}).items() if name != LAST_APPLIED}
     spec = item.get("spec") or {}
-    tasks = {name: _without_template(task) for name, task in (spec.get("torchTaskSpecs") or {}).items()}
+    tasks = {name: {**(task or {})} for name, task in (spec.get("torchTaskSpecs") or {}).items()}
+    for task in tasks.values():
+        task.pop("template", None)
     return {**item, "metadata": {**metadata, "annotations": notes}, "spec": {**spec, "torchTaskSpecs": tasks}}
-
-
-def _without_template(task: dict[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (task or {}).items() if name != "template"}
 
 
 def _version(item: Manifest | None) -> str:

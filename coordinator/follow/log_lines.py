@@ -1,14 +1,26 @@
 """The lines of containers' output: selected, cut to a bearable length, and readable whatever was printed.
 
-One rule: pure, and no line takes more memory than `LONGEST`, whatever its length.
+A carriage return begins a new state of a line, as progress bars do many times in a second: each state ends with
+`STATE`, the last one with `LINE`.
+
+One rule: no state of a line takes more memory than `LONGEST`, whatever its length.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal
+
+from coordinator.follow import kept_results
 
 LONGEST = 64 * 1024
 """The most bytes that are shown of one line."""
+LINE, STATE = b"\n", b"\r"
+"""The ends of a line and of a state of a line that is not the last one."""
+States = Literal["last", "newest", "all"]
+"""What is read of the states of a line: the last one, once the line has its end; also, once a second, the newest one of
+a line that has no end yet; or all, as they were printed."""
 _PREFIX = re.compile(rb"(?:@(\d{1,18}) )?(?:(\d{4}-\d\d-\d\dT\S{8,30}) )?")
 _LONGEST_PREFIX = 64
 _OF_KUBELET = re.compile(
@@ -37,11 +49,12 @@ class LogSelection:
     ones."""
     follow: bool = False
     """Whether to go on until the job ends, through restarts and with new pods."""
+    states: States = "last"
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of output, without its end."""
+    """One line of output, or one state of a line, without its end."""
 
     pod: str
     """The task type in lower case and the index of the pod, as in `master-0`. Empty for a note of torchq itself."""
@@ -49,21 +62,23 @@ class LogLine:
     """The text. U+FFFD stands for zero bytes and for what is not UTF-8; a mark ends a line that was cut."""
     time: str | None = None
     """When the line was printed (RFC 3339)."""
+    is_over: bool = True
+    """Whether the line is over. Another state of it follows else."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawLine:
-    """One line as a server sends it, split into its parts."""
+    """One state of a line as a server sends it, split into its parts. Most lines have one state."""
 
     content: bytes
-    """The first bytes of the line, at most `LONGEST`."""
+    """The first bytes of the state, at most `LONGEST`."""
     length: int
-    """The number of bytes that the line has in the output, without its end."""
+    """The number of bytes that the state has in the output, without its end."""
     position: int | None = None
-    """The number of bytes before the line in the output of its run, if the server says so."""
+    """The number of bytes before the state in the output of its run, if the server says so."""
     time: str | None = None
-    ended: bool = True
-    """Whether the line has its end. The last line of an answer may lack it."""
+    mark: bytes = LINE
+    """The end of the state. The last one of an answer may have none."""
 
     @property
     def is_of_kubelet(self) -> bool:
@@ -72,55 +87,84 @@ class RawLine:
 
     @property
     def end(self) -> int:
-        """The position after the line and its end."""
-        return (self.position or 0) + self.length + self.ended
+        """The position after the state and its end."""
+        return (self.position or 0) + self.length + len(self.mark)
 
     @property
     def text(self) -> str:
         """The line for people."""
-        text = self.content.replace(b"\0", b"\xff").decode("utf-8", "replace").removesuffix("\r")
+        text = self.content.replace(b"\0", b"\xff").decode("utf-8", "replace")
         cut = self.length > len(self.content)
         return f"{text} [torchq: cut, the line has {self.length} bytes]" if cut else text
 
+    def of_pod(self, label: str) -> LogLine:
+        """Return the line of a pod, or the note that the kubelet cannot read its output."""
+        if self.is_of_kubelet:
+            return LogLine("", f"{label}: {self.text}")
+        return LogLine(label, self.text, self.time, is_over=self.mark != STATE)
+
 
 class LineSplitter:
-    """Puts lines together from pieces that end anywhere, without keeping more than the first bytes of each line."""
+    """Puts lines together from pieces that end anywhere, without keeping more than the first bytes of each state."""
 
     def __init__(self) -> None:
-        self._line = bytearray()
+        self._state = bytearray()
         self._length = 0
+        self._before: RawLine | None = None
+        """The state before the present one, in the same line."""
 
     def split(self, piece: bytes) -> list[RawLine]:
-        """Return the lines that end in a piece."""
-        *whole, rest = piece.split(b"\n")
-        lines = [self._end(part) for part in whole]
-        self._append(rest)
-        return lines
+        """Return the states of lines that end in a piece."""
+        *whole, rest = piece.split(LINE)
+        found: list[RawLine] = []
+        for part in whole:
+            if STATE in part or self._length or self._before or len(part) > LONGEST:
+                found += self._split_states(part)
+                found.append(self._take(LINE))
+            else:
+                found.append(_parse(part, len(part), LINE))
+        return found + self._split_states(rest)
 
-    def _end(self, part: bytes) -> RawLine:
-        if self._length or len(part) > LONGEST:
-            self._append(part)
-            return self._take(ended=True)
-        return _parse(part, len(part), ended=True)
+    def _split_states(self, part: bytes) -> list[RawLine]:
+        *states, rest = part.split(STATE)
+        found = []
+        for state in states:
+            self._append(state)
+            found.append(self._take(STATE))
+        self._append(rest)
+        return found
+
+    @property
+    def newest(self) -> RawLine | None:
+        """The newest state, with or without its end, of a line that has several and no end yet."""
+        return self._peek(b"") if self._before and self._length else self._before
 
     def rest(self) -> RawLine | None:
-        """Return the line that has no end yet, if there is one."""
-        return self._take(ended=False) if self._length else None
+        """Return the state that has no end yet, if there is one."""
+        return self._take(b"") if self._length else None
 
     def _append(self, part: bytes) -> None:
-        room = LONGEST + _LONGEST_PREFIX - len(self._line)
+        room = LONGEST + _LONGEST_PREFIX - len(self._state)
         if room > 0:
-            self._line += part[:room]
+            self._state += part[:room]
         self._length += len(part)
 
-    def _take(self, *, ended: bool) -> RawLine:
-        line, length = bytes(self._line), self._length
-        self._line.clear()
+    def _take(self, mark: bytes) -> RawLine:
+        state = self._peek(mark)
+        self._state.clear()
         self._length = 0
-        return _parse(line, length, ended=ended)
+        self._before = state if mark == STATE else None
+        return state
+
+    def _peek(self, mark: bytes) -> RawLine:
+        content, before = bytes(self._state), self._before
+        if before is None:
+            return _parse(content, self._length, mark)
+        position = None if before.position is None else before.end
+        return RawLine(content[:LONGEST], self._length, position, before.time, mark)
 
 
-def _parse(line: bytes, length: int, *, ended: bool) -> RawLine:
+def _parse(line: bytes, length: int, mark: bytes) -> RawLine:
     found = _PREFIX.match(line)
     prefix = found.end() if found else 0
     position, time = (found[1], found[2]) if found else (None, None)
@@ -129,8 +173,35 @@ def _parse(line: bytes, length: int, *, ended: bool) -> RawLine:
         length - prefix,
         None if position is None else int(position),
         None if time is None else time.decode(),
-        ended,
+        mark,
     )
+
+
+class LineStates:
+    """Puts the states of each line of one run together: a line is its last state that has a text."""
+
+    def __init__(self, states: States) -> None:
+        self._states = states
+        self._last: LogLine | None = None
+        """The last state with a text of a line that is not over."""
+
+    def collapse(self, lines: Iterable[LogLine]) -> list[LogLine]:
+        """Return the lines that are over, or all states if they are asked for. The parts of a large result, which the
+        log keeps for programs, are in none of the lines."""
+        return list(lines) if self._states == "all" else [whole for line in lines if (whole := self._add(line))]
+
+    def _add(self, line: LogLine) -> LogLine | None:
+        if not line.pod:
+            return line
+        if self._last is not None and not line.text.strip():
+            line = replace(self._last, is_over=line.is_over)
+        self._last = None if line.is_over else line
+        return line if line.is_over and kept_results.MARK not in line.text else None
+
+    def rest(self) -> list[LogLine]:
+        """Return the line that has no end, at the end of the output."""
+        last, self._last = self._last, None
+        return [replace(last, is_over=True)] if last is not None else []
 
 
 class Overlap:
@@ -154,10 +225,6 @@ class Overlap:
     def since(self) -> str:
         """The time from which to ask for the rest; empty for the whole output."""
         return self._time
-
-    def begin_run(self) -> None:
-        """Begin with another run of the container. Its lines are later than those of the run before."""
-        self._end = 0
 
     def begin_answer(self) -> None:
         """Begin to read another answer."""

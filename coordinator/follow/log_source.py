@@ -7,14 +7,15 @@ present and the previous run of a container only, so the pod is read again once 
 import threading
 from collections.abc import Iterator
 
-from coordinator.follow import log_lines, pod_runs
+from coordinator.follow import job_objects, log_lines, new_files, pod_runs
 from coordinator.follow.log_lines import LineSplitter, RawLine
+from coordinator.follow.new_files import NewFiles
 from coordinator.follow.pod_runs import PodRuns
-from crds import labels, owners, timestamps
+from crds import timestamps
 from crds.api_resources import PODS
 from crds.keys import JobKey
 from kube import errors
-from kube.api import Cluster, LogOptions, Manifest, PieceStream
+from kube.api import Cluster, LogOptions, PieceStream
 
 
 class OtherRun(Exception):
@@ -31,13 +32,11 @@ class LogSource:
     def __init__(self, cluster: Cluster, key: JobKey) -> None:
         self._cluster = cluster
         self._key = key
-        self.selector = f"{labels.JOB_UID}={key.uid}"
         self._lists_runs: bool | None = None
 
     def pods(self) -> list[PodRuns]:
         """Return the pods that exist."""
-        listed = self._cluster.list(PODS, self._key.namespace, label_selector=self.selector).items
-        return [pod_runs.read(pod) for pod in listed if belongs(pod)]
+        return [*map(pod_runs.read, job_objects.pods(self._cluster, self._key))]
 
     def all_pods(self) -> list[PodRuns]:
         """Return all pods that the job ever had, as far as the server knows their runs, oldest first. A pod that exists
@@ -63,13 +62,20 @@ class LogSource:
         self._lists_runs = True
         return pod_runs.of_list(runs)
 
+    def new_files(self) -> NewFiles | None:
+        """Return what rank 0 has written beside its code; None if there is nothing, or if nobody knows."""
+        return new_files.read(self._cluster, self._key) if self._lists_runs else None
+
     def open(
         self, pod: PodRuns, container: str, number: int, *, follow: bool, since: str = "", tail: int | None = None
     ) -> "LogAnswer":
         """Return the lines of a run. Raise OtherRun and NotKept."""
         if self._lists_runs is None:
             self.listed()
-        options = LogOptions(since=_whole_second(since), tail=tail, timestamps=True, positions=True)
+        # Servers compare whole seconds.
+        moment = log_lines.nanoseconds(since)
+        whole = timestamps.format_time(moment // 1_000_000_000) if moment else ""
+        options = LogOptions(since=whole, tail=tail, timestamps=True, positions=True)
         if self._lists_runs:
             run = f"{pod.uid}.{container}.{number}"
             try:
@@ -119,6 +125,11 @@ class LogAnswer(Iterator[list[RawLine]]):
         return self._splitter.rest()
 
     @property
+    def newest(self) -> RawLine | None:
+        """The newest state of a line that has several and no end yet."""
+        return self._splitter.newest
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called, so that the output may go on."""
         return self._closed.is_set()
@@ -127,14 +138,3 @@ class LogAnswer(Iterator[list[RawLine]]):
         """End the iteration."""
         self._closed.set()
         self._stream.close()
-
-
-def belongs(pod: Manifest) -> bool:
-    """Return whether a pod belongs to a job, and does not merely have its labels."""
-    return bool(owners.job_uid(pod["metadata"]))
-
-
-def _whole_second(time: str) -> str:
-    """Return a time without its fraction, since servers compare whole seconds; empty for an empty text."""
-    moment = log_lines.nanoseconds(time)
-    return timestamps.format_time(moment // 1_000_000_000) if moment else ""

@@ -6,21 +6,21 @@ One rule: every line once. Restarts, replaced pods and lost connections end noth
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from coordinator.errors import CoordinatorError
-from coordinator.follow import endings, job_feed, log_source, pod_runs, present_logs, restart_notes, wait_reasons
+from coordinator.follow import endings, job_feed, job_objects, pod_runs, present_logs, restart_notes, wait_reasons
 from coordinator.follow.job_feed import JobFeed
-from coordinator.follow.log_lines import LogLine, LogSelection
+from coordinator.follow.log_lines import LogLine, LogSelection, RawLine
 from coordinator.follow.log_source import LogSource
 from coordinator.follow.pod_runs import PodRuns
 from coordinator.follow.present_logs import JobMember, NoOutput
 from coordinator.follow.restart_notes import RestartCounts
 from coordinator.follow.slot_reader import SlotReader
-from crds.api_resources import PODS, TORCHJOBS
+from crds.api_resources import PODS
 from crds.keys import JobKey
 from crds.torchjob import torchjob
-from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
@@ -31,6 +31,8 @@ _BUFFERED = 16
 """The most pieces of output that wait for a slow reader. Then the servers wait, too."""
 _LOOK_SECONDS = 0.2
 """How often a reader looks whether it is to stop; no request is made for that."""
+_STATES_SECONDS = 1.0
+"""How often the newest state of a line is shown that has no end yet."""
 _STOP_SECONDS = 1.0
 
 Explain = Callable[[Manifest], str]
@@ -53,7 +55,7 @@ def follow(
 
     Raise NoOutput for a job that has no output, and with `follow` only if it never will have; and any ClusterError.
     """
-    job = torchjob.parse(_get(cluster, key))
+    job = torchjob.parse(job_objects.read(cluster, key))
     member = None if selection.all else present_logs.find_member(job, selection)
     if selection.follow and not job.is_finished:
         yield from _Following(cluster, feed, key, selection, member, stop, explain).lines()
@@ -65,19 +67,12 @@ def follow(
     yield from present_logs.read(source, chosen, selection, stop)
 
 
-def _get(cluster: Cluster, key: JobKey) -> Manifest:
-    item = cluster.get(TORCHJOBS, key.name, key.namespace)
-    if item["metadata"]["uid"] != key.uid:
-        raise errors.NotFound(f"job {key} is gone; {key.namespace}/{key.name} is another job now")
-    return item
-
-
 def _is_selected(pod: PodRuns, member: JobMember | None) -> bool:
     return member is None or (pod.task, pod.index) == (member.task, member.number)
 
 
 def _why_nothing(cluster: Cluster, key: JobKey, selection: LogSelection, member: JobMember | None) -> str:
-    item = _get(cluster, key)
+    item = job_objects.read(cluster, key)
     what = f"pod {member.pod}" if member is not None else f"job {key.namespace}/{key.name}"
     if selection.previous:
         return f"{what} has no output of an earlier run"
@@ -85,15 +80,11 @@ def _why_nothing(cluster: Cluster, key: JobKey, selection: LogSelection, member:
         return f"{what} has no run {selection.run}"
     job = torchjob.parse(item)
     if job.is_finished and job.status.attempt:
-        return f"the output of {what} is gone with its pods: {_why_gone(job)}; the job is {_state(item)}"
+        why = "torchq deletes those that still run at the end of the job; others a drain or a person has deleted"
+        if job.spec.clean_pod_policy == "All":
+            why = "cleanPodPolicy All deletes them at the end of the job"
+        return f"the output of {what} is gone with its pods: {why}; the job is {_state(item)}"
     return f"{what} has no output yet: the job is {_state(item)}"
-
-
-def _why_gone(job: TorchJob) -> str:
-    """Return what deletes pods of a finished job."""
-    if job.spec.clean_pod_policy == "All":
-        return "cleanPodPolicy All deletes them at the end of the job"
-    return "torchq deletes those that still run at the end of the job; others a drain or a person has deleted"
 
 
 def _state(item: Manifest) -> str:
@@ -115,7 +106,6 @@ class _Following:
         stop: threading.Event,
         explain: Explain,
     ) -> None:
-        self._feed = feed
         self._key = key
         self._selection = selection
         self._asked_to_stop = stop
@@ -130,8 +120,12 @@ class _Following:
         """Why the job waits, as it was said last."""
         self._noted = ""
         """For which ranks it waits, as it was said last."""
+        self._states: dict[str, RawLine | None] = {}
+        """The newest states of lines that were shown last, by the label of the pod."""
+        self._next_states = 0.0
         self._is_cut = False
         """Whether it was said last that the API server does not answer."""
+        self._has_restarted = False
         self._problems: set[tuple[str, str]] = set()
         """The problems of pods that were said, by task."""
         self._earlier: set[str] = set()
@@ -140,10 +134,10 @@ class _Following:
         self._pods: Informer[PodRuns | None] = Informer(
             cluster,
             PODS,
-            trim=lambda pod: pod_runs.read(pod) if log_source.belongs(pod) else None,
+            trim=lambda pod: pod_runs.read(pod) if job_objects.is_of_job(pod) else None,
             on_change=self._on_pod,
             namespace=key.namespace,
-            label_selector=self._source.selector,
+            label_selector=job_objects.selector(key),
             on_failure=self._on_failure,
             settings=job_feed.SETTINGS,
         )
@@ -154,6 +148,7 @@ class _Following:
         try:
             self._director.start()
             while not self._asked_to_stop.is_set():
+                yield from self._newest_states()
                 try:
                     lines = self._lines.get(timeout=_LOOK_SECONDS)
                 except queue.Empty:
@@ -165,6 +160,16 @@ class _Following:
                 yield from lines
         finally:
             self._end()
+
+    def _newest_states(self) -> list[LogLine]:
+        """Return the newest states of unfinished lines that have changed, once a second, if they are asked for."""
+        if self._selection.states != "newest" or time.monotonic() < self._next_states:
+            return []
+        self._next_states = time.monotonic() + _STATES_SECONDS
+        found = {label: reader.newest for label, reader in list(self._readers.items())}
+        changed = [(label, line) for label, line in found.items() if line and line != self._states.get(label)]
+        self._states = found
+        return [LogLine(label, line.text, line.time, is_over=False) for label, line in changed]
 
     def _end(self) -> None:
         self._stop.set()
@@ -201,6 +206,9 @@ class _Following:
             self._tell(item)
             if note := restart_notes.describe(counts, item, time.time()):
                 self._emit([LogLine("", note)])
+                if not self._has_restarted:
+                    self._has_restarted = True
+                    self._tell_new_files("go with the pod of rank 0")
             counts = restart_notes.read(item)
             item = next(self._changes, None)
         if not self._stop.is_set():
@@ -217,15 +225,18 @@ class _Following:
                 self._emit([LogLine("", note)])
             return
         if wait_reasons.never_runs(item) and not self._has_read():
-            raise NoOutput(f"job {_name(item)} can never run: {wait_reasons.explain(item)}")
+            name = f"{self._key.namespace}/{self._key.name}"
+            raise NoOutput(f"job {name} can never run: {wait_reasons.explain(item)}")
         reason = wait_reasons.explain(item)
         if reason != self._told:
             self._told = reason
             self._emit([LogLine("", f"waiting: {self._explain(item)}")])
 
     def _finish(self, item: Manifest | None) -> None:
-        for pod in self._last_pods():
-            self._take(pod)
+        earlier = self._earlier | self._known()
+        for pod in self._source.all_pods():  # those, too, that came and went while the watch did not show them
+            if not pod.is_gone or pod.uid not in earlier:
+                self._take(pod)
         readers = list(self._readers.values())
         for reader in readers:
             reader.finish()
@@ -234,12 +245,13 @@ class _Following:
         if not self._has_read() and not self._stop.is_set():
             reason = wait_reasons.explain(item) if item is not None else "it was deleted"
             raise NoOutput(f"job {self._key.namespace}/{self._key.name} has no output: {reason}")
+        self._tell_new_files("stay with the pod of rank 0, and go with it")
         self._emit(None)
 
-    def _last_pods(self) -> Iterable[PodRuns]:
-        """Return the pods that exist, and those that came and went while the watch did not show them."""
-        earlier = self._earlier | self._known()
-        return [pod for pod in self._source.all_pods() if not pod.is_gone or pod.uid not in earlier]
+    def _tell_new_files(self, what: str) -> None:
+        """Say which files go with the pod of rank 0, so that nobody looks for them after a restart, or tomorrow."""
+        if (found := self._source.new_files()) is not None:
+            self._emit([LogLine("", f"{what}: {found.describe()}")])
 
     def _known(self) -> set[str]:
         return {uid for reader in list(self._readers.values()) for uid in reader.known}
@@ -254,7 +266,7 @@ class _Following:
         if after is not None:
             self._take(after, first=not self._pods.synced)
         elif before is not None:
-            self._take(pod_runs.gone(before))
+            self._take(replace(before, is_gone=True))
 
     def _on_failure(self, error: errors.ClusterError) -> None:
         if not self._pods.synced or isinstance(error, errors.Forbidden | errors.Unauthorized | errors.Misconfigured):
@@ -284,7 +296,3 @@ class _Following:
         if pod.problem and not pod.is_gone and problem not in self._problems:
             self._problems.add(problem)
             self._emit([LogLine("", f"{pod.label} does not start: {pod.problem}")])
-
-
-def _name(item: Manifest) -> str:
-    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"

@@ -1,14 +1,15 @@
 """The runs of a pod's containers, from its status.
 
-One rule: pure. A run is the n-th start of one container in one pod, counted from 0 as the pod's restartCount counts.
+One rule: a run is the n-th start of one container in one pod, counted from 0 as the pod's restartCount counts.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from crds import labels
-from crds.torchjob import processes
+from crds.torchjob import launched_processes
 from kube.api import Manifest
 from reconcilers.views import containers, pod_problems
 
@@ -93,8 +94,10 @@ def read(pod: Manifest) -> PodRuns:
     """Return the runs of a pod of a TorchJob."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     marks = metadata.get("labels") or {}
+    inits = [each["name"] for each in spec.get("initContainers") or ()]
     listed = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     index = str(marks.get(labels.TASK_INDEX, "0"))
+    problem = pod_problems.find_problem(pod) if status.get("phase") == "Pending" else None
     return PodRuns(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -104,29 +107,17 @@ def read(pod: Manifest) -> PodRuns:
         phase=str(status.get("phase") or ""),
         created=str(metadata.get("creationTimestamp") or ""),
         containers={each["name"]: _runs(each) for each in listed},
-        init=tuple(
-            name for each in spec.get("initContainers") or () if (name := each["name"]) != containers.RESTART_AGENT
-        ),
+        init=tuple(name for name in inits if name != containers.RESTART_AGENT),
         terminating="deletionTimestamp" in metadata,
-        problem=_problem(pod),
+        problem=str(problem) if problem is not None and problem.reason not in _ORDINARY else "",
     )
-
-
-def _problem(pod: Manifest) -> str:
-    problem = pod_problems.find_problem(pod) if (pod.get("status") or {}).get("phase") == "Pending" else None
-    return str(problem) if problem is not None and problem.reason not in _ORDINARY else ""
-
-
-def gone(pod: PodRuns) -> PodRuns:
-    """Return a pod that was deleted."""
-    return replace(pod, is_gone=True)
 
 
 def of_list(runs: Iterable[Mapping[str, Any]]) -> list[PodRuns]:
     """Return the pods whose runs an embedded API server lists (`crds.api_resources.job_logs_path`), oldest first."""
-    pods: dict[str, list[Mapping[str, Any]]] = {}
+    pods: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for run in runs:
-        pods.setdefault(str(run["podUid"]), []).append(run)
+        pods[str(run["podUid"])].append(run)
     return [_of_runs(uid, of_pod) for uid, of_pod in pods.items()]
 
 
@@ -138,7 +129,7 @@ def _of_runs(uid: str, runs: Sequence[Mapping[str, Any]]) -> PodRuns:
         uid=uid,
         task=str(first["task"]),
         index=int(first["index"]),
-        main=processes.MAIN if processes.MAIN in mains or not mains else mains[0],
+        main=launched_processes.MAIN if launched_processes.MAIN in mains or not mains else mains[0],
         phase="",
         created=str(first.get("startedAt") or ""),
         containers={name: _listed(run) for name, run in last.items()},

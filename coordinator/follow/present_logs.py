@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from coordinator.errors import CoordinatorError
-from coordinator.follow.code_paths import CodePaths
-from coordinator.follow.log_lines import LogLine, LogSelection, RawLine
+from coordinator.follow.log_lines import LineStates, LogLine, LogSelection
 from coordinator.follow.log_source import LogSource, NotKept
 from coordinator.follow.pod_runs import PodRuns
+from coordinator.follow.readable_lines import CodePaths
 from crds.torchjob import grant
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
@@ -81,12 +81,10 @@ def select(pods: Sequence[PodRuns], selection: LogSelection) -> dict[str, list[P
         begun = sum(1 for run in runs if run.place)
         runs += [PodRun(pod, last, number, begun + number + 1) for number in range(pod.of(last).last + 1)]
     chosen = {label: _choose(runs, selection) for label, runs in found.items()}
-    return {label: runs for label, runs in sorted(chosen.items(), key=_order) if runs}
-
-
-def _order(slot: tuple[str, list[PodRun]]) -> tuple[str, int]:
-    task, _, index = slot[0].rpartition("-")
-    return task, int(index)
+    in_order = sorted(
+        (runs for runs in chosen.values() if runs), key=lambda runs: (runs[0].pod.task, runs[0].pod.index)
+    )
+    return {runs[0].pod.label: runs for runs in in_order}
 
 
 def _choose(runs: list[PodRun], selection: LogSelection) -> list[PodRun]:
@@ -120,17 +118,14 @@ def read(
             yield LogLine("", f"{pod.label}: {error}")
             continue
         try:
+            states = LineStates(selection.states)
             for piece in lines:
-                yield from paths.shorten(_line(pod, line) for line in piece)
+                found = states.collapse(line.of_pod(pod.label) for line in piece)
+                yield from found if selection.states == "all" else paths.shorten(found)
                 if stop.is_set():
                     return
-            rest = lines.rest()
-            if rest is not None:
-                yield _line(pod, rest)
+            if (rest := lines.rest()) is not None:
+                yield from states.collapse([rest.of_pod(pod.label)])
+            yield from states.rest()
         finally:
             lines.close()
-
-
-def _line(pod: PodRuns, line: RawLine) -> LogLine:
-    """Return a line of output, or the note that the kubelet cannot read it."""
-    return LogLine("", f"{pod.label}: {line.text}") if line.is_of_kubelet else LogLine(pod.label, line.text, line.time)

@@ -3,10 +3,9 @@
 One rule: pure. The words are those that the workers have written; a restart or a resize is told once.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from coordinator.follow.endings import true_condition
 from crds import excerpts, timestamps
 from kube.api import Manifest
 
@@ -46,14 +45,7 @@ def describe(before: RestartCounts, item: Manifest, now: float) -> str:
         return ""
     due = timestamps.seconds_or_none(status.get("restartNotBefore"))
     when = f" in {due - now:.0f}s" if after.counted > before.counted and due is not None and due > now + 1 else ""
-    cause = excerpts.excerpt(excerpts.one_line(_cause(status)), LONGEST)
+    admitted = true_condition(item, "Admitted")  # it says why a job restarts, until the job runs again
+    why = str(admitted.get("message") or "") if admitted.get("reason") == "Restarting" else ""
+    cause = excerpts.excerpt(excerpts.one_line(why), LONGEST)
     return f"{what}{when}{f': {cause}' if cause else ''}"
-
-
-def _cause(status: Mapping[str, Any]) -> str:
-    """Return why a job restarts: its condition Admitted says so until it runs again."""
-    conditions = status.get("conditions") or ()
-    admitted: Mapping[str, Any] = next(
-        (each for each in conditions if (each["type"], each["status"]) == ("Admitted", "True")), {}
-    )
-    return str(admitted.get("message") or "") if admitted.get("reason") == "Restarting" else ""

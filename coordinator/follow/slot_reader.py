@@ -8,11 +8,10 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
-from coordinator.follow.code_paths import CodePaths
-from coordinator.follow.log_lines import LogLine, LogSelection, Overlap, RawLine
+from coordinator.follow.log_lines import LineStates, LogLine, LogSelection, Overlap, RawLine
 from coordinator.follow.log_source import LogAnswer, LogSource, NotKept, OtherRun
 from coordinator.follow.pod_runs import PodRuns
-from coordinator.follow.shutdown_traces import ShutdownTraces
+from coordinator.follow.readable_lines import CodePaths, ShutdownTraces
 from kube import errors, retries
 
 LOOK_SECONDS = 1.0
@@ -49,6 +48,9 @@ class SlotReader:
         self._lines: LogAnswer | None = None
         self._delivered = False
         """Whether the present answer has brought a new line."""
+        self._states = LineStates(selection.states)
+        self.newest: RawLine | None = None
+        """The newest state of a line that has no end yet."""
         self._traces = ShutdownTraces()
         self._paths = CodePaths()
         self.has_read = False
@@ -112,7 +114,8 @@ class SlotReader:
         while not self._stop.is_set():
             pod = self._pods[uid]
             selected = pod.selected(self._selection.container)
-            container = next((each for each in selected if self._has_more(each, pod)), "")
+            begun = {each: self._begin.get((uid, each), 0) for each in selected}
+            container = next((each for each, number in begun.items() if number <= pod.of(each).last), "")
             if container:
                 self._read_run(uid, container)
             elif pod.is_gone and not complete:
@@ -123,9 +126,6 @@ class SlotReader:
         with self._changed:
             del self._pods[uid]
         return True
-
-    def _has_more(self, container: str, pod: PodRuns) -> bool:
-        return self._begin.get((pod.uid, container), 0) <= pod.of(container).last
 
     def _wait_for_more(self, uid: str, pod: PodRuns) -> bool:
         """Wait for a change of a pod whose runs are all read; return False once there is nothing more to come."""
@@ -163,7 +163,8 @@ class SlotReader:
                     self._note_loss(error, pod, overlap)
                     break
             self._wait_for_change(uid, pod, failures)
-        self._show(self._traces.rest())
+        self._show(self._states.rest())
+        self._emit([*self._paths.shorten(self._traces.rest())])
         self._begin[uid, container] = number + 1
 
     def _read_answer(
@@ -181,16 +182,19 @@ class SlotReader:
             if self._finished and follow:
                 self._close_unless_terminating()
         self.has_read, self._delivered = True, False
+        # What was read of a pod that goes had most likely ended.
+        is_last = not follow and not (overlap.since and (pod.terminating or pod.is_gone))
         try:
             overlap.begin_answer()
             for several in lines:
-                self._deliver(several, overlap, is_last=not follow)
+                self._deliver(several, overlap, is_last=is_last)
+                self.newest = lines.newest
             rest = None if follow or lines.closed else lines.rest()
             if rest is not None:
-                self._deliver([rest], overlap, is_last=True)
+                self._deliver([rest], overlap, is_last=is_last)
             return not lines.closed
         finally:
-            self._lines = None
+            self._lines = self.newest = None
             lines.close()
 
     def _deliver(self, lines: Sequence[RawLine], overlap: Overlap, *, is_last: bool) -> None:
@@ -199,20 +203,22 @@ class SlotReader:
         found: list[LogLine] = []
         for line in lines:
             if line.is_of_kubelet:
-                found += [LogLine("", f"{self.label}: {line.text}")] if is_last else []
+                found += [line.of_pod(self.label)] if is_last else []
                 continue
             is_new, removed = overlap.admit(line)
             if removed:
                 found.append(LogLine(self.label, f"[torchq: {removed} bytes of output were removed here]"))
             if is_new:
-                found.append(LogLine(self.label, line.text, line.time))
+                found.append(line.of_pod(self.label))
         if found:
             self._delivered = True
-            self._show(self._traces.drop(found))
+            self._show(self._states.collapse(found))
 
     def _show(self, lines: Sequence[LogLine]) -> None:
+        if self._selection.states != "all":
+            lines = [*self._paths.shorten(self._traces.drop(lines))]
         if lines:
-            self._emit([*self._paths.shorten(lines)])
+            self._emit(lines)
 
     def _note_loss(self, error: Exception, pod: PodRuns, overlap: Overlap) -> None:
         """Say what could not be read. The output of a pod that is gone, and was read before, had most likely ended."""
@@ -223,8 +229,7 @@ class SlotReader:
     def _wait_for_change(self, uid: str, pod: PodRuns, failures: int) -> None:
         seconds = LOOK_SECONDS
         if failures:
-            base, cap = _BACKOFF_SECONDS
-            seconds = retries.backoff(base, cap, attempt=failures, jitter=random.random())
+            seconds = retries.backoff(*_BACKOFF_SECONDS, attempt=failures, jitter=random.random())
         with self._changed:
             self._changed.wait_for(
                 lambda: self._stop.is_set() or (not failures and (self._pods[uid] is not pod or self._finished)),

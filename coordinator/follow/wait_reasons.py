@@ -1,13 +1,13 @@
 """Why a job has no pods, or does not end, from its status.
 
-One rule: pure. The words are those that the coordinator and the workers have written.
+One rule: the words are those that the coordinator and the workers have written.
 """
 
 from typing import Any
 
-from crds.torchjob.conditions import FINISHED
+from coordinator.follow.endings import true_condition
+from crds.torchjob.conditions import FINISHED, USUAL, WAITS_FOR_RANKS
 from kube.api import Manifest
-from reconcilers.plan.health.unfinished import WAITS_FOR_RANKS
 
 NEVER = ("ExceedsQuota", "QueueNotFound", "NotAllowed", "ClaimsNotCounted", "PriorityClassNotFound")
 """Reasons of a job that can never run, unless an admin changes something."""
@@ -29,7 +29,7 @@ def explain(item: Manifest) -> str:
     status, spec = item.get("status") or {}, item.get("spec") or {}
     phase, queue = status.get("phase") or "", _queue(item)
     if phase in FINISHED:
-        return f"{phase}: {_condition(item, phase) or 'it has ended'}"
+        return f"{phase}: {true_condition(item, phase).get('message') or 'it has ended'}"
     if spec.get("suspend"):
         return "it is suspended (torchq job resume starts it)"
     policy = spec.get("schedulingPolicy") or {}
@@ -37,23 +37,28 @@ def explain(item: Manifest) -> str:
         return "it is held (torchq job resume lets it go)"
     if queue.get("reason"):
         return f"{queue.get('message') or 'it waits'} ({queue['reason']})"
-    return _condition(item, "Queued") or f"in queue {policy.get('queue') or item['metadata']['namespace']}"
+    queued = true_condition(item, "Queued").get("message")
+    return str(queued or f"in queue {policy.get('queue') or item['metadata']['namespace']}")
 
 
 def for_ranks(item: Manifest) -> str:
     """Return for which pods a running job waits, because others have ended with 0; empty if it waits for none."""
-    running = _find_condition(item, "Running")
+    running = true_condition(item, "Running")
     return str(running.get("message") or "") if running.get("reason") == WAITS_FOR_RANKS else ""
+
+
+def of_pods(item: Manifest) -> tuple[str, str]:
+    """Return the reason and the message why pods of an admitted job cannot be made, have no node or do not start; empty
+    if the status names none."""
+    status = item.get("status") or {}
+    if not status.get("admission") or status.get("phase") in FINISHED:
+        return "", ""
+    for kind in ("Running", "Admitted"):
+        found = true_condition(item, kind)
+        if found and found.get("reason") not in (*USUAL, WAITS_FOR_RANKS):
+            return str(found.get("reason") or ""), str(found.get("message") or "")
+    return "", ""
 
 
 def _queue(item: Manifest) -> dict[str, Any]:
     return (item.get("status") or {}).get("queue") or {}
-
-
-def _condition(item: Manifest, kind: str) -> str:
-    return str(_find_condition(item, kind).get("message") or "")
-
-
-def _find_condition(item: Manifest, kind: str) -> dict[str, Any]:
-    conditions = (item.get("status") or {}).get("conditions") or ()
-    return next((each for each in conditions if (each["type"], each["status"]) == (kind, "True")), {})

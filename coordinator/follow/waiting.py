@@ -4,62 +4,34 @@ One rule: a wait makes no request of its own. It reads what the watches of the n
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
 from coordinator.follow import endings
 from coordinator.follow.endings import Goal, JobEnding
-from coordinator.follow.inbox import Inbox
-from coordinator.follow.job_feed import JobFeeds
+from coordinator.follow.job_feed import JobFeeds, Subscription
 from crds.keys import JobKey
 
 
-def wait(
-    feeds: JobFeeds,
-    keys: Iterable[JobKey],
-    *,
-    goal: Goal = "Finished",
-    first: bool = False,
-    timeout: float | None = None,
-) -> list[JobEnding]:
-    """Return how the waits for some jobs ended, in the order in which they ended.
-
-    With `first`, return as soon as one has ended. After `timeout` seconds, the jobs for which the wait has not ended
-    are missing. Raise any ClusterError.
-    """
-    with Waits(feeds, keys, goal=goal, timeout=timeout) as waits:
-        return next(([ending] for ending in waits), []) if first else list(waits)
-
-
-class Waits(Iterator[JobEnding]):
+class Waits(Subscription, Iterator[JobEnding]):
     """The ends of the waits for some jobs, as they come. `close` ends the iteration, from any thread."""
 
     def __init__(
-        self,
-        feeds: JobFeeds,
-        keys: Iterable[JobKey],
-        *,
-        goal: Goal = "Finished",
-        timeout: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, feeds: JobFeeds, keys: Iterable[JobKey], *, goal: Goal = "Finished", timeout: float | None = None
     ) -> None:
         """Begin to follow the jobs. The iteration ends with the last job, or after `timeout` seconds."""
-        self._clock = clock
-        self._deadline = None if timeout is None else clock() + timeout
+        self._deadline = None if timeout is None else time.monotonic() + timeout
         self._goal = goal
-        self._feeds = feeds
-        self._inbox = Inbox()
         self._waiting = dict.fromkeys(keys)
-        self._followed: dict[str, list[JobKey]] = {}
+        followed: defaultdict[str, list[JobKey]] = defaultdict(list)
         for key in self._waiting:
-            self._followed.setdefault(key.namespace, []).append(key)
-        self._attached = {namespace: feeds.of(namespace) for namespace in self._followed}
-        for namespace, feed in self._attached.items():
-            feed.attach(self._inbox, self._followed[namespace])
+            followed[key.namespace].append(key)
+        super().__init__(*((feeds.of(namespace), of_namespace) for namespace, of_namespace in followed.items()))
 
     def __next__(self) -> JobEnding:
         """Wait for the next end. Raise StopIteration after the last one, or at the deadline."""
         while self._waiting:
-            left = None if self._deadline is None else max(0.0, self._deadline - self._clock())
+            left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
             news = self._inbox.take(left)
             if news is None:
                 break
@@ -73,15 +45,3 @@ class Waits(Iterator[JobEnding]):
     def waiting(self) -> list[JobKey]:
         """The jobs for which the wait has not ended."""
         return list(self._waiting)
-
-    def close(self) -> None:
-        """End the iteration."""
-        self._inbox.close()
-        for namespace, feed in self._attached.items():
-            feed.detach(self._inbox, self._followed[namespace])
-
-    def __enter__(self) -> "Waits":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

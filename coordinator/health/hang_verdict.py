@@ -13,7 +13,6 @@ others have the whole limit to follow. A pod is silent if it has not reported fo
 never reported is neither silent nor behind: it may be that only the pod with rank 0 reports.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.health.step_watch import PodSteps, StepWatch
@@ -44,7 +43,9 @@ def judge(watch: StepWatch, health: Health, now: float) -> HangVerdict | None:
     since = watch.moved if watch.has_moved else watch.began
     if now - since >= (health.hang_timeout_seconds if watch.has_moved else health.first_step_seconds):
         blamed = silent[0] if len(silent) == 1 < len(pods) else ""
-        return HangVerdict(now - since, _furthest_behind(pods), silent, blamed)
+        lowest = min((pod.last.step for pod in pods.values()), default=0)
+        behind = tuple(sorted(name for name, pod in pods.items() if pod.last.step == lowest))
+        return HangVerdict(now - since, behind, silent, blamed)
     standing = {name: pod for name, pod in pods.items() if _is_left(watch, pod, health, now)}
     if not standing:
         return None
@@ -60,11 +61,6 @@ def _is_left(watch: StepWatch, pod: PodSteps, health: Health, now: float) -> boo
     return now - pod.left >= health.hang_timeout_seconds and (
         pod.has_moved or now - watch.began >= health.first_step_seconds
     )
-
-
-def _furthest_behind(pods: Mapping[str, PodSteps]) -> tuple[str, ...]:
-    lowest = min((pod.last.step for pod in pods.values()), default=0)
-    return tuple(sorted(name for name, pod in pods.items() if pod.last.step == lowest))
 
 
 def is_over(watch: StepWatch, hang: Hang, verdict: HangVerdict | None) -> bool:

@@ -1,36 +1,46 @@
-"""The rounds of a writer that looks at all jobs again and again while this process leads.
+"""The rounds of those who look at all jobs again and again while this process leads, and put what statuses should say.
 
-One rule: an error costs one round. What a writer remembers is void after it, and when another process may lead.
+One rule: an error costs one round. What is remembered is void after it, and when another process may lead.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar
 
 from coordinator.cache.watches import Watches
+from kube.process.turns import Turns
 
 
-class RoundWriter(Protocol):
-    """What looks at jobs, and writes what it finds into their statuses."""
+class Rounds(ABC):
+    """What looks at all jobs in a thread of its own."""
 
+    __slots__ = ()
     watches: Watches
+    loop: ClassVar[str]
+    """The name of its loop."""
+    subject: ClassVar[str]
+    """What an error is about, in words."""
+    seconds: ClassVar[float]
+    """The seconds between two looks."""
 
-    def look(self) -> int:
-        """Look at all jobs once; return how many statuses were written."""
+    @abstractmethod
+    def look(self) -> None:
+        """Look at all jobs once, and put what their statuses should say."""
 
-    def forget(self) -> None:
+    def forget(self) -> None:  # noqa: B027  most remember nothing that could become wrong
         """Forget everything that was seen."""
 
-
-def run(writer: RoundWriter, rounds: Iterable[None], leading: Callable[[], bool], subject: str) -> None:
-    """Let a writer look in each round while this process leads; `subject` is what an error is about, in words."""
-    for _ in rounds:
-        if not (leading() and writer.watches.synced):
-            writer.forget()
-            continue
-        try:
-            writer.look()
-        except Exception as error:
-            writer.forget()
-            writer.watches.errors.record(subject, error)
-        else:
-            writer.watches.errors.clear(subject)
+    def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
+        """Look while this process leads, until stopped, as one of the loops in `turns`."""
+        for _ in turns.loop(self.loop).rounds(stop, self.seconds):
+            if not (leading() and self.watches.synced):
+                self.forget()
+                continue
+            try:
+                self.look()
+            except Exception as error:
+                self.forget()
+                self.watches.errors.record(self.subject, error)
+            else:
+                self.watches.errors.clear(self.subject)

@@ -22,7 +22,7 @@ report tells its run, by the coordinator that took it. So a later leader knows i
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from coordinator.reports.values import PodReport
+from coordinator.reports.report_values import PodReport
 from crds.torchjob.status import Reported
 
 LONGEST_BREAK = 30.0

@@ -139,14 +139,11 @@ class HttpServer:
         """Answer requests in threads of the server while the block runs; yield the port. Raises OSError."""
         self._loop = asyncio.new_event_loop()
         try:
-            yield from self._running(address, port)
+            family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+            with socket.create_server((address, port), family=family) as listener:
+                yield from self._answering(listener)
         finally:
             self._loop.close()
-
-    def _running(self, address: str, port: int) -> Iterator[int]:
-        family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.create_server((address, port), family=family) as listener:
-            yield from self._answering(listener)
 
     def _answering(self, listener: socket.socket) -> Iterator[int]:
         starting = asyncio.start_server(self._serve, sock=listener, limit=self._limits.head_bytes, backlog=_AT_ONCE)

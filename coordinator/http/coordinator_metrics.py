@@ -6,7 +6,7 @@ One rule: every number is in memory. A page waits for no Redis, no API server an
 import time
 from collections.abc import Callable, Iterator
 
-from coordinator.http import server
+from coordinator.http import coordinator_server
 from coordinator.leader.coordinator import Coordinator
 from coordinator.metrics import leader_metrics, process_metrics, process_page
 from coordinator.metrics.queue_gauge_reader import QueueGaugeReader
@@ -24,7 +24,7 @@ def queue_gauge_reader(
         snapshot=queries.snapshot,
         stats=stats,
         jobs=coordinator.watches.jobs.values,
-        policies=lambda: server.stop_policies(coordinator),
+        policies=lambda: coordinator_server.stop_policies(coordinator),
         leading=lambda: coordinator.leadership.leading,
         cost=coordinator.settings.cost,
         queues=queues,

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from coordinator.http import ports
+from coordinator.http import listening_ports
 from coordinator.http.bounded_server import Answer, HttpServer, Question, ServerLimits
-from coordinator.life import checks
-from coordinator.life.checks import Probes
+from coordinator.life import health_checks
+from coordinator.life.health_checks import Probes
 from coordinator.metrics import exposition
 from coordinator.metrics.page import Page
 from coordinator.port_settings import PortSettings
@@ -47,15 +47,15 @@ def serving(settings: PortSettings, probes: Probes, page: Page | None = None) ->
         return
 
     def answer_quickly(question: Question) -> Answer | None:
-        if not ports.is_for_address(question.host, address):
+        if not listening_ports.is_for_address(question.host, address):
             return WRONG_HOST
         if page is not None and urlsplit(question.path).path == METRICS_PATH:
             return None
         return probe_answer(probes, question.path) or UNKNOWN
 
     server = HttpServer(answer_quickly, lambda _: _show(page) if page else UNKNOWN, dict, LIMITS)
-    with ports.listening(server, SETTING, address, port) as bound:
-        yield ports.url(address, bound)
+    with listening_ports.listening(server, SETTING, address, port) as bound:
+        yield listening_ports.url(address, bound)
 
 
 def _show(page: Page) -> Answer:
@@ -69,5 +69,5 @@ def _show(page: Page) -> Answer:
 def probe_answer(probes: Probes, path: str) -> Answer | None:
     """Return the answer to a request for a path with its query; None if it is no probe."""
     parts = urlsplit(path)
-    found = checks.answer(probes, parts.path, parts.query)
+    found = health_checks.answer(probes, parts.path, parts.query)
     return Answer(found.code, found.text.encode() + b"\n", "text/plain") if found else None

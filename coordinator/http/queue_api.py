@@ -19,6 +19,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -28,8 +29,7 @@ import pydantic
 from coordinator.cache.views import JobView
 from coordinator.http.openapi import description
 from coordinator.query import figures, supposition
-from coordinator.query.documents import Document
-from coordinator.query.queries import MOST_FORECAST_PICKS, UNKNOWN_PREFIX, Queries, UnknownObject
+from coordinator.query.questions import MOST_FORECAST_PICKS, UNKNOWN_PREFIX, Document, Queries, UnknownObject
 from coordinator.routing import feasibility
 from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.feasibility import ClusterLimits, JobRequest
@@ -80,11 +80,11 @@ class QueueApi:
         try:
             return HTTPStatus.OK, self._answer(path)
         except UnknownObject as error:
-            return HTTPStatus.NOT_FOUND, _status_document(HTTPStatus.NOT_FOUND, str(error))
+            return _refusal(HTTPStatus.NOT_FOUND, error)
         except InvalidQuery as error:
-            return HTTPStatus.BAD_REQUEST, _status_document(HTTPStatus.BAD_REQUEST, str(error))
+            return _refusal(HTTPStatus.BAD_REQUEST, error)
         except (QueueError, StaleCaches) as error:
-            return HTTPStatus.SERVICE_UNAVAILABLE, _status_document(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, error)
 
     def _answer(self, path: str) -> Document:
         parts = urlsplit(path)
@@ -105,9 +105,9 @@ class QueueApi:
         """The answers to the paths that name no object."""
         return {
             "queues": lambda _: {"items": self.queries.queues()},
-            "check": lambda query: feasibility.document(feasibility.judge(_parse_job(query), self.limits())),
+            "check": lambda query: feasibility.document(feasibility.judge_submission(_parse_job(query), self.limits())),
             "next": lambda query: self.queries.next(_parse_count(query), roomy=query.get("roomy") == "1"),
-            "places": lambda query: {"items": self.queries.places(_parse_names(query))},
+            "places": lambda query: {"items": self.queries.places([*filter(None, query.get("queues", "").split(","))])},
             "scale/plan": lambda _: self.scale_plan(),
             "status": lambda _: self._status(),
             "settings": lambda _: self.settings(),
@@ -128,8 +128,7 @@ class QueueApi:
                 lambda job, limits: supposition.describe_rest(job, document, limits, now), job
             )
         if document["state"] == "waiting":
-            is_too_large = document.get("code") == "ExceedsQuota"
-            return document | (self._with_limits(supposition.describe_too_large, job) if is_too_large else {})
+            return document | self._with_limits(partial(supposition.describe_room, document), job)
         return document | self._absent(job) if document["state"] == "absent" else document
 
     def _reports(self, namespace: str, name: str, uid: str) -> Document:
@@ -163,10 +162,6 @@ class QueueApi:
             return self.about() | {"redis": str(error)}
 
 
-def _parse_names(query: Mapping[str, str]) -> list[str]:
-    return [name for name in query.get("queues", "").split(",") if name]
-
-
 def _parse_count(query: Mapping[str, str]) -> int:
     text = query.get("n", str(NEXT))
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_FORECAST_PICKS):
@@ -183,10 +178,10 @@ def _parse_job(query: Mapping[str, str]) -> JobRequest:
         raise InvalidQuery(f"{where}: {problem['msg']}") from error
 
 
-def _status_document(code: int, message: str) -> Document:
+def _refusal(code: int, error: Exception) -> tuple[int, Document]:
     """Return an error as an API server writes it, so that its proxy passes the message on."""
-    return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message,
-            "details": {"name": "torchq-coordinator"}}  # fmt: skip
+    return code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": str(error),
+                  "details": {"name": "torchq-coordinator"}}  # fmt: skip
 
 
 def wait_percentiles(jobs: Iterable[JobView]) -> dict[str, Any]:

@@ -120,17 +120,17 @@ class ReportApi:
         return _json(HTTPStatus.OK, {"checkpoint": job.save_request} if job.save_request else {})
 
 
-def _is_token_of(job: JobView, uid: str) -> bool:
-    """Return whether the token of a uid is that of a job, and not of an earlier one of its name."""
-    return job.key.uid == uid
-
-
 class _Refused(Exception):
     """A request that is refused, with the answer to it."""
 
     def __init__(self, code: HTTPStatus, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.answer = _json(code, {"code": int(code), "message": message}, headers)
+
+
+def _is_token_of(job: JobView, uid: str) -> bool:
+    """Return whether the token of a uid is that of a job, and not of an earlier one of its name."""
+    return job.key.uid == uid
 
 
 def _read(path: str) -> tuple[str, str, str, str]:

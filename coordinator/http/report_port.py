@@ -11,14 +11,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coordinator.http import ports
+from coordinator.http import listening_ports
 from coordinator.http.bounded_server import HttpServer, ServerLimits
 from coordinator.http.report_api import ReportApi
 from coordinator.leader.coordinator import Coordinator
-from coordinator.query.queries import IDENTITY
+from coordinator.query.questions import IDENTITY
 from coordinator.reports import body, worlds
 from coordinator.reports.batches import ReportBatches
-from coordinator.reports.store import ReportStore
+from coordinator.reports.report_store import ReportStore
 from coordinator.reports.tokens import ReportKey
 from coordinator.routing import route
 from crds.api_resources import TORCHJOBS
@@ -61,7 +61,7 @@ def serving(coordinator: Coordinator, key: ReportKey | None, store: ReportStore)
     server = HttpServer(api.answer_quick, api.answer_slow, lambda: identity, LIMITS)
     with ExitStack() as running:
         running.enter_context(_writing(batches, coordinator.turns))
-        yield running.enter_context(ports.listening(server, SETTING, address, port))
+        yield running.enter_context(listening_ports.listening(server, SETTING, address, port))
 
 
 def report_api(coordinator: Coordinator, key: ReportKey, batches: ReportBatches) -> ReportApi:

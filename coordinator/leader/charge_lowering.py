@@ -14,10 +14,8 @@ from coordinator.leader.charge_release import UnfreedCharge
 from coordinator.routing import held_charges
 from coordinator.settings import Settings
 from crds.keys import JobKey
-from queues.charge_changes import LoweredCharge
 from queues.pick_cycle import PickCycle
-from queues.picking import queue_state
-from queues.store import QueueStore
+from queues.store import LoweredCharge, QueueStore
 from queues.values import Reservation
 
 
@@ -34,7 +32,7 @@ class ChargeLowering:
     _unfreed: dict[JobKey, UnfreedCharge] = field(default_factory=dict)
     """The jobs whose charge could not be lowered yet."""
 
-    def __contains__(self, key: JobKey) -> bool:
+    def __contains__(self, key: object) -> bool:
         """Return whether the charge of a job is still to be lowered."""
         return key in self._unfreed
 
@@ -61,9 +59,9 @@ class ChargeLowering:
         lowered = [change.key for change in idle if change.key not in refused]
         self._unfreed |= {key: UnfreedCharge(since[key], now) for key in surplus if key not in lowered}
         for key in lowered:
-            admission, paid = admissions[key], held_charges.freed_paid(held[key], surplus[key])
-            if paid and admission is not None and admission.grown and admission.declined == admission.grown:
-                self.pick_cycle.refund(held[key].queue, queue_state.price(paid, self.settings.cost))
+            admission, refund = admissions[key], held_charges.freed_payment(held[key], surplus[key])
+            if refund and admission is not None and admission.grown and admission.declined == admission.grown:
+                self.pick_cycle.refund(held[key].queue, refund)
         return lowered
 
     def lower_again(self) -> list[JobKey]:

@@ -7,16 +7,15 @@ release is tried again.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
 from coordinator.leader import error_isolation
+from coordinator.leader.queue_configuration import QueueConfiguration
 from coordinator.routing import eligibility, route
 from coordinator.routing.route import Route
 from coordinator.settings import Settings
 from crds.keys import JobKey
 from queues.pick_cycle import PickCycle
-from queues.picking import queue_state
 from queues.store import QueueStore
 from queues.values import Entry, Reservation
 
@@ -39,7 +38,7 @@ class ChargeRelease:
     settings: Settings
     elapsed: Callable[[], float]
     """Seconds of a clock that is never set: a charge that is freed early would be given twice."""
-    rules: Callable[[], RoutingRules]
+    configuration: QueueConfiguration
     route: Callable[[JobKey], Route]
     """A function that returns the route of a key by the newest state."""
     _unfreed: dict[JobKey, UnfreedCharge] = field(default_factory=dict)
@@ -87,7 +86,7 @@ class ChargeRelease:
         self._unfreed |= {key: UnfreedCharge(since[key], now) for key in refused}
         for charge in refunds:
             if charge.key not in refused:
-                self.pick_cycle.refund(charge.queue, queue_state.price(charge.charge, self.settings.cost))
+                self.pick_cycle.refund(charge.queue, charge.paid)
 
     def free_again(self) -> int:
         """Free the charges that could not be freed before; return how many were freed."""
@@ -98,7 +97,7 @@ class ChargeRelease:
         candidates: list[JobKey] = []
         error_isolation.act_on_all(due, lambda keys: self._free_due(keys, pods_version, candidates), self.watches.skip)
         freed = [key for key in candidates if key not in self._unfreed]
-        waiting = [key for key in freed if (job := self.watches.job(key)) is not None and _waits(job)]
+        waiting = [key for key in freed if (job := self.watches.job(key)) is not None and job.competes]
         self.watches.mark(waiting)  # they still have to be put into the store
         return len(freed)
 
@@ -114,18 +113,18 @@ class ChargeRelease:
     def _refunds(self, keys: list[JobKey]) -> list[Reservation]:
         """Return the picks among these charges that are refunded to their queues.
 
-        A pick is refunded if it was never granted, because an admin took the queue from the job before. A pick that was
-        granted is never refunded, whether the job ran or not: it held room. A pick whose job was suspended, held,
-        edited or deleted before the grant is not refunded either. Its room was idle, and with a refund the owner could
-        get the next turn at once, repeatedly and for free.
+        A pick is refunded if it was never granted, because an admin took the queue from the job before; or if the job
+        was granted the room and the coordinator took it back because its scheduler had not bound the job. Otherwise, a
+        pick that was granted is never refunded, whether the job ran or not: it held room. A pick whose job was
+        suspended, held, edited or deleted before the grant is not refunded either. Its room was idle, and with a refund
+        the owner could get the next turn at once, repeatedly and for free.
         """
-        jobs = {key: job for key in keys if (job := self.watches.job(key)) is not None and _waits(job)}
+        jobs = {key: job for key in keys if (job := self.watches.job(key)) is not None and job.competes}
         charges = self.store.reservations(list(jobs)) if jobs else {}
-        ungranted = [charge for key, charge in charges.items() if charge.attempt > jobs[key].attempt]
-        return [
-            charge for charge in ungranted if eligibility.is_withdrawn(charge.queue, charge.key.namespace, self.rules())
-        ]
+        return [charge for key, charge in charges.items() if self._is_refunded(charge, jobs[key])]
 
-
-def _waits(job: JobView) -> bool:
-    return job.admission is None and not (job.finished or job.deleting or job.stopped or job.invalid)
+    def _is_refunded(self, charge: Reservation, job: JobView) -> bool:
+        if charge.attempt > job.attempt:
+            return eligibility.is_withdrawn(charge.queue, charge.key.namespace, self.configuration.rules())
+        is_newest = charge.attempt == job.attempt and job.phase == "Queued"
+        return is_newest and job.waits is not None and job.waits.waits_for_scheduler

@@ -5,7 +5,8 @@ the newest state.
 
     flush     keys that changed -> route -> entries put or removed, keys offered (`coordinator.leader.router`)
     cycle     snapshot -> choose -> commit (`queues.pick_cycle`)
-    resize    who grows into idle room, who gives back -> targets, idle growth (`coordinator.autoscale.autoscaler`)
+    resize    who grows into idle room, who gives back -> targets, idle growth (`coordinator.elastic.autoscaler`);
+              who gives the room back that its scheduler does not let it use (`coordinator.elastic.recalls`)
     dispatch  ready keys -> leased -> RQ
 """
 
@@ -14,20 +15,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coordinator.autoscale.autoscaler import Autoscaler
-from coordinator.autoscale.memory import Memory
-from coordinator.autoscale.target_writer import TargetWriter
-from coordinator.cache.routing_rules import RoutingRules
-from coordinator.cache.views import JobView
+from coordinator.cache import noted_jobs
 from coordinator.cache.watches import Watches
+from coordinator.elastic.autoscaler import Autoscaler
+from coordinator.elastic.idle_history import Memory
+from coordinator.elastic.recalls import Recalls
 from coordinator.leader import quota_judgement
+from coordinator.leader.charge_lowering import ChargeLowering
 from coordinator.leader.queue_configuration import QueueConfiguration
+from coordinator.leader.reasons import Reasons
 from coordinator.leader.router import Router
 from coordinator.leader.store_rebuild import StoreRebuild
 from coordinator.metrics import leader_metrics
-from coordinator.reports.store import ReportReader
-from coordinator.routing.eligibility import Eligibility
+from coordinator.reports.report_store import ReportReader
 from coordinator.settings import Settings
+from coordinator.status_lane import JobLane
+from crds.keys import JobKey
+from crds.resources.amounts import Amounts
 from kube.process.meter import NO_METER, Meter
 from kube.process.turns import Turn
 from queues import metrics as queue_metrics
@@ -64,10 +68,10 @@ class ControlLoop:
     pause: Callable[[float], object] = time.sleep
     elapsed: Callable[[], float] = time.monotonic
     counts: Counts = field(default_factory=Counts)
-    notify: Callable[[JobView, Eligibility | None], object] = lambda *_: None
-    """Called with a job and the reason that its status should give for its waiting; None: no reason."""
-    targets: TargetWriter | None = None
-    """What writes the targets of jobs; None: no job is resized."""
+    reasons: Reasons | None = None
+    """What is told of the reasons that jobs wait; None: nobody."""
+    lane: JobLane | None = None
+    """Where the targets of jobs are put; None: no job is resized."""
     memory: Memory | None = None
     reports: ReportReader | None = None
     meter: Meter = NO_METER
@@ -81,38 +85,42 @@ class ControlLoop:
     _rebuild: StoreRebuild = field(init=False)
     _router: Router = field(init=False)
     _autoscaler: Autoscaler = field(init=False)
+    _recalls: Recalls = field(init=False)
 
     def __post_init__(self) -> None:
         watches, store, work, settings = self.watches, self.store, self.work, self.settings
-        self._pick_cycle = PickCycle(store, settings.rules, self._forecast)
+        self._pick_cycle = PickCycle(store, settings.rules, self._forecast, self._take_gang_room, self._ages)
         self._configuration = QueueConfiguration(watches, store, settings)
         self._rebuild = StoreRebuild(
             watches, store, work, settings, self._configuration, self.clock, self.pause, self.elapsed, self.turn
         )
+        lowering = ChargeLowering(watches, store, self._pick_cycle, settings, self.elapsed)
         self._router = Router(
             watches,
             store,
             work,
             settings,
-            self._pick_cycle,
-            self._configuration.rules,
-            self._rebuild.is_charged,
-            self.clock,
-            self.elapsed,
-            self.notify,
+            pick_cycle=self._pick_cycle,
+            configuration=self._configuration,
+            rebuild=self._rebuild,
+            lowering=lowering,
+            reasons=self.reasons,
+            clock=self.clock,
+            elapsed=self.elapsed,
         )
         self._autoscaler = Autoscaler(
             watches,
             store,
-            self._pick_cycle,
             settings,
-            self._configuration.rules,
-            self.clock,
-            self._router.is_lowering,
-            self.targets,
-            self.memory or Memory(settings),
-            self.reports,
+            pick_cycle=self._pick_cycle,
+            configuration=self._configuration,
+            lowering=lowering,
+            lane=self.lane,
+            memory=self.memory or Memory(settings),
+            reports=self.reports,
+            clock=self.clock,
         )
+        self._recalls = Recalls(watches, self._pick_cycle, settings, self.clock, self.lane)
 
     def rebuild(self, epoch: int, cause: str = "Election") -> None:
         """Rebuild the store from the cluster under a new epoch (`StoreRebuild.rebuild`)."""
@@ -131,27 +139,27 @@ class ControlLoop:
         """Return whether the store charges every admission that the cluster shows in full (`StoreRebuild.audit`)."""
         return self._rebuild.audit()
 
-    def rules(self) -> RoutingRules:
-        """Return the rules of routing, as the watches show them now."""
-        return self._configuration.rules()
-
     def configure(self) -> None:
         """Write the queues and the size of the pool to the store."""
         self._configuration.apply()
+        self.watches.port_jobs.touch()  # a queue was opened or closed
         self.unsettled = True
 
     def step(self) -> bool:
         """Flush, cycle, resize and dispatch once; return whether anything happened."""
         self.turn.mark()
-        quota_judgement.judge_due(self.watches, self._configuration.rules, self.clock)
+        quota_judgement.judge_due(self.watches, self._configuration.rules, self.clock, self.store.reservations)
         flushed = self.flush() + self._router.offer_next()
         if self.watches.take_settings_changed(self.settings.settle_seconds):
             self.configure()
         self.turn.mark()
-        self._pick_cycle.charge(self.watches.raised.take(self.settings.cost))
-        picked = self.cycle() if self.unsettled or self._is_cycle_due() else 0
+        self._pick_cycle.charge(self.watches.raised.take())
+        # The clock of the machine may have been set back. Time alone can hand the pool's reservation to another job.
+        is_due = abs(self.clock() - self._cycled_at) >= CYCLE_SECONDS
+        picked = self.cycle() if self.unsettled or is_due else 0
         self.turn.mark()
         self.unsettled |= self._autoscaler.step()
+        self._recalls.step()
         self.turn.mark()
         dispatched = self.work.dispatch()
         self.counts.dispatched += dispatched
@@ -179,11 +187,12 @@ class ControlLoop:
         self.counts.picked += committed.picked
         return committed.picked
 
-    def _forecast(self) -> JobEnds | None:
-        """Return the ends of the jobs that have a deadline (`coordinator.cache.deadlines`)."""
-        return self.watches.deadlines.forecast(lambda key: self.watches.pods_of(key, 0).occupy)
+    def _take_gang_room(self, key: JobKey, demand: Amounts) -> bool:
+        return quota_judgement.take_gang_room(self.watches, self._configuration.rules(), key, demand)
 
-    def _is_cycle_due(self) -> bool:
-        """Return whether CYCLE_SECONDS have passed since the last cycle: time alone can hand the pool's reservation to
-        another job."""
-        return abs(self.clock() - self._cycled_at) >= CYCLE_SECONDS  # the clock of the machine may have been set back
+    def _ages(self, now: float) -> dict[str, list[float]]:
+        return noted_jobs.ages(self.watches.holders.values(), now)
+
+    def _forecast(self) -> JobEnds | None:
+        """Return the ends of the jobs that have a deadline (`coordinator.cache.noted_jobs`)."""
+        return self.watches.deadlines.forecast(lambda key: self.watches.pods_of(key, 0).occupy)

@@ -14,18 +14,18 @@ from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Literal
 
-from coordinator.autoscale.memory import Memory
-from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache import optional_kinds
 from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
+from coordinator.elastic.idle_history import Memory
 from coordinator.errors import LeadershipLost
 from coordinator.leader.control_loop import ControlLoop, Counts
 from coordinator.leader.election import Fitness, LeaderElection, LeaseConfig
-from coordinator.leader.reason_writer import ReasonWriter
+from coordinator.leader.reasons import Reasons
 from coordinator.leader.router import MissingCharge
+from coordinator.leader.status_writer import StatusWriter
 from coordinator.rbac.permissions import SYSTEM_NAMESPACE
-from coordinator.reports.store import ReportReader
+from coordinator.reports.report_store import ReportReader
 from coordinator.settings import Settings
 from kube import errors as cluster_errors
 from kube.api import Cluster
@@ -88,6 +88,8 @@ class Coordinator:
     settings: Settings
     leases: InitVar[Cluster | None] = None
     """A client of the same cluster whose requests time out well within the duration of a lease; None: use `cluster`."""
+    once: InitVar[Cluster | None] = None
+    """A client of the same cluster that repeats no request, for the statuses; None: use `cluster`."""
     probe: QueueStore | None = None
     """The same store on a connection with a short timeout; None: use `store`."""
     reports: ReportReader | None = None
@@ -110,13 +112,13 @@ class Coordinator:
     redis: RedisProbe = field(init=False)
     watches: Watches = field(init=False)
     leadership: LeaderElection = field(init=False)
-    reasons: ReasonWriter = field(init=False)
-    targets: TargetWriter = field(init=False)
+    statuses: StatusWriter = field(init=False)
+    reasons: Reasons = field(init=False)
     memory: Memory = field(init=False)
     _turn: Turn = field(init=False)
     """The loop that leads, or waits to lead."""
 
-    def __post_init__(self, leases: Cluster | None) -> None:
+    def __post_init__(self, leases: Cluster | None, once: Cluster | None) -> None:
         self._turn = self.turns.loop("term")
         self._turn.end()  # it turns from `run` on
         kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
@@ -128,8 +130,9 @@ class Coordinator:
             foreign=kinds,
             leaving_taints=settings.taints_of_leaving_nodes,
         )
-        self.reasons = ReasonWriter(
-            self.cluster,
+        self.statuses = StatusWriter(once or self.cluster, self.watches, lambda: self.leadership.term)
+        self.reasons = Reasons(
+            self.statuses.reasons,
             self.watches,
             store,
             settings.rules,
@@ -137,7 +140,6 @@ class Coordinator:
             implicit=settings.implicit_queues,
         )
         self.memory = Memory(settings)
-        self.targets = TargetWriter(self.cluster, self.watches, lambda: self.leadership.leading)
         self.leadership = LeaderElection(
             leases or self.cluster,
             LeaseConfig.from_settings(identity(), settings),
@@ -147,8 +149,9 @@ class Coordinator:
 
     def run(self) -> None:
         """Watch, and lead when elected, until stopped. Then finish the current step and hand the Lease back."""
-        optional: tuple[OptionalKinds[Any], ...] = (self.watches.foreign, self.watches.requests.kinds)
-        watching: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self.watches.informers, *optional)
+        watches = self.watches
+        optional: tuple[OptionalKinds[Any], ...] = (watches.foreign, watches.gang_queues, watches.requests.kinds)
+        watching: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*watches.informers, *optional)
         for source in watching:
             source.start(self.turns)
         try:
@@ -186,22 +189,24 @@ class Coordinator:
         try:
             self._rebuild_cause = self._lead()
         except (queue_errors.QueueError, cluster_errors.ClusterError, LeadershipLost, MissingCharge) as error:
-            self._rebuild_cause = _cause(error)
-            self._end_term(error)
+            self._rebuild_cause = self._end_term(error)
 
-    def _end_term(self, error: Exception) -> None:
-        """Log why a term ended, and pause before the next one."""
+    def _end_term(self, error: Exception) -> RebuildCause:
+        """Log why a term ended, and pause before the next one. Return what that says about the next rebuild."""
         if isinstance(error, queue_errors.StaleEpoch | LeadershipLost | cluster_errors.Conflict):
             log.warning("term ended: %s", error)
             self._pause(self.settings.renew_seconds)
-        elif isinstance(error, queue_errors.StoreLost | MissingCharge):
+            return "Election"
+        if isinstance(error, queue_errors.StoreLost | MissingCharge):
             log.warning("rebuilding: %s", error)
-        elif isinstance(error, queue_errors.Unreadable):
+            return "MissingCharge" if isinstance(error, MissingCharge) else "StoreLost"
+        if isinstance(error, queue_errors.Unreadable):
             log.warning("forgetting the queues and rebuilding: %s", error)
             self._unreadable = True
-        else:
-            self._report(str(error))
-            self._pause(RETRY_SECONDS)
+            return "Unreadable"
+        self._report(str(error))
+        self._pause(RETRY_SECONDS)
+        return "Outage"
 
     def _pause(self, seconds: float) -> None:
         self._turn.allow(seconds)
@@ -217,19 +222,20 @@ class Coordinator:
             self.settings,
             pause=self.stop.wait,
             counts=self.counts,
-            notify=self.reasons.note,
-            targets=self.targets,
+            reasons=self.reasons,
+            lane=self.statuses.jobs,
             memory=self.memory,
             reports=self.reports,
             meter=self.meter,
             turn=self._turn,
         )
-        self.targets.clear()
         self.memory.clear()
         incarnation = self.redis.incarnation = _usable_server(self.store)
         request = self.leadership.requested_rebuild
         if request or self._unreadable:
-            self._forget()
+            # Content of store and work queue goes, so that the rebuild starts from the cluster alone.
+            self.store.forget(self.leadership.epoch)
+            self.work.forget(self.leadership.epoch)
         is_lost = self.store.epoch() == 0
         term.rebuild(self._new_epoch(), "Requested" if request else self._rebuild_cause)
         self.rebuilt()
@@ -264,11 +270,6 @@ class Coordinator:
                 term.resync()
         return "Election"
 
-    def _forget(self) -> None:
-        """Delete the content of store and work queue, so that the next rebuild starts from the cluster alone."""
-        self.store.forget(self.leadership.epoch)
-        self.work.forget(self.leadership.epoch)
-
     def _new_epoch(self) -> int:
         """Return an epoch for a rebuild that is higher than all earlier ones.
 
@@ -296,17 +297,6 @@ class Coordinator:
         if failing != self.failing:
             log.warning("%s", failing) if failing else log.info("all is well again")
         self.failing = failing
-
-
-def _cause(error: Exception) -> RebuildCause:
-    """Return what an error that ended a term says about the next rebuild."""
-    if isinstance(error, queue_errors.StaleEpoch | LeadershipLost | cluster_errors.Conflict):
-        return "Election"
-    if isinstance(error, MissingCharge):
-        return "MissingCharge"
-    if isinstance(error, queue_errors.StoreLost):
-        return "StoreLost"
-    return "Unreadable" if isinstance(error, queue_errors.Unreadable) else "Outage"
 
 
 def _usable_server(store: QueueStore) -> str:

@@ -155,6 +155,11 @@ class LeaderElection:
         return self._clock() < self._valid_until
 
     @property
+    def term(self) -> int:
+        """The epoch for which this process leads at this moment; 0 if it does not lead."""
+        return self._epoch if self.leading else 0
+
+    @property
     def identity(self) -> str:
         """The name of this process."""
         return self._config.identity
@@ -298,7 +303,7 @@ class LeaderElection:
         changes: dict[str, Any] = {
             "holderIdentity": self._config.identity,
             "leaseDurationSeconds": max(1, round(self._config.lease_seconds)),
-            "renewTime": _micro_time(),
+            "renewTime": timestamps.format_micro_time(time.time()),
         }
         if spec.get("holderIdentity") != self._config.identity:
             changes["acquireTime"] = changes["renewTime"]
@@ -339,7 +344,3 @@ def _epoch(lease: Manifest) -> int:
     """
     text = str((lease["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
     return integers.parse(text, 0)
-
-
-def _micro_time() -> str:
-    return timestamps.format_micro_time(time.time())

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.watches import Watches
-from coordinator.leader import watched_state
-from coordinator.routing import eligibility, pool_capacity, queue_specs
+from coordinator.routing import eligibility, pod_charges, pool_capacity, queue_specs
 from coordinator.settings import Settings, parse_pool
+from crds.api_resources import POD_GROUPS
 from crds.resources.amounts import Amounts
 from queues.store import QueueStore
 from queues.values import QueueSpec
@@ -43,23 +43,38 @@ class QueueConfiguration:
                 watched,
                 ceilings=self._ceilings,
                 implicit=self.settings.implicit_queues,
+                gang_scheduler=self._gang_scheduler(),
                 shared_address=self.settings.master_address == "loopback",
                 queued_after=self.settings.queued_after,
             )
         return self._rules
 
+    def _gang_scheduler(self) -> str:
+        """Return the gang scheduler of jobs that name none, as the workers choose it."""
+        setting = self.settings.gang_scheduler
+        return setting if setting != "auto" else "volcano" if POD_GROUPS in self.watches.foreign.served else "none"
+
     def specs(self) -> dict[str, QueueSpec]:
-        """Return the settings of the current queues, by name."""
-        return watched_state.specs(self.watches, implicit=self.settings.implicit_queues)
+        """Return the queues that admins created and, where queues are implicit, those that the namespaces of jobs
+        imply."""
+        queues = {queue.metadata.name: queue_specs.spec(queue) for queue in self.watches.queues.values()}
+        implied = self.watches.implied.recount(self.watches.jobs.values()) if self.settings.implicit_queues else ()
+        return {name: QueueSpec(name=name) for name in implied} | queues
 
     def room(self) -> Amounts | None:
         """Return the size of the pool; None if nothing is scarce."""
-        return watched_state.room(self.watches, parse_pool(self.settings.pool), self.rules())
+        watches, setting = self.watches, parse_pool(self.settings.pool)
+        nodes = watches.nodes.values() if watches.nodes else []
+        if setting != "nodes" or not nodes:
+            return pool_capacity.capacity(setting, nodes, ())
+        jobs = {job.key: job for job in watches.jobs.values()}
+        pods = pod_charges.pods_for_pool(watches.pods.values(), jobs, self.rules())
+        return pool_capacity.capacity(setting, nodes, pods)
 
     def apply(self) -> None:
         """Write the current queues and pool to the store, and mark the jobs that a change of them concerns."""
         if not self.settings.implicit_queues:
-            self.watches.disable_implied_queues()
+            self.watches.implied.disable()
         queues, nodes = self.specs(), self.watches.nodes.values() if self.watches.nodes else []
         self.store.configure(list(queues.values()), self.room())
         largest_pool = pool_capacity.largest(parse_pool(self.settings.pool), nodes)

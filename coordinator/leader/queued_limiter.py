@@ -22,12 +22,12 @@ class QueuedLimiter:
     """The waiting offers. An offer waits for its own delay, if it has one, and then for its tenant's turn."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` returns the seconds of a clock that is never set."""
         self._clock = clock
-        self._now = clock()
         self._offers: dict[JobKey, Offer] = {}
         self._delayed: dict[JobKey, float] = {}
         """The time at which the delay of each job ends, earliest first, since all delays are equally long."""
-        self._ready = RoundRobin()
+        self._ready: RoundRobin[JobKey] = RoundRobin()
         self._numbers = count()
         self._next = 0.0
         """The time at which the next offer would be due if all offers were evenly spaced."""
@@ -44,7 +44,7 @@ class QueuedLimiter:
             self._delayed.pop(key, None)
             self._ready.add(offer.tenant, next(self._numbers), key)
         elif not is_waiting:
-            self._delayed[key] = self._time() + offer.delay
+            self._delayed[key] = self._clock() + offer.delay
 
     def discard(self, key: JobKey) -> None:
         """Remove a job that needs no turn any more: it was picked, its status was written, or it was deleted."""
@@ -53,26 +53,13 @@ class QueuedLimiter:
 
     def take_due(self) -> list[Offer]:
         """Remove and return the offers whose turn has come. The caller makes them at once."""
-        now = self._time()
-        self._wake(now)
+        now = self._clock()
+        for rested in list(takewhile(lambda key: self._delayed[key] <= now, self._delayed)):
+            del self._delayed[rested]
+            self._ready.add(self._offers[rested].tenant, next(self._numbers), rested)
         offers: list[Offer] = []
         self._next = max(self._next, now - (AT_ONCE - 1) / PER_SECOND)
         while self._next <= now and (key := self._ready.pop()) is not None:
             offers.append(replace(self._offers.pop(key), delay=0.0))
             self._next += 1 / PER_SECOND
         return offers
-
-    def _wake(self, now: float) -> None:
-        """Let the jobs whose delay is over wait for their turn."""
-        for key in [key for key, _ in takewhile(lambda item: item[1] <= now, self._delayed.items())]:
-            del self._delayed[key]
-            self._ready.add(self._offers[key].tenant, next(self._numbers), key)
-
-    def _time(self) -> float:
-        """Return the current time. If the clock was set back, move all kept times by the same amount."""
-        now, before = self._clock(), self._now
-        if now < before:
-            self._delayed = {key: at + now - before for key, at in self._delayed.items()}
-            self._next += now - before
-        self._now = now
-        return now

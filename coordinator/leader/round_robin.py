@@ -7,33 +7,34 @@ With jobs 1, 2 and 3 of tenant a, and then job 9 of tenant b, the order is 1, 9,
 
 import heapq
 from collections import deque
+from typing import Generic, TypeVar
 
-from crds.keys import JobKey
+K = TypeVar("K")
 
 _FEW = 64
 """The number of stale entries at which the heaps are rebuilt."""
 
 
-class RoundRobin:
+class RoundRobin(Generic[K]):
     """The waiting jobs of each tenant. Only one thread may use the object, unless the caller holds a lock."""
 
     def __init__(self) -> None:
-        self._waiting: dict[JobKey, tuple[str, float]] = {}
+        self._waiting: dict[K, tuple[str, float]] = {}
         """The tenant and the rank of every waiting job."""
-        self._heaps: dict[str, list[tuple[float, JobKey]]] = {}
+        self._heaps: dict[str, list[tuple[float, K]]] = {}
         """A heap for each tenant. It may contain stale entries: jobs that do not wait any more."""
         self._turns: deque[str] = deque()
         """The tenants that have a heap; the first tenant has the next turn."""
         self._entries = 0
 
-    def __contains__(self, key: JobKey) -> bool:
+    def __contains__(self, key: K) -> bool:
         return key in self._waiting
 
     def __len__(self) -> int:
         """Return the number of all entries that are kept, stale ones included."""
         return self._entries
 
-    def add(self, tenant: str, rank: float, key: JobKey) -> None:
+    def add(self, tenant: str, rank: float, key: K) -> None:
         """Add a waiting job; the job with the lowest rank of its tenant is first. A job that already waits keeps its
         place."""
         if key in self._waiting:
@@ -43,11 +44,11 @@ class RoundRobin:
         if self._entries > 2 * len(self._waiting) + _FEW:
             self._rebuild()
 
-    def discard(self, key: JobKey) -> None:
+    def discard(self, key: K) -> None:
         """Remove a job, if it waits."""
         self._waiting.pop(key, None)
 
-    def pop(self) -> JobKey | None:
+    def pop(self) -> K | None:
         """Remove and return the job whose turn it is; None if no job waits."""
         while self._turns:
             tenant = self._turns.popleft()
@@ -61,7 +62,7 @@ class RoundRobin:
                 return key
         return None
 
-    def _first(self, tenant: str) -> JobKey | None:
+    def _first(self, tenant: str) -> K | None:
         heap = self._heaps[tenant]
         while heap:
             rank, key = heapq.heappop(heap)
@@ -70,7 +71,7 @@ class RoundRobin:
                 return key
         return None
 
-    def _push(self, tenant: str, rank: float, key: JobKey) -> None:
+    def _push(self, tenant: str, rank: float, key: K) -> None:
         if tenant not in self._heaps:
             self._heaps[tenant] = []
             self._turns.append(tenant)

@@ -3,22 +3,23 @@
 One rule: the queue store is changed first, and the work is offered second. So a worker finds the store up to date.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
-from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import DirtyKey, Watches
 from coordinator.errors import CoordinatorError
 from coordinator.leader import error_isolation
 from coordinator.leader.charge_lowering import ChargeLowering
 from coordinator.leader.charge_release import ChargeRelease
-from coordinator.leader.delayed_keys import DelayedKeys
+from coordinator.leader.queue_configuration import QueueConfiguration
 from coordinator.leader.queued_limiter import QueuedLimiter
+from coordinator.leader.reasons import Reasons
+from coordinator.leader.store_rebuild import StoreRebuild
 from coordinator.routing import held_charges, route
-from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.route import Route
 from coordinator.settings import Settings
 from crds import integers
@@ -47,6 +48,38 @@ class Flushed(NamedTuple):
     """The number of charges that were freed or lowered after an earlier attempt had failed."""
 
 
+class DelayedKeys:
+    """The times at which jobs are routed again because time alone changes their routes: one per key, in seconds since
+    1970. Nothing here is stored: the next leader computes it again from the jobs."""
+
+    def __init__(self) -> None:
+        self._at: dict[JobKey, float] = {}
+        self._heap: list[tuple[float, JobKey]] = []
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def set(self, key: JobKey, at: float) -> None:
+        """Set the time at which the key is due, and drop its earlier time; 0: never."""
+        if self._at.get(key, 0.0) == at:
+            return
+        self._at.pop(key, None)
+        if at:
+            self._at[key] = at
+            heapq.heappush(self._heap, (at, key))
+        if len(self._heap) > 2 * len(self._at) + 64:
+            self._heap = [(time, key) for key, time in self._at.items()]
+            heapq.heapify(self._heap)
+
+    def take_due(self, now: float) -> Iterator[JobKey]:
+        """Remove and yield the keys whose time has come."""
+        while self._heap and self._heap[0][0] <= now:
+            at, key = heapq.heappop(self._heap)
+            if self._at.get(key) == at:
+                del self._at[key]
+                yield key
+
+
 @dataclass(slots=True)
 class Router:
     """Routes jobs during one term of the leader, in one thread."""
@@ -56,41 +89,39 @@ class Router:
     work: WorkSource
     settings: Settings
     pick_cycle: PickCycle
-    rules: Callable[[], RoutingRules]
-    is_charged: Callable[[JobView, Reservation | None], bool]
-    """Returns whether the store holds for an admitted job what it should (`StoreRebuild.is_charged`)."""
+    configuration: QueueConfiguration
+    rebuild: StoreRebuild
+    lowering: ChargeLowering
+    reasons: Reasons | None
+    """What is told of the reason that a job waits."""
     clock: Callable[[], float]
     elapsed: Callable[[], float]
     """Seconds of a clock that is never set, for waits."""
-    notify: Callable[[JobView, Eligibility | None], object]
-    """Called with a job and the reason that its status should give for its waiting; None: no reason."""
     changed: bool = False
     """Whether the store has changed since the control loop last asked, so that a cycle may find jobs to pick."""
     _limiter: QueuedLimiter = field(init=False)
     _charge_release: ChargeRelease = field(init=False)
-    _charge_lowering: ChargeLowering = field(init=False)
     _growing: frozenset[JobKey] = frozenset()
     """The jobs that were put as growths."""
     _delayed_keys: DelayedKeys = field(default_factory=DelayedKeys)
     """The times at which time alone changes the route of a job."""
 
     def __post_init__(self) -> None:
-        self._limiter = QueuedLimiter(self.clock)
+        self._limiter = QueuedLimiter(self.elapsed)
         self._charge_release = ChargeRelease(
             self.watches,
             self.store,
             self.pick_cycle,
             self.settings,
             self.elapsed,
-            self.rules,
+            self.configuration,
             lambda key: self._route(key, 0),
         )
-        self._charge_lowering = ChargeLowering(self.watches, self.store, self.pick_cycle, self.settings, self.elapsed)
 
     def flush(self) -> Flushed:
         """Route what changed. If the store cannot be reached, the keys stay marked and the error is raised."""
         self.watches.mark(self._delayed_keys.take_due(self.clock()))
-        lowered = self._charge_lowering.lower_again()
+        lowered = self.lowering.lower_again()
         self.watches.mark(lowered)  # a growth of such a job was not put
         freed = self._charge_release.free_again() + len(lowered)
         self.changed |= bool(freed)
@@ -108,10 +139,6 @@ class Router:
                 self.watches.mark([item.key], item.pods_version)
             raise
         return Flushed(len(dirty), freed)
-
-    def is_lowering(self, key: JobKey) -> bool:
-        """Return whether a part of a job's charge is still to be freed."""
-        return key in self._charge_lowering
 
     def offer_next(self) -> int:
         """Offer the jobs that only need a write of their status and whose turn has come; return how many.
@@ -144,7 +171,7 @@ class Router:
 
     def _route(self, key: JobKey, pods_version: int) -> Route:
         pods = self.watches.pods_of(key, pods_version)
-        job, rules = self.watches.job(key), self.rules()
+        job, rules = self.watches.job(key), self.configuration.rules()
         result = route.route(key, job, pods, rules, self.clock())
         if not self.watches.requests.has(key):
             return result
@@ -157,7 +184,7 @@ class Router:
         """Carry out routes: change the queues first, then offer work."""
         compared = self._compared(keys, routes)
         held = self.store.reservations([job.key for job in compared]) if compared else {}
-        lowered = self._charge_lowering.lower(compared, held, pods_version)
+        lowered = self.lowering.lower(compared, held, pods_version)
         puts, withdrawn = self._entries(keys, routes)
         removes = self._charge_release.find(keys, routes)
         offers = self._immediate_offers(keys, routes, _with_unwritten_growth(compared, held))
@@ -175,10 +202,10 @@ class Router:
         for key, result in zip(keys, routes, strict=True):
             self._delayed_keys.set(key, result.due_at)
             job = self.watches.job(key)
-            if job is not None:
-                self.notify(job, result.reason)
+            if job is not None and self.reasons is not None:
+                self.reasons.note(job, result.reason)
         self.changed |= bool(puts or removes or lowered) or self._note_growing(puts, [*withdrawn, *removes])
-        if not all(self.is_charged(job, held.get(job.key)) for job in compared):
+        if not all(self.rebuild.is_charged(job, held.get(job.key)) for job in compared):
             # A job that was suspended and resumed while it was being admitted may hold room that was just freed.
             raise MissingCharge("the store charges less than an admission says")
 
@@ -198,7 +225,7 @@ class Router:
         """Return the entries to put, and the jobs whose growth is withdrawn. A job does not grow while a part of its
         charge is to be freed."""
         puts = [result.put for result in routes if result.put is not None]
-        early = {entry.key for entry in puts if entry.kind == "grow" and entry.key in self._charge_lowering}
+        early = {entry.key for entry in puts if entry.kind == "grow" and entry.key in self.lowering}
         withdrawn = [key for key, result in zip(keys, routes, strict=True) if result.withdraw or key in early]
         return [entry for entry in puts if entry.key not in early], withdrawn
 

@@ -5,20 +5,24 @@ rebuilt.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from coordinator.cache.views import JobView
 from coordinator.cache.watches import Watches
-from coordinator.leader import quota_judgement, watched_state
+from coordinator.leader import quota_judgement
 from coordinator.leader.queue_configuration import QueueConfiguration
-from coordinator.routing import held_charges, revoke, route
+from coordinator.routing import held_charges, rebuilt_state, revoke, route
 from coordinator.routing.rebuilt_state import RebuiltState
 from coordinator.settings import Settings
 from crds.keys import JobKey
+from kube.errors import ClusterError
 from kube.process.turns import Turn
+from queues.errors import Unstorable
+from queues.redis import codec
 from queues.store import QueueStore
-from queues.values import Offer, Reservation
+from queues.values import Entry, Offer, Reservation
 from queues.work import WorkSource
 
 FAILOVER_SECONDS = 3.0
@@ -28,6 +32,10 @@ LOOKS = 2
 """The readings that must agree that a usage is not the sum of the reservations."""
 STAGE_SECONDS = 120.0
 """How long each part of a rebuild, an audit or a resync of very many jobs may take. A part that takes longer hangs."""
+MOST_REREAD = 100
+"""The most jobs that are read again for one rebuild. The number is bounded because users can make any number of pods
+that seem newer than their jobs."""
+T = TypeVar("T", Entry, Reservation)
 log = logging.getLogger(__name__)
 
 
@@ -64,7 +72,9 @@ class StoreRebuild:
         """
         self.turn.allow(STAGE_SECONDS)
         self.watches.quota_jobs.touch()
-        self._judge_quotas()
+        self.watches.gang_jobs.touch()
+        self.watches.port_jobs.touch()
+        quota_judgement.judge_due(self.watches, self.configuration.rules, self.clock)
         is_lost = self.store.epoch() == 0
         if is_lost and epoch > 1:
             self._wait_for_workers(epoch)
@@ -73,8 +83,8 @@ class StoreRebuild:
         state = self._rebuilt_state(charged, read=True)
         self.turn.allow(STAGE_SECONDS)
         accepted = self._revoke(state.reservations, charged)
-        reservations = watched_state.storable(self.watches, accepted)
-        entries = watched_state.storable(self.watches, state.entries)
+        reservations = _storable(self.watches, accepted)
+        entries = _storable(self.watches, state.entries)
         self._uncharged = frozenset(charge.key for charge in accepted) - {charge.key for charge in reservations}
         self.turn.allow(STAGE_SECONDS)
         self.store.rebuild(epoch, reservations, entries)
@@ -119,7 +129,8 @@ class StoreRebuild:
         lost = [
             charge for charge in state.reservations if charge.key not in charged and charge.key not in state.leftovers
         ]
-        return all(map(self._is_without_charge, lost)) and self._are_charged(jobs) and self._is_summed()
+        are_revoked = all(self._is_without_charge(charge.key, charge.attempt) for charge in lost)
+        return are_revoked and self._are_charged(jobs) and self._is_summed()
 
     def _shorten_leases(self) -> None:
         late = self.work.shorten_leases()
@@ -146,15 +157,12 @@ class StoreRebuild:
         if admission is None or not held_charges.is_short(admission, held):
             return True
         if held is None:
-            return self.is_without_charge(key, admission.attempt)
+            return self._is_without_charge(key, admission.attempt)
         workers = held_charges.occupying_workers(key, self.watches.job_pods(key))
         is_reduced = self._reduced.get(key) == held and held.grown == (admission.grown or 0)
         return key in self._uncharged or (is_reduced and workers <= held.size)
 
-    def _is_without_charge(self, charge: Reservation) -> bool:
-        return self.is_without_charge(charge.key, charge.attempt)
-
-    def is_without_charge(self, key: JobKey, attempt: int) -> bool:
+    def _is_without_charge(self, key: JobKey, attempt: int) -> bool:
         """Return whether an admission has no charge on purpose.
 
         There are two cases. The rebuild has revoked the admission, the job has no pods, and a worker has not sent the
@@ -162,9 +170,6 @@ class StoreRebuild:
         """
         is_revoked = self._revoked.get(key) == attempt and not self.watches.pods_of(key, 0).occupy
         return is_revoked or key in self._uncharged
-
-    def _judge_quotas(self) -> None:
-        quota_judgement.judge_due(self.watches, self.configuration.rules, self.clock)
 
     def _revoke(
         self, charges: tuple[Reservation, ...], charged: Mapping[JobKey, Reservation]
@@ -175,12 +180,14 @@ class StoreRebuild:
         first.
         """
         specs, room = self.configuration.specs(), self.configuration.room()
-        smaller = watched_state.growths_without_pods(self.watches, charges, charged)
+        smaller = self._growths_without_pods(charges, charged)
         self._reduced = revoke.smaller_charges(charges, smaller, specs, room)
         for key in self._reduced:
             log.warning("%s: its last workers are taken back: there is no room for them", key)
         charges = tuple(self._reduced.get(charge.key, charge) for charge in charges)
-        revoked = watched_state.admissions_without_room(self.watches, charges, charged, specs, room)
+        firm = {pod.job for pod in self.watches.pods.values() if pod.job is not None}
+        firm |= {each.key for each in charges if each.key in charged and charged[each.key].attempt == each.attempt}
+        revoked = revoke.excess(charges, firm, specs, room)
         self._revoked = {charge.key: charge.attempt for charge in charges if charge.key in revoked}
         for key in revoked:
             log.warning("%s: its admission is taken back: there is no room for it", key)
@@ -191,7 +198,7 @@ class StoreRebuild:
         began, seconds = self.elapsed(), self.settings.lease_seconds
         log.info("the queue store is empty: rebuilding it from the cluster in %.0f s", seconds)
         entries = [entry for entry in self._rebuilt_state({}).entries if entry.kind == "admit"]
-        self.store.prepare(epoch, watched_state.storable(self.watches, entries))
+        self.store.prepare(epoch, _storable(self.watches, entries))
         left = max(0.0, began + seconds - self.elapsed())
         self.turn.allow(left + STAGE_SECONDS)
         self.pause(left)
@@ -205,4 +212,59 @@ class StoreRebuild:
             self.pause(left)
 
     def _rebuilt_state(self, charged: Mapping[JobKey, Reservation], *, read: bool = False) -> RebuiltState:
-        return watched_state.compute(self.watches, charged, self.configuration.rules(), self.clock(), read=read)
+        """Return the content that the store should have according to the watches.
+
+        `charged` are the reservations that the store has now. With `read`, jobs that are older in the cache than one of
+        their pods are read again.
+        """
+        watches, rules, now = self.watches, self.configuration.rules(), self.clock()
+        jobs = {job.key: job for job in watches.jobs.values()}
+        pods, nodes = watches.pods.values(), watches.nodes.values() if watches.nodes else None
+        unread = self._reread(jobs, rebuilt_state.jobs_to_reread(jobs, pods, charged)) if read else frozenset()
+        result = rebuilt_state.compute(jobs.values(), pods, charged, rules, now, nodes=nodes, unread=unread)
+        for key, error in result.errors.items():
+            watches.skip(key, error)
+        return result
+
+    def _reread(self, jobs: dict[JobKey, JobView], keys: list[JobKey]) -> frozenset[JobKey]:
+        """Read these jobs into `jobs`; return the keys of those that could not be read."""
+        for number, key in enumerate(keys[:MOST_REREAD]):
+            try:
+                newest = self.watches.read(key)
+            except ClusterError as error:
+                log.warning("jobs cannot be read again, so what their pods say is believed: %s", error)
+                return frozenset(keys[number:])
+            del jobs[key]
+            if newest is not None:
+                jobs[key] = newest
+        return frozenset(keys[MOST_REREAD:])
+
+    def _growths_without_pods(
+        self, charges: Iterable[Reservation], charged: Mapping[JobKey, Reservation]
+    ) -> dict[JobKey, Reservation]:
+        """Return by job what it would hold without its added workers that have no pods and that the store did not
+        charge."""
+        result = {}
+        for charge in charges:
+            job = self.watches.job(charge.key)
+            is_covered = held_charges.is_charged_by(charge, charged.get(charge.key))
+            if job is None or job.workers is None or not charge.grown or is_covered:
+                continue
+            occupying = held_charges.occupying_workers(charge.key, self.watches.job_pods(charge.key))
+            smaller = held_charges.without_workers(charge, job.workers, occupying)
+            if smaller.size < charge.size:
+                result[charge.key] = smaller
+        return result
+
+
+def _storable(watches: Watches, values: Iterable[T]) -> tuple[T, ...]:
+    """Return the values that the store can keep; skip and record the others."""
+    result: list[T] = []
+    for value in values:
+        try:
+            codec.check(value)
+        except Unstorable as error:
+            watches.skip(value.key, error)
+        else:
+            result.append(value)
+    return tuple(result)

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from coordinator.life import checks
+from coordinator.life import health_checks
 from coordinator.life.channel import Report
-from coordinator.life.checks import HEALTHZ, READYZ, Check, Probes
+from coordinator.life.health_checks import HEALTHZ, READYZ, Check, Probes
 from coordinator.life.process_checks import loop_checks
 from kube.process.turns import LATE_SECONDS, Turns
 
@@ -21,7 +21,7 @@ START_SECONDS = 300.0
 
 def report(probes: Probes, url: str = "") -> Report:
     """Return what a process tells its supervisor. `url` is that of its own port for probes."""
-    return {HEALTHZ: checks.to_json(probes.healthz()), READYZ: checks.to_json(probes.readyz()), URL: url}
+    return {HEALTHZ: health_checks.to_json(probes.healthz()), READYZ: health_checks.to_json(probes.readyz()), URL: url}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Children:
 
     def hanging(self) -> dict[str, str]:
         """Return the processes that hang, with what is wrong with them."""
-        problems = {name: checks.problems(self._healthz(name, child)) for name, child in self._all()}
+        problems = {name: health_checks.problems(self._healthz(name, child)) for name, child in self._all()}
         return {name: problem for name, problem in problems.items() if problem}
 
     def readyz(self) -> list[Check]:
@@ -134,4 +134,4 @@ def _unready(child: _Child) -> str:
 
 
 def _told(name: str, child: _Child, probe: str) -> list[Check]:
-    return checks.under(name, checks.from_json((child.told or {}).get(probe)))
+    return health_checks.under(name, health_checks.from_json((child.told or {}).get(probe)))

@@ -5,7 +5,7 @@ One rule: a loop that waits for Redis or the API server passes. A restart would 
 
 from typing import Any
 
-from coordinator.life.checks import Check
+from coordinator.life.health_checks import Check
 from kube.informer import Informer
 from kube.process.turns import LATE_SECONDS, Turns
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from io import RawIOBase
 from pathlib import Path
-from types import FrameType
 
 import click
 import orjson
@@ -45,14 +44,15 @@ class ProgressPrinter:
 
     def done(self) -> None:
         """Note that the last part has started."""
-        if self._open:
-            click.echo(f" {time.monotonic() - self._since:.1f} s", err=True)
-            self._open = False
+        self._end(f" {time.monotonic() - self._since:.1f} s")
 
     def abort(self) -> None:
         """Note that the last part has failed to start."""
+        self._end("")
+
+    def _end(self, text: str) -> None:
         if self._open:
-            click.echo("", err=True)
+            click.echo(text, err=True)
             self._open = False
 
 
@@ -105,11 +105,9 @@ def _is_up(data: Path) -> bool:
         if ending:  # pods may take long to end
             deadline = time.monotonic() + SILENT_SECONDS
         if not reported:
-            doing = (
-                f"is ending this cluster ({remaining_pods.format_progress(ending, time.time())})"
-                if ending
-                else "is starting or stopping this cluster"
-            )
+            doing = "is starting or stopping this cluster"
+            if ending:
+                doing = f"is ending this cluster ({remaining_pods.format_progress(ending, time.time())})"
             click.echo(f"process {pid} {doing}: waiting for it", err=True)
             reported = True
         if time.monotonic() > deadline:
@@ -193,13 +191,9 @@ def _interruptible() -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     replaced = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     for number in replaced:
-        signal.signal(number, _interrupt)
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
         for number in replaced:
             signal.signal(number, before[number])
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

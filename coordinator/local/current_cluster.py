@@ -50,8 +50,8 @@ def data_folder(environ: Mapping[str, str]) -> Path | None:
 
 def make_current(environ: Mapping[str, str], folder: Path) -> None:
     """Make the cluster of a data folder the current one. Raises LocalError if the note cannot be written."""
-    entry_of_folder = LocalCluster(str(folder), socket.gethostname())
-    _change(environ, lambda entries: [*(entry for entry in entries if entry != entry_of_folder), entry_of_folder])
+    made = LocalCluster(str(folder), socket.gethostname())
+    _change(environ, lambda entries: [*(entry for entry in entries if entry != made), made])
 
 
 def remove(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool]) -> bool:
@@ -76,7 +76,11 @@ def without(entries: Sequence[LocalCluster], removed: LocalCluster, runs: Callab
 
 def _read(path: Path) -> list[LocalCluster]:
     try:
-        return [_entry(entry) for entry in _check_list(orjson.loads(path.read_bytes()))]
+        match orjson.loads(path.read_bytes()):
+            case list() as entries:
+                return [_entry(entry) for entry in entries]
+            case other:
+                raise TypeError(other)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -85,12 +89,6 @@ def _read(path: Path) -> list[LocalCluster]:
         raise LocalError(
             f"cannot read which local cluster is current: {path} is damaged; remove it, then: torchq local up"
         ) from None
-
-
-def _check_list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(value)
-    return value
 
 
 def _entry(value: Any) -> LocalCluster:

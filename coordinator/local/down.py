@@ -12,8 +12,10 @@ import sys
 import time
 from pathlib import Path
 
+import click
+
 from coordinator.errors import LocalError
-from coordinator.local import progress_lines, remaining_pods, stack, stack_state, target
+from coordinator.local import remaining_pods, stack, stack_state, target
 from coordinator.local.stack_state import Files
 from kube.stop import HURRY
 
@@ -30,7 +32,7 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
     if keep and runs and remaining_pods.ending(data):
         raise LocalError("--keep comes too late: the pods are already ending")
     if pid is None and (keep or not runs):
-        progress_lines.print_line(f"no cluster runs in {data}{describe_remaining_pods(data, '; ')}")
+        print_line(f"no cluster runs in {data}{describe_remaining_pods(data, '; ')}")
         return
     try:
         if pid is not None:
@@ -41,9 +43,9 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
             _end_pods(data, now=now)
     except KeyboardInterrupt:
         wait, kill = target.command("down", data), stack.hurry_command(data)
-        progress_lines.print_line(f"\nthe cluster continues to go down: `{wait}` waits for it, `{kill}` kills its pods")
+        print_line(f"\nthe cluster continues to go down: `{wait}` waits for it, `{kill}` kills its pods")
         sys.exit(1)
-    progress_lines.print_line(f"the cluster is down{describe_remaining_pods(data, '; ')}")
+    print_line(f"the cluster is down{describe_remaining_pods(data, '; ')}")
 
 
 def _end_pods(data: Path, *, now: bool) -> None:
@@ -103,9 +105,9 @@ class _EndingProgress:
             return
         if pods:
             hint = "" if self._count else f" (Ctrl-C stops waiting, `{stack.hurry_command(self._data)}` kills them)"
-            progress_lines.print_line(remaining_pods.format_progress(pods, time.time()) + hint)
+            print_line(remaining_pods.format_progress(pods, time.time()) + hint)
         elif not self._count:
-            progress_lines.print_line("waiting for the coordinator and the workers to end")
+            print_line("waiting for the coordinator and the workers to end")
         self._count, self._said_at = len(pods), now
 
 
@@ -121,3 +123,14 @@ def _start_ending(data: Path, *, now: bool) -> int:
 
 def _log(data: Path) -> Path:
     return Files(data).layout.logs("stack")
+
+
+def print_line(text: str) -> None:
+    """Print a line about work that must continue even if the terminal closes or the reader of the output ends."""
+    try:
+        click.echo(text)
+        sys.stdout.flush()
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

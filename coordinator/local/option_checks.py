@@ -20,7 +20,7 @@ from coordinator.local.stack_state import Files
 from crds.resources import quantities
 from embedded.apiserver.storage import disk
 from embedded.node.resources import machine
-from embedded.redis import server
+from embedded.redis import server_program
 from queues.errors import QueueError
 from queues.redis import connection, fitness
 from queues.redis import url as redis_url
@@ -109,11 +109,10 @@ def port(number: int) -> None:
 
 def is_free(number: int) -> bool:
     """Return whether the API server can listen on the port."""
-    try:
+    with contextlib.suppress(LocalError):
         port(number)
-    except LocalError:
-        return False
-    return True
+        return True
+    return False
 
 
 def folder(path: Path) -> None:
@@ -175,12 +174,12 @@ def _check_write(path: Path) -> None:
 def _check_socket(path: Path) -> None:
     """Check that Redis can listen on a socket in the folder, or in a short one elsewhere if its path is too long."""
     try:
-        folder = server.socket_path(Files(path).layout).parent
+        folder = server_program.socket_path(Files(path).layout).parent
         probe = (folder if folder.is_dir() else path) / f".s{secrets.token_hex(2)}"
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(str(probe))
             probe.unlink()
-    except server.RedisFailed as error:
+    except server_program.RedisFailed as error:
         raise LocalError(str(error)) from error
     except OSError as error:
         raise _folder_error(path, f"its file system has no sockets ({error.strerror or error})") from error

@@ -34,18 +34,24 @@ def _close(data: Path) -> list[str]:
     mode = data.stat().st_mode
     _check_owner(data)
     entries = list(_entries(data))
-    if mode & _OTHERS and any(data.iterdir()) and not _is_cluster(data):
+    files = Files(data)
+    is_cluster = files.lock.exists() or files.layout.database.exists()
+    if mode & _OTHERS and any(data.iterdir()) and not is_cluster:
         raise LocalError(
             f"--data: {data} holds other files and is open to other users: choose a new folder for the cluster"
         )
-    exposed = bool(mode & _OTHERS) and any(path.stat().st_mode & _OTHERS for path in _secrets(data))
+    layout = files.layout
+    secrets = (layout.token, layout.kubeconfig, layout.key("ca"), layout.key("server"), files.report_key)
+    exposed = bool(mode & _OTHERS) and any(path.stat().st_mode & _OTHERS for path in secrets if path.exists())
     for path in (data, *entries):
         _check_owner(path)
         if not path.is_symlink() and path.stat().st_mode & _OTHERS:
             path.chmod(0o700 if path.is_dir() else 0o600)
     notes = [f"{data} was open to other users and is closed now"] if mode & _OTHERS and entries else []
     if exposed:
-        _forget(data)
+        for path in (layout.token, layout.kubeconfig, files.report_key):  # missing ones are created at the next start
+            path.unlink(missing_ok=True)
+        shutil.rmtree(layout.key("ca").parent, ignore_errors=True)
         notes.append("other users could read the cluster's token or keys: they and the kubeconfig are created again")
     return notes
 
@@ -56,10 +62,6 @@ def _check_owner(path: Path) -> None:
         raise LocalError(f"--data: {path} belongs to another user: choose another folder")
 
 
-def _is_cluster(data: Path) -> bool:
-    return Files(data).lock.exists() or Files(data).layout.database.exists()
-
-
 def _entries(data: Path) -> Iterator[Path]:
     """Yield the entries of the folder, and of its folders that processes other than pods use."""
     layout = Files(data).layout
@@ -67,18 +69,3 @@ def _entries(data: Path) -> Iterator[Path]:
         yield path
         if path in (layout.redis, layout.certificate("ca").parent) and path.is_dir():
             yield from sorted(path.iterdir())
-
-
-def _secrets(data: Path) -> Iterator[Path]:
-    layout = Files(data).layout
-    candidates = (layout.token, layout.kubeconfig, layout.key("ca"), layout.key("server"), Files(data).report_key)
-    return (path for path in candidates if path.exists())
-
-
-def _forget(data: Path) -> None:
-    """Delete the secrets. Missing ones are created at the next start."""
-    layout = Files(data).layout
-    layout.token.unlink(missing_ok=True)
-    layout.kubeconfig.unlink(missing_ok=True)
-    Files(data).report_key.unlink(missing_ok=True)
-    shutil.rmtree(layout.key("ca").parent, ignore_errors=True)

@@ -8,8 +8,7 @@ from coordinator.cache import own_installation
 from coordinator.errors import LocalError
 from kube.api import Cluster
 from queues import installation
-from queues.redis import connection
-from queues.storage import ownership
+from queues.redis import connection, fitness
 
 SECONDS = 5.0
 
@@ -20,13 +19,13 @@ def settle(cluster: Cluster, url: str, lease_namespace: str, *, is_own: bool) ->
     own = own_installation.read(cluster, lease_namespace)
     client = connection.connect(url, client_name="torchq-local", timeout=SECONDS)
     try:
-        owner = ownership.read(client).owner
+        owner = fitness.read_ownership(client).owner
         if installation.foreign(owner, own) and not is_own:
             raise LocalError(
                 f"Redis at {connection.address(client)} belongs to another installation ({installation.name(owner)}): "
                 "name another database with --redis, or delete the keys torchq:* in this one"
             )
         if installation.foreign(owner, own):
-            ownership.adopt(client, own)
+            fitness.adopt(client, own)
     finally:
         client.close()

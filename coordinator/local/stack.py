@@ -26,12 +26,13 @@ from coordinator.rbac.permissions import LEASE
 from coordinator.reports import tokens
 from coordinator.settings import Settings
 from crds import generate
-from crds.api_resources import CRDS, LEASES, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.api_resources import LEASES, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
 from embedded import volcano_crds
 from embedded.node import registration
 from embedded.node.resources import machine
-from embedded.redis import server
+from embedded.redis import server_program
 from embedded.redis.persistence import Persistence
+from embedded.redis.server_program import RedisCommand
 from kube import client, errors
 from kube.api import Cluster
 from kube.settings import ConnectionSettings
@@ -41,15 +42,16 @@ from queues.redis import connection
 
 log = logging.getLogger(__name__)
 
-PROGRAMS = {"apiserver": "embedded.apiserver.server", NODE_NAME: "embedded.node.node"}
+PROGRAMS = {"apiserver": "embedded.apiserver.api_server", NODE_NAME: "embedded.node.node"}
 """The programs of the embedded cluster, by the names of their processes."""
 PORT_SECONDS = 5.0
 """The longest time for which the API server of a killed stack may keep its port."""
 PORTS_PER_STACK = 1_000
 """The size of a stack's block of ports for masters. Random blocks keep two stacks on one machine apart in most cases.
 """
-FIRST_PORT, LAST_PORT = 10_000, 30_000
-"""The range of these ports. It is below the ephemeral ports of Linux (32768 and up), which any program may get."""
+FIRST_PORT, LAST_PORT = 10_000, 29_000
+"""The range of these ports. It is below those that users write into scripts after the defaults of PyTorch (29500),
+and below the ephemeral ports of Linux (32768 and up), which any program may get."""
 LEAVE = signal.SIGUSR1
 """The signal that makes the supervisor end and leave the pods running."""
 
@@ -120,7 +122,6 @@ def end_pods(data: Path, *, now: bool, say: Say) -> int:
     stop.listen()
     stop.hurried = now
     with stack_state.hold_lock(files):
-        remaining_pods.clear(data)
         supervisor = Supervisor()
         try:
             _start_api_server(StackStart(files, supervisor, lambda: False))
@@ -145,11 +146,7 @@ def check_log_size(text: str) -> str:
 def install(cluster: Cluster) -> None:
     """Create or update the CustomResourceDefinitions and wait until they are served."""
     for body in generate.load():
-        name = body["metadata"]["name"]
-        try:
-            cluster.create(CRDS, body)
-        except errors.AlreadyExists:
-            cluster.patch(CRDS, name, {"spec": body["spec"]})
+        volcano_crds.define(cluster, body)
     for resource in (TORCHJOBS, TENANT_QUEUES, SCALE_OUTS, SCALE_INS):
         _until(lambda resource=resource: _listable(cluster, resource), f"{resource.plural} to be served")  # type: ignore[misc]
 
@@ -157,8 +154,8 @@ def install(cluster: Cluster) -> None:
 def redis_server() -> str:
     """Return the path of the Redis server that a stack starts. Raises LocalError if it is not installed."""
     try:
-        return server.server()
-    except server.RedisFailed as error:
+        return server_program.server()
+    except server_program.RedisFailed as error:
         raise LocalError(str(error)) from error
 
 
@@ -198,7 +195,12 @@ def _start_api_server(start: StackStart, requested_port: int = 0) -> None:
     files, layout = start.files, start.files.layout
     port = _free_port(start, requested_port)
     start.supervisor.start(_module(files, "apiserver", ["--data", str(layout.root), "--port", str(port)], CLUSTER))
-    start.wait("the API server", "apiserver", lambda: _accepts(port) and layout.kubeconfig.exists())
+
+    def accepts() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0 and layout.kubeconfig.exists()
+
+    start.wait("the API server", "apiserver", accepts)
 
 
 def _free_port(start: StackStart, requested: int) -> int:
@@ -255,7 +257,7 @@ def _watch(files: Files, supervisor: Supervisor, stop: PatientStop) -> None:
         stop.pause(WATCH_SECONDS)
 
 
-def _start_redis(options: StackOptions, plan: server.RedisCommand | None, files: Files, supervisor: Supervisor) -> str:
+def _start_redis(options: StackOptions, plan: RedisCommand | None, files: Files, supervisor: Supervisor) -> str:
     """Start the planned Redis, if any, and return the URL of the Redis to use."""
     files.redis_url.unlink(missing_ok=True)
     if plan is None:
@@ -274,19 +276,19 @@ def _start_redis(options: StackOptions, plan: server.RedisCommand | None, files:
     return plan.url
 
 
-def _plan_redis(options: StackOptions, files: Files) -> server.RedisCommand | None:
+def _plan_redis(options: StackOptions, files: Files) -> RedisCommand | None:
     """Plan the stack's own Redis; None if the stack uses another one. Raises LocalError if it cannot run."""
     if options.redis:
         return None
     try:
-        return server.prepare(files.layout)
-    except server.RedisFailed as error:
+        return server_program.prepare(files.layout)
+    except server_program.RedisFailed as error:
         raise LocalError(str(error)) from error
 
 
 def _keep_redis_startable(files: Files, status: int) -> None:
     """Move aside the append-only file that a Redis server could not read."""
-    moved = server.move_unreadable_files(files.layout, status)
+    moved = server_program.move_unreadable_files(files.layout, status)
     if moved:
         log.warning(
             "Redis could not read its append-only file and starts with an empty one; the queues are read from the "
@@ -372,11 +374,6 @@ def _noted_port(note: Path) -> int:
         port = int(free.getsockname()[1])
     note.write_text(str(port))
     return port
-
-
-def _accepts(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _listable(cluster: Cluster, resource: Resource) -> bool:

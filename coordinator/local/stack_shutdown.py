@@ -33,20 +33,25 @@ def end(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: s
 
 
 def end_pods(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: str) -> list[str]:
-    """Have the node end the pods and then itself; return its name if it could not."""
+    """Have the node end the pods and then itself; return its name if it could not.
+
+    `say` is told how many pods still end when that changes, and again at another stop signal.
+    """
     command = supervisor.command(NODE_NAME)
     if not command.once:
         command = shutting_down(command)
         supervisor.replace(command)
         supervisor.send(NODE_NAME, signal.SIGTERM)
-    progress = _EndingReport(data, say, hint)
-    hurried = False
+    hurried, count, repeated = False, 0, 0
     while supervisor.has(NODE_NAME) and supervisor.deaths(NODE_NAME) < _MOST_DEATHS:
         if stop.hurried and not hurried:
             hurried = True
             supervisor.replace(replace(command, arguments=[*command.arguments, "--now"]))
             supervisor.send(NODE_NAME, HURRY)
-        progress.look(stop.repeated)
+        pods = remaining_pods.ending(data) or ()
+        if pods and (len(pods), stop.repeated) != (count, repeated):
+            say(f"{remaining_pods.format_progress(pods, time.time())}; `{hint}` kills them at once")
+        count, repeated = len(pods), stop.repeated
         supervisor.step()
         time.sleep(_LOOK_SECONDS)
     if not supervisor.has(NODE_NAME):
@@ -58,19 +63,3 @@ def end_pods(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hi
 def shutting_down(node: Command) -> Command:
     """Return the command of a node that ends the running pods and then itself."""
     return replace(node, arguments=[*node.arguments, "--shut-down"], once=True)
-
-
-class _EndingReport:
-    """Prints how many pods still end, once per change."""
-
-    def __init__(self, data: Path, say: Say, hint: str) -> None:
-        self._data, self._say, self._hint = data, say, hint
-        self._count = 0
-        self._repeated = 0
-
-    def look(self, repeated: int) -> None:
-        """Print how many pods still end, if that has changed or another stop signal has arrived."""
-        pods = remaining_pods.ending(self._data) or ()
-        if pods and (len(pods) != self._count or repeated != self._repeated):
-            self._say(f"{remaining_pods.format_progress(pods, time.time())}; `{self._hint}` kills them at once")
-        self._count, self._repeated = len(pods), repeated

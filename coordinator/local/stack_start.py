@@ -70,7 +70,9 @@ class StackStart:
             if self.stopping():
                 raise StartInterrupted
             self.supervisor.step()
-            self._check()
+            for name, (deaths, how) in self.supervisor.troubles().items():
+                if deaths >= MOST_DEATHS:
+                    raise self.error(f"process {name}", name, f"it {how}, {deaths} times in a row")
             if time.monotonic() > deadline:
                 raise self.error(part, process, f"it did not answer within {seconds:.0f} s")
             time.sleep(_LOOK_SECONDS)
@@ -81,11 +83,6 @@ class StackStart:
         lines = self._tail(log)
         excerpt = f"; the end of {log}:\n" + "\n".join(f"  {line}" for line in lines) if lines else f"; see {log}"
         return LocalError(f"the cluster did not start: {part}: {why}{excerpt}")
-
-    def _check(self) -> None:
-        for name, (deaths, how) in self.supervisor.troubles().items():
-            if deaths >= MOST_DEATHS:
-                raise self.error(f"process {name}", name, f"it {how}, {deaths} times in a row")
 
     def _tail(self, log: Path) -> list[str]:
         """Return the last lines that were written since the start began."""

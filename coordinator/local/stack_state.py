@@ -27,7 +27,7 @@ _PATIENCE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.01
 _END_SECONDS = 3.0
 """The longest time for which a process may live after it has released the lock."""
-_NOWHERE = (errno.ENAMETOOLONG, errno.ELOOP)
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 """Errors of paths at which no file can exist."""
 _START_TICKS = 19
 """The position of the start time in /proc/<pid>/stat, counted after the command's name."""
@@ -172,12 +172,10 @@ def _lock_text(data: Path) -> str | None:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return lock.read()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
     except OSError as error:
-        if error.errno in _NOWHERE:
-            return None
-        raise LocalError(f"cannot tell whether a cluster runs in {data}: {error.filename}: {error.strerror}") from error
+        if error.errno not in _NOWHERE:
+            message = f"cannot tell whether a cluster runs in {data}: {error.filename}: {error.strerror}"
+            raise LocalError(message) from error
     return None
 
 
@@ -185,14 +183,12 @@ def _take_lock(descriptor: int) -> bool:
     """Take the lock; return whether that succeeded. Waits for commands that hold it for an instant to test it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        try:
+        with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(_PAUSE_SECONDS)
-        else:
             return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _signature(pid: int) -> str:
@@ -205,9 +201,7 @@ def _signature(pid: int) -> str:
 
 def _is_alive(signature: str) -> bool:
     pid, _, ticks = signature.partition(" ")
-    if not ticks:
-        return pid.isdecimal()
-    return _start_ticks(int(pid)) == ticks
+    return _start_ticks(int(pid)) == ticks if ticks else pid.isdecimal()
 
 
 def _start_ticks(pid: int) -> str:

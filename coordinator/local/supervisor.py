@@ -17,7 +17,6 @@ from pathlib import Path
 from coordinator.life.channel import ReportPipe
 from coordinator.life.children import Children
 from coordinator.local import die_with_parent
-from coordinator.local.hung_children import HungChildren
 from kube.process.turns import Turn, Turns
 from kube.stop import Stop
 
@@ -40,6 +39,33 @@ _JUDGE_SECONDS = 2.0
 KILL_MARGIN = 3.0
 """The time from the end of a child's own drain limit until the supervisor kills it. A grace period that outlasts both
 leaves every key in order."""
+
+
+HUNG_SECONDS = 30.0
+"""How long a child may hang, from the moment at which its probe fails, before it is killed. A kubelet that waits longer
+restarts no healthy process along with it."""
+_LONGEST_LOOK = 3.0
+"""The most seconds that count from one look to the next."""
+
+
+class HungChildren:
+    """The children that hang now, and for how long they have been seen to.
+
+    Only time counts in which the supervisor itself ran. After a stop of both, the child has its time again.
+    """
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+        self._looked_at = 0.0
+
+    def look(self, hanging: Mapping[str, str], now: float) -> dict[str, str]:
+        """Return those of the hanging children, with their problems, that have hung for too long."""
+        passed, self._looked_at = min(_LONGEST_LOOK, now - self._looked_at), now
+        self._seconds = {name: self._seconds.get(name, -passed) + passed for name in hanging}
+        over = {name: hanging[name] for name, seconds in self._seconds.items() if seconds > HUNG_SECONDS}
+        for name in over:
+            del self._seconds[name]
+        return over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,9 +159,7 @@ class Supervisor:
 
     def send(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a child, if it runs."""
-        child = self._children[name]
-        if child.process is not None and child.process.poll() is None:
-            child.process.send_signal(number)
+        _send(self._children[name], number)
 
     def troubles(self) -> dict[str, tuple[int, str]]:
         """Return for each child that has ended by itself the number of deaths in a row and the last exit status."""
@@ -192,8 +216,7 @@ class Supervisor:
         self._ending = [child for child in self._children.values() if child.command.stage == stage]
         for child in self._ending:
             del self._children[child.command.name]
-            if _runs(child) and child.process is not None:
-                child.process.send_signal(number)
+            _send(child, number)
         return self._await(self._ending)
 
     def _spawn(self, child: _Child) -> None:
@@ -201,11 +224,9 @@ class Supervisor:
         child.pipe = pipe = ReportPipe() if command.tells else None
         own = {PIPE: self._pipe, **(pipe.environment if pipe else {})}
         environment = {**(os.environ if command.environment is None else command.environment), **own}
-        arguments = (
-            die_with_parent.wrap_command(command.arguments, command.at_death)
-            if command.foreign
-            else [*command.arguments]
-        )
+        arguments = list(command.arguments)
+        if command.foreign:
+            arguments = die_with_parent.wrap_command(arguments, command.at_death)
         output = open(command.output, "ab") if command.output else None  # noqa: SIM115 - handed to the child
         try:
             child.process = subprocess.Popen(
@@ -343,7 +364,12 @@ def _runs(child: _Child) -> bool:
     return child.process is not None and child.process.poll() is None
 
 
+def _send(child: _Child, number: signal.Signals) -> None:
+    if child.process is not None and _runs(child):
+        child.process.send_signal(number)
+
+
 def _kill(child: _Child) -> None:
-    if child.process is not None and child.process.poll() is None:
-        child.process.kill()
+    _send(child, signal.SIGKILL)
+    if child.process is not None:
         child.process.wait()

@@ -1,4 +1,4 @@
-"""docs/metrics.md, made from the list of all metrics.
+"""The page docs/metrics.md, made from the list of all metrics.
 
 One rule: the page says nothing that is not in the code. `python -m coordinator.metrics.document` writes it, and a test
 compares it.
@@ -19,6 +19,8 @@ WHO = {
 OPENING = """# Metrics
 
 <!-- Written by `python -m coordinator.metrics.document` from the code (`make manifests`). Do not edit. -->
+
+This page answers: which metrics are there, what do they count, and which process shows them? It is for admins.
 
 Coordinators and workers show metrics in the text format of Prometheus at `/metrics` of `metrics_port`
 ([probes.md](probes.md)). `torchq worker` has one page for all its processes; `torchq local` gives each process a port,
@@ -46,14 +48,11 @@ def text() -> str:
 
 
 def _table(metrics: tuple[Metric, ...]) -> str:
-    rows = "".join(
-        f"| `{each.name}` | {each.kind} | {_labels(each)} | {WHO[each.of]} | {each.help} |\n" for each in metrics
-    )
+    rows = ""
+    for each in metrics:
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        rows += f"| `{each.name}` | {each.kind} | {labels} | {WHO[each.of]} | {each.help} |\n"
     return "| metric | kind | labels | of | meaning |\n|---|---|---|---|---|\n" + rows
-
-
-def _labels(metric: Metric) -> str:
-    return ", ".join(f"`{label}`" for label in metric.labels)
 
 
 if __name__ == "__main__":

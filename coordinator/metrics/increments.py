@@ -61,9 +61,9 @@ def add(registry: Registry, report: Any) -> None:
     for sample in parse_rows(report.get(ADDED)):
         registry.add(sample)
     if isinstance(names := report.get(QUEUES), list):
-        registry.drop_queues(registry.queues.keep(frozenset(filter(_is_text, names))))
+        registry.drop_queues(registry.queues.keep(_texts(names)))
     if isinstance(names := report.get(GONE), list):
-        gone = frozenset(filter(_is_text, names))
+        gone = _texts(names)
         registry.queues.forget(gone)
         registry.drop_queues(gone)
 
@@ -90,5 +90,5 @@ def _growth(before: Cells | None, cells: Cells) -> Cells:
     return grown if any(grown) else ()
 
 
-def _is_text(name: Any) -> bool:
-    return isinstance(name, str)
+def _texts(names: list[Any]) -> frozenset[str]:
+    return frozenset(name for name in names if isinstance(name, str))

@@ -91,30 +91,4 @@ LAST_TURN = _gauge(
     "When the leader's control loop last turned, in seconds since 1970. One that waits for Redis or the API server has "
     "turned now.",
 )
-METRICS = (
-    MASTER_STATUS,
-    PENDING_JOBS,
-    ADMITTED_JOBS,
-    OLDEST_WAIT,
-    WEIGHT,
-    SHARE,
-    TARGET_SHARE,
-    LAG,
-    QUEUE_INFO,
-    QUOTA,
-    USAGE,
-    BORROWING_LIMIT,
-    COHORT_QUOTA,
-    COHORT_USAGE,
-    POOL_CAPACITY,
-    POOL_USAGE,
-    WAITING_JOBS,
-    QUEUES,
-    UNNAMED_QUEUES,
-    WORKERS,
-    CYCLE_SECONDS,
-    REBUILDS,
-    REBUILD_SECONDS,
-    EPOCH,
-    LAST_TURN,
-)
+METRICS = tuple(value for value in list(vars().values()) if isinstance(value, Metric))

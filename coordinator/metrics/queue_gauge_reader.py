@@ -36,8 +36,11 @@ OUTSIDE_THE_ORDER = frozenset(
         "NamespaceQuota",
         "NotAllowed",
         "Parked",
+        "PortTaken",
         "PriorityClassNotFound",
         "QueueNotFound",
+        "WaitingForGangQueue",
+        "WaitingForScheduler",
     }
 )
 """The codes in the status of jobs without a place in the order of a queue."""
@@ -102,7 +105,12 @@ class QueueGaugeReader:
     def _read(self) -> Iterator[Sample]:
         snapshot, stats = self.snapshot(), self.stats()
         self.queues.keep(frozenset(view.spec.name for view in snapshot.queues))
-        self._warn_of_bound(len(snapshot.queues))
+        is_bounded = len(snapshot.queues) > self.queues.most
+        if is_bounded and not self._said:
+            log.warning(
+                "%d of %d queues have metrics of their own; see metrics_queues", self.queues.most, len(snapshot.queues)
+            )
+        self._said = is_bounded
         policies, label = self.policies(), self.queues.label
         self._explicit = frozenset(policies)
         yield from queue_gauges.samples(snapshot, self.clock(), self.cost, policies, label)
@@ -112,11 +120,6 @@ class QueueGaugeReader:
         yield from (number(leader_metrics.WORKERS, count, *labels) for labels, count in members.items())
         if not members:
             yield number(leader_metrics.WORKERS, 0, "", "")
-
-    def _warn_of_bound(self, count: int) -> None:
-        if count > self.queues.most and not self._said:
-            log.warning("%d of %d queues have metrics of their own; see metrics_queues", self.queues.most, count)
-        self._said = count > self.queues.most
 
     def _label_known(self, queue: str) -> str:
         """Return the label of a queue that a job names, which need not exist."""

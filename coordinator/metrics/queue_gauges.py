@@ -18,6 +18,7 @@ from crds.resources.amounts import JOBS, Amounts
 from kube.process.meter import Metric
 from queues.picking import explain
 from queues.picking.fair_share import lag
+from queues.picking.prices import Prices
 from queues.values import QueueSnapshot, Snapshot
 
 ACTIVE, INADMISSIBLE = "active", "inadmissible"
@@ -33,18 +34,19 @@ Label = Callable[[str], str]
 def samples(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str], label: Label) -> Iterator[Sample]:
     """Yield the gauges of all queues, cohorts and the pool, as `coordinator.query.documents.queues` shows them.
 
-    `cost` is the resource that the weights divide. `label` returns the label of a queue.
+    `cost` is what a pick costs (`queues.rules`). `label` returns the label of a queue.
     """
     groups: dict[str, list[QueueSnapshot]] = defaultdict(list)
     for view in snapshot.queues:
         groups[label(view.spec.name)].append(view)
     yield number(metrics.QUEUES, len(snapshot.queues))
     yield number(metrics.UNNAMED_QUEUES, len(groups.get(OTHERS, ())))
-    total = sum(view.usage.get(cost, 0) for view in snapshot.queues)
+    prices = Prices(cost, snapshot.pool, [view.spec for view in snapshot.queues])
+    total = sum(prices.used(view.usage) for view in snapshot.queues)
     busy_weight = sum(view.spec.weight for view in snapshot.queues if _is_busy(view))
     for name, views in groups.items():
         yield from _queue(name, views, snapshot, now)
-        share = sum(view.usage.get(cost, 0) for view in views)
+        share = sum(prices.used(view.usage) for view in views)
         target = sum(view.spec.weight for view in views if _is_busy(view))
         yield number(metrics.SHARE, share / total if total else 0.0, name)
         yield number(metrics.TARGET_SHARE, target / busy_weight if busy_weight else 0.0, name)

@@ -1,6 +1,10 @@
 """What this process has counted and measured since its start, and what its parts know now.
 
 One rule: a count takes no lock but the short one of the registry, and a collection waits for nothing.
+
+The multiprocess mode of prometheus_client would replace this registry and `increments`, but it cannot drop a series:
+`remove` leaves the numbers in its files, so that each queue that was ever deleted would stay on the page. It also needs
+a folder that all processes write, and a process of torchq has none.
 """
 
 import threading

@@ -1,33 +1,37 @@
 """The JSON documents that describe queues and jobs, made from a snapshot of the store.
 
-One rule: pure; names are written as in Kubernetes. A document is the same whether the coordinator made it, or a command
-that read the store itself.
+One rule: names are written as in Kubernetes. A document is the same whether the coordinator made it, or a command that
+read the store itself.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from coordinator.query import figures
+from coordinator.query.questions import Document
 from crds.api_resources import TENANT_QUEUES
 from crds.keys import JobKey
 from crds.resources.amounts import JOBS, OTHERS, Amounts
 from queues import order
+from queues.picking.explain import ScarceRoom
 from queues.picking.fair_share import lag
+from queues.picking.prices import Prices
 from queues.registrations import describe_refused
 from queues.storage.stats import QueueStats
 from queues.values import Pick, QueuePosition, QueueSnapshot, Reservation, Snapshot
 
-Document = dict[str, Any]
 OPEN, HOLD = "None", "Hold"
+MOST_HOLDERS = 3
+"""The most jobs that an answer names as holders of room."""
 
 
 def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str] | None = None) -> list[Document]:
     """Return every queue as a TenantQueue whose status has the current figures.
 
-    `cost` is the resource that the weights divide. `policies` are the stop policies of queues. For a queue without one,
+    `cost` is what a pick costs (`queues.rules`). `policies` are the stop policies of queues. For a queue without one,
     the policy follows from whether the queue is open.
     """
-    costs = {view.spec.name: view.usage.get(cost, 0) for view in snapshot.queues}
+    prices = Prices(cost, snapshot.pool, [view.spec for view in snapshot.queues])
+    costs = {view.spec.name: prices.used(view.usage) for view in snapshot.queues}
     busy_weight = sum(view.spec.weight for view in snapshot.queues if _is_busy(view))
     total = sum(costs.values())
     return [
@@ -40,7 +44,8 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
                 **_status(view, now),
                 "share": figures.percent(costs[view.spec.name], total),
                 "target": figures.percent(view.spec.weight if _is_busy(view) else 0, busy_weight),
-                "lag": _lag(view, snapshot),
+                # How much cost the queue is behind its share, or, below 0, ahead of it; None before the first pick.
+                "lag": round(lag(view.account, snapshot.clock), 3) if snapshot.clock.weights else None,
             },
         }
         for view in snapshot.queues
@@ -49,10 +54,17 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
 
 def with_idle_usage(items: Iterable[Document], usage: Mapping[str, Amounts]) -> list[Document]:
     """Return queues with the part of their usage that is idle growth, where there is any."""
+    idle = ((item, usage.get(item["metadata"]["name"])) for item in items)
     return [
-        item | {"status": item["status"] | {"idleUsage": figures.format_amounts(usage[item["metadata"]["name"]])}}
-        if item["metadata"]["name"] in usage
-        else item
+        item if amounts is None else item | {"status": item["status"] | {"idleUsage": figures.format_amounts(amounts)}}
+        for item, amounts in idle
+    ]
+
+
+def with_deletions(items: Iterable[Document], is_deleted: Callable[[str], bool]) -> list[Document]:
+    """Return queues, with a mark of those that an admin has deleted while jobs hold their room."""
+    return [
+        item | {"status": item["status"] | {"deleted": True}} if is_deleted(item["metadata"]["name"]) else item
         for item in items
     ]
 
@@ -91,11 +103,6 @@ def _status(view: QueueSnapshot, now: float) -> Document:
     }
 
 
-def _lag(view: QueueSnapshot, snapshot: Snapshot) -> float | None:
-    """Return how much cost the queue is behind its share, or, below 0, ahead of it; None before the first pick."""
-    return round(lag(view.account, snapshot.clock), 3) if snapshot.clock.weights else None
-
-
 def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
     """Return picks as `torchq next` shows them, in the order in which they are made.
 
@@ -106,8 +113,7 @@ def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
         {
             "pick": number,
             "queue": pick.waiting.entry.queue,
-            "job": job_name(pick.waiting.entry.key),
-            "uid": pick.waiting.entry.key.uid,
+            **_named(pick.waiting.entry.key),
             "cost": pick.cost,
             "demand": figures.format_amounts(pick.charge),
             "workers": pick.waiting.entry.size + pick.units,
@@ -123,8 +129,7 @@ def places(snapshot: Snapshot, queues: Collection[str]) -> list[Document]:
     """Return the places of the first waiting jobs of some queues, in the order of each queue."""
     return [
         {
-            "job": job_name(waiting.entry.key),
-            "uid": waiting.entry.key.uid,
+            **_named(waiting.entry.key),
             "queue": view.spec.name,
             "position": number,
             "of": view.waiting,
@@ -159,14 +164,11 @@ def stats(numbers: QueueStats) -> Document:
 
 def room(snapshot: Snapshot) -> Document:
     """Return the size of the pool and its usage. A capacity of null means a pool without limits."""
+    pool = snapshot.pool and {name: amount for name, amount in snapshot.pool.items() if name != OTHERS}
     return {
-        "capacity": None if snapshot.pool is None else figures.format_amounts(_without_others(snapshot.pool)),
+        "capacity": None if pool is None else figures.format_amounts(pool),
         "used": figures.format_amounts({name: amount for name, amount in snapshot.pool_usage.items() if amount}),
     }
-
-
-def _without_others(limit: Amounts) -> Amounts:
-    return {name: amount for name, amount in limit.items() if name != OTHERS}
 
 
 def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -> Document:
@@ -178,8 +180,7 @@ def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -
     entry = place.entry
     return {
         "state": "waiting",
-        "job": job_name(entry.key),
-        "uid": entry.key.uid,
+        **_named(entry.key),
         "queue": entry.queue,
         "position": place.rank + 1,
         "of": place.waiting,
@@ -191,12 +192,31 @@ def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -
     }
 
 
+def holders(room: ScarceRoom, reservations: Iterable[Reservation]) -> Document:
+    """Return the jobs that hold most of a room, the largest first, and how many others hold some of it."""
+    held = [(room.sizes(each.queue, each.charge), each) for each in reservations]
+    largest = sorted(
+        ((sizes, each) for sizes, each in held if sizes),
+        key=lambda pair: (*(-size for size in pair[0]), pair[1].epoch, pair[1].pick),
+    )
+    if not largest:
+        return {}
+    shown = [
+        {
+            **_named(each.key),
+            "queue": each.queue,
+            "charge": figures.format_amounts({name: each.charge.get(name, 0) for name in room.short}),
+        }
+        for _, each in largest[:MOST_HOLDERS]
+    ]
+    return {"holders": shown, "otherHolders": len(largest) - len(shown)}
+
+
 def admitted(reservation: Reservation) -> Document:
     """Return the document of a job that holds room; `workers` is 0 if its workers are not counted."""
     return {
         "state": "admitted",
-        "job": job_name(reservation.key),
-        "uid": reservation.key.uid,
+        **_named(reservation.key),
         "queue": reservation.queue,
         "attempt": reservation.attempt,
         "workers": reservation.size,
@@ -206,7 +226,11 @@ def admitted(reservation: Reservation) -> Document:
 
 def absent(key: JobKey) -> Document:
     """Return the document of a job that is not in the queues."""
-    return {"state": "absent", "job": job_name(key), "uid": key.uid}
+    return {"state": "absent", **_named(key)}
+
+
+def _named(key: JobKey) -> Document:
+    return {"job": job_name(key), "uid": key.uid}
 
 
 def job_name(key: JobKey) -> str:

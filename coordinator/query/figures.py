@@ -1,6 +1,6 @@
 """The formats of numbers in documents and statuses.
 
-One rule: pure; the numbers of one kind look the same everywhere.
+One rule: the numbers of one kind look the same everywhere.
 """
 
 from collections.abc import Sequence

@@ -1,75 +1,28 @@
 """Queries about the queues, answered from the store: for the coordinator, and for admins of Redis.
 
-One rule: queries only read. The picker itself makes the forecasts, and they change nothing.
+One rule: the picker itself makes the forecasts.
 """
 
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
-from coordinator.errors import CoordinatorError
 from coordinator.query import documents, report_documents
-from coordinator.query.documents import Document
-from coordinator.reports.store import ReportReader
+from coordinator.query.questions import MOST_FORECAST_PICKS, UNKNOWN_PREFIX, Document, UnknownObject
+from coordinator.reports.report_store import ReportReader
 from crds.keys import JobKey
-from crds.resources.amounts import Amounts
-from queues.picking import forecast, read_depth
-from queues.picking.forecast import Forecast
+from crds.resources.amounts import JOBS, PODS, Amounts
+from queues.picking import read_depth
+from queues.picking.explain import ScarceRoom, explain, suppose
+from queues.picking.picker import Picker
 from queues.picking.snapshot_cache import SnapshotCache
 from queues.rules import PickRules
 from queues.storage.stats import QueueStats
 from queues.store import QueueReader
 from queues.values import Entry, QueuePosition, Snapshot
 
-IDENTITY = "Torchq-Identity"
-"""The HTTP header that names the coordinator process that made the answer."""
 FORECAST_PICKS = 100
 """The number of picks that are forecast for an answer about one job."""
-MOST_FORECAST_PICKS = 500
-UNKNOWN_PREFIX = "there is no "
-"""The beginning of every message about an object that does not exist."""
-
-
-class UnknownObject(CoordinatorError):
-    """The queues have no queue or job of that name."""
-
-
-class Queries(Protocol):
-    """Queries about the queues, answered as JSON documents. A query may raise QueueError, ClusterError or
-    CoordinatorError."""
-
-    def queues(self) -> list[Document]:
-        """Return every queue as a TenantQueue whose status has the current figures."""
-
-    def queue(self, name: str) -> Document:
-        """Return one queue. Raises UnknownObject if there is none of that name."""
-
-    def next(self, count: int, *, roomy: bool = False) -> Document:
-        """Return the next picks if nothing changes; if `roomy`, in a pool with room for all jobs."""
-
-    def places(self, queues: Collection[str]) -> list[Document]:
-        """Return the places of the first waiting jobs of some queues, in the order of each queue."""
-
-    def job(self, key: JobKey) -> Document:
-        """Return the position of a job and why it waits. If it holds room and waits for more workers, `growth` is their
-        position and why they wait."""
-
-    def reports(self, key: JobKey) -> Document:
-        """Return what the pods of a job have reported (`coordinator.query.report_documents`)."""
-
-    def status(self) -> Document:
-        """Return the numbers of dispatch and of the queues."""
-
-
-def no_policies() -> Mapping[str, str]:
-    """Return no stop policies: the store knows only whether a queue is open."""
-    return {}
-
-
-def no_idle_usage() -> Mapping[str, Amounts]:
-    """Return no usage by idle growth: only the jobs say what it is."""
-    return {}
 
 
 @dataclass(slots=True)
@@ -79,11 +32,13 @@ class StoreQueries:
     store: QueueReader
     stats: Callable[[], QueueStats]
     rules: PickRules
-    policies: Callable[[], Mapping[str, str]] = no_policies
+    policies: Callable[[], Mapping[str, str]] = dict
     """A function that returns the stop policies of queues, where they are known."""
     clock: Callable[[], float] = time.time
-    idle_usage: Callable[[], Mapping[str, Amounts]] = no_idle_usage
+    idle_usage: Callable[[], Mapping[str, Amounts]] = dict
     """A function that returns what idle growth uses of each queue, where it is known."""
+    is_deleted: Callable[[str], bool] = lambda _: False
+    """A function that returns whether there is no queue of a name any more, where that is known."""
     report_reader: ReportReader | None = None
     """What training code reports; None: nothing is known of it."""
     pods: Callable[[JobKey], Collection[str]] = lambda _: ()
@@ -99,14 +54,16 @@ class StoreQueries:
         """See `Queries`."""
         self.check_owner()
         found = documents.queues(self._snapshots.read(), self.clock(), self.rules.cost, self.policies())
-        return documents.with_idle_usage(found, self.idle_usage())
+        return documents.with_deletions(documents.with_idle_usage(found, self.idle_usage()), self.is_deleted)
 
     def queue(self, name: str) -> Document:
         """See `Queries`."""
         queue = next((document for document in self.queues() if document["metadata"]["name"] == name), None)
         if queue is None:
             raise UnknownObject(f"{UNKNOWN_PREFIX}queue {name} in the queues")
-        return queue
+        names = tuple(sorted(queue["status"]["usage"].keys() - {JOBS, PODS})) or (JOBS,)
+        held = documents.holders(ScarceRoom(frozenset({name}), names), self.store.reservations().values())
+        return queue | {"status": queue["status"] | held}
 
     def snapshot(self) -> Snapshot:
         """Return a snapshot of every queue with its first jobs. Raises QueueError."""
@@ -140,18 +97,19 @@ class StoreQueries:
 
     def _waiting(self, place: QueuePosition) -> Document:
         snapshot, now = self._snapshots.read(read_depth.per_queue(1), [place.entry.queue]), self.clock()
-        reason = Forecast(snapshot, self.rules).explain(place, now)
+        reason = explain(Picker(snapshot, self.rules), place, now)
         next_pick = self._turn(place)
         is_possible = reason.code != "ExceedsQuota"
         pick_with_room = next_pick or (self._turn(place, roomy=True) if is_possible else None)
         explanation = {"code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
-        return documents.waiting(place, next_pick, pick_with_room) | explanation
+        holders = documents.holders(reason.room, self.store.reservations().values()) if reason.room else {}
+        return documents.waiting(place, next_pick, pick_with_room) | explanation | holders
 
     def suppose(self, entry: Entry) -> Document:
         """Return the forecast for a job without a place in its queue if it took a place now. Raises QueueError."""
         self.check_owner()
         snapshot = self._snapshots.read(read_depth.per_queue(1), [entry.queue])
-        reason = forecast.suppose(snapshot, entry, self.rules, self.clock())
+        reason = suppose(snapshot, entry, self.rules, self.clock())
         fits = reason.code == "Next"
         return {"fits": fits, "code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
 
@@ -169,10 +127,3 @@ class StoreQueries:
     def status(self) -> Document:
         """See `Queries`."""
         return documents.stats(self.stats())
-
-
-def parse_document(value: Any) -> Document:
-    """Return a coordinator's answer as a document. Raises CoordinatorError if it is not a JSON object."""
-    if not isinstance(value, dict):
-        raise CoordinatorError("the coordinator's answer is not a JSON object: is it a torchq coordinator?")
-    return value

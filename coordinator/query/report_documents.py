@@ -1,7 +1,7 @@
 """The JSON document of what the pods of a job have reported.
 
-One rule: pure. The numbers of the job are those of the pods that it has now; if none of these has reported, those of
-all that ever did.
+One rule: the numbers of the job are those of the pods that it has now; if none of these has reported, those of all that
+ever did.
 
     step               the highest step
     since              when it was first reported
@@ -14,7 +14,7 @@ all that ever did.
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from coordinator.reports.values import JobReports, PodReport
+from coordinator.reports.report_values import JobReports, PodReport
 from crds import timestamps
 
 Document = dict[str, Any]
@@ -30,7 +30,7 @@ def describe(reports: JobReports | None, existing: Collection[str] = ()) -> Docu
 
 def _summary(pods: Mapping[str, PodReport]) -> Document:
     first = min(pods.values(), key=lambda report: (-report.step, report.moved_at))
-    samples = [report.samples_per_second for report in pods.values() if report.samples_per_second is not None]
+    samples = [each.samples_per_second for each in pods.values() if isinstance(each.samples_per_second, int | float)]
     return {
         "step": first.step,
         "since": timestamps.format_time(first.moved_at),

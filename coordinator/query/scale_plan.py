@@ -1,11 +1,12 @@
 """The document of a plan of resizes: which elastic jobs would grow, which would give back to whom, and which would not.
 
-One rule: pure; names are written as in Kubernetes. The plan comes from the function with which the leader plans.
+One rule: names are written as in Kubernetes. The plan comes from the function with which the leader plans.
 """
 
 from collections.abc import Iterable, Mapping
 
-from coordinator.query.documents import Document, job_name
+from coordinator.query.documents import job_name
+from coordinator.query.questions import Document
 from crds.keys import JobKey
 from queues.resizing.values import ElasticJob, Kept, Plan, Resize
 
@@ -20,7 +21,7 @@ SENTENCES = {
     "NotCarriedOut": "no worker process has begun with its last change in time",
     "LeavesLate": "workers that it gives back do not end in time",
 }
-"""What keeps a job from any change (`coordinator.routing.elastic_jobs`), for people."""
+"""What keeps a job from any change (`coordinator.elastic.elastic_jobs`), for people."""
 
 
 def document(

@@ -6,6 +6,7 @@ workers check theirs at the start, and a test records the requests of the code a
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from crds.api_resources import (
     CONFIG_MAPS,
@@ -110,6 +111,11 @@ class Role:
         yield from (*self.rules, *self.lease, *self.queue)
 
 
+def _of_each(*resources: Resource, **rule: Any) -> Iterator[PolicyRule]:
+    """Yield the same rule for each of some resources."""
+    return (PolicyRule(resource=resource, **rule) for resource in resources)
+
+
 def _filter_verbs(
     rules: tuple[PolicyRule, ...], is_included: Callable[[PolicyRule, str], bool]
 ) -> Iterator[PolicyRule]:
@@ -151,15 +157,10 @@ COORDINATOR = Role(
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
         PolicyRule(resource=TENANT_QUEUES, verbs=_FOLLOW),
         PolicyRule(resource=TENANT_QUEUES, subresource="status", verbs=("patch",)),
-        PolicyRule(resource=PRIORITY_CLASSES, verbs=_FOLLOW),
-        PolicyRule(resource=NAMESPACES, verbs=_FOLLOW),
-        PolicyRule(resource=RESOURCE_QUOTAS, verbs=_FOLLOW),
-        PolicyRule(resource=PODS, verbs=_FOLLOW),
-        PolicyRule(resource=NODES, verbs=_FOLLOW),
-        *(
-            PolicyRule(resource=resource, verbs=_FOLLOW)
-            for resource in (SCALE_OUTS, SCALE_INS, *_POD_GROUPS, RECREATE_REQUESTS)
-        ),
+        *_of_each(PRIORITY_CLASSES, NAMESPACES, RESOURCE_QUOTAS, PODS, NODES, verbs=_FOLLOW),
+        *_of_each(SCALE_OUTS, SCALE_INS, *_POD_GROUPS, RECREATE_REQUESTS, verbs=_FOLLOW),
+        # Without it, jobs are picked as if the queues of the gang scheduler had room.
+        PolicyRule(resource=GANG_QUEUES, verbs=_FOLLOW, optional=True),
     ),
     lease=(
         # RBAC cannot restrict create to a name.
@@ -177,14 +178,8 @@ WORKER = Role(
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",), everywhere=("patch",)),
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",)),
         # Delete: needed for ttlSecondsAfterFinished, and by the API server to change the owners of a request.
-        *(
-            PolicyRule(resource=resource, verbs=("get", "list", "watch", "patch", "delete"), everywhere=_FOLLOW)
-            for resource in (SCALE_OUTS, SCALE_INS)
-        ),
-        *(
-            PolicyRule(resource=resource, subresource="status", verbs=("patch",))
-            for resource in (SCALE_OUTS, SCALE_INS)
-        ),
+        *_of_each(SCALE_OUTS, SCALE_INS, verbs=("get", *_FOLLOW, "patch", "delete"), everywhere=_FOLLOW),
+        *_of_each(SCALE_OUTS, SCALE_INS, subresource="status", verbs=("patch",)),
         # Some API servers require it to create an object that blocks the deletion of its owner.
         PolicyRule(resource=TORCHJOBS, subresource="finalizers", verbs=(), by_hand=("update",)),
         PolicyRule(resource=TENANT_QUEUES, verbs=_FOLLOW),
@@ -200,13 +195,10 @@ WORKER = Role(
         PolicyRule(resource=POD_DISRUPTION_BUDGETS, verbs=("get", "create", "delete")),
         PolicyRule(resource=NODES, verbs=_FOLLOW),
         PolicyRule(resource=EVENTS, verbs=("create",)),
+        # Volcano says only in Events why it does not let a group without pods in.
+        PolicyRule(resource=EVENTS, verbs=("list",), optional=True),
         # These kinds exist only where a gang scheduler is installed.
-        *(
-            PolicyRule(
-                resource=resource, verbs=("get", "list", "watch", "create", "patch", "delete"), everywhere=_FOLLOW
-            )
-            for resource in _POD_GROUPS
-        ),
+        *_of_each(*_POD_GROUPS, verbs=("get", *_FOLLOW, "create", "patch", "delete"), everywhere=_FOLLOW),
         PolicyRule(resource=GANG_QUEUES, verbs=("get",)),
         PolicyRule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete"), everywhere=_FOLLOW),
     ),
@@ -219,10 +211,7 @@ USER = Role(
         # `kubectl scale` patches, too; with --current-replicas it reads and updates. A patch of the TorchJob could make
         # the same change.
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",), by_hand=("get", "update")),
-        *(
-            PolicyRule(resource=resource, verbs=("get", "create"), by_hand=("list", "watch", "delete"))
-            for resource in (SCALE_OUTS, SCALE_INS)
-        ),
+        *_of_each(SCALE_OUTS, SCALE_INS, verbs=("get", "create"), by_hand=(*_FOLLOW, "delete")),
         # Creating pods would bypass the queues, so it is not granted; `submit` tries a dry run and works without it.
         # `job logs -f` follows new pods, and reads a pod again to know which run of it an answer is of.
         PolicyRule(resource=PODS, verbs=("get", "list", "watch")),
@@ -233,7 +222,7 @@ USER = Role(
         PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch"), by_hand=("delete",)),
         # `job show` uses them for a job that waits for a ResourceQuota.
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
-        *(PolicyRule(resource=resource, verbs=("list",)) for resource in _POD_GROUPS),
+        *_of_each(*_POD_GROUPS, verbs=("list",)),
     ),
     queue=(PolicyRule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),
 )
@@ -253,15 +242,12 @@ DOCTOR = Role(
     name="doctor",
     purpose="`torchq doctor`: reads the cluster; --fix asks the leader, through its Lease, to rebuild the queues",
     rules=(
-        PolicyRule(resource=TORCHJOBS, verbs=("list",)),
-        PolicyRule(resource=TENANT_QUEUES, verbs=("list",)),
-        PolicyRule(resource=PRIORITY_CLASSES, verbs=("list",)),
-        PolicyRule(resource=NAMESPACES, verbs=("list",)),
+        *_of_each(TORCHJOBS, TENANT_QUEUES, PRIORITY_CLASSES, NAMESPACES, verbs=("list",)),
         # `torchq redis adopt` names the cluster.
         PolicyRule(resource=NAMESPACES, name=SYSTEM_NAMESPACE, verbs=("get",)),
-        PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
-        PolicyRule(resource=PODS, verbs=("list",)),
-        PolicyRule(resource=NODES, verbs=("list",)),
+        *_of_each(RESOURCE_QUOTAS, PODS, NODES, verbs=("list",)),
+        # How gang schedulers are set up.
+        *_of_each(*_POD_GROUPS, GANG_QUEUES, verbs=("list",), optional=True),
         # Which code no job uses any more. Only metadata are asked for; no rule can say so, or name the label.
         PolicyRule(resource=CONFIG_MAPS, verbs=("list",)),
     ),

@@ -15,8 +15,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from coordinator.reports.store import ReportStore
-from coordinator.reports.values import ArrivedReport, Report
+from coordinator.reports.report_store import ReportStore
+from coordinator.reports.report_values import ArrivedReport, Report
 from crds.keys import JobKey
 from kube.process.turns import Turns
 from queues.errors import QueueError
@@ -33,27 +33,11 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A report and the time of its arrival."""
-
-    report: Report
-    arrived: float
-
-
-@dataclass(frozen=True, slots=True)
 class _Taken:
     """When a pod has reported, and whether its last report came beside that."""
 
     at: float
     with_last: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """The newest request to save that a pod has answered, and when."""
-
-    number: int
-    at: float
 
 
 class ReportBatches:
@@ -71,11 +55,12 @@ class ReportBatches:
         self._on_saved = on_saved
         self._clock = clock
         self._lock = threading.Lock()
-        self._waiting: dict[_Source, _Waiting] = {}
+        self._waiting: dict[_Source, tuple[Report, float]] = {}
+        """The reports of the next batch, each with the time of its arrival."""
         self._taken: OrderedDict[_Source, _Taken] = OrderedDict()
         """The pods that have reported last, oldest first."""
-        self._answered: OrderedDict[_Source, _Answered] = OrderedDict()
-        """The pods that have answered a request to save last, oldest first."""
+        self._answered: OrderedDict[_Source, tuple[int, float]] = OrderedDict()
+        """The pods that have answered a request to save last, oldest first: the number of the newest one, and when."""
         self._failing = ""
 
     def take(self, job: JobKey, report: Report, save_request: int = 0) -> int:
@@ -86,7 +71,8 @@ class ReportBatches:
         now, source = self._clock(), (job, report.pod)
         with self._lock:
             self._forget(now)
-            is_answer = self._is_first_answer(source, report, save_request)
+            answered, _ = self._answered.get(source, (0, 0.0))
+            is_answer = answered < save_request <= (report.checkpoint or 0)
             taken = self._taken.get(source)
             if taken is None:
                 self._taken[source] = _Taken(now)
@@ -95,28 +81,23 @@ class ReportBatches:
             elif not is_answer:
                 return math.ceil(taken.at + LEAST_INTERVAL - now)
             if is_answer:
-                self._answered[source] = _Answered(save_request, now)
+                self._answered[source] = save_request, now
                 self._answered.move_to_end(source)
-            self._put(source, _Waiting(report, now))
+            self._put(source, report, now)
         return 0
 
     def _forget(self, now: float) -> None:
         while self._taken and next(iter(self._taken.values())).at + LEAST_INTERVAL <= now:
             self._taken.popitem(last=False)
-        while self._answered and next(iter(self._answered.values())).at + ANSWERED_SECONDS <= now:
+        while self._answered and next(iter(self._answered.values()))[1] + ANSWERED_SECONDS <= now:
             self._answered.popitem(last=False)
 
-    def _is_first_answer(self, source: _Source, report: Report, save_request: int) -> bool:
-        """Return whether a report is the first one of its pod that answers the open request to save."""
-        before = self._answered.get(source)
-        return 0 < save_request <= (report.checkpoint or 0) and (before is None or before.number < save_request)
-
-    def _put(self, source: _Source, waiting: _Waiting) -> None:
+    def _put(self, source: _Source, report: Report, now: float) -> None:
         """Let a report wait for the next batch. An answer that waits already stays in it."""
-        before = self._waiting.get(source)
-        if before is not None and (before.report.checkpoint or 0) > (waiting.report.checkpoint or 0):
-            waiting = replace(waiting, report=replace(waiting.report, checkpoint=before.report.checkpoint))
-        self._waiting[source] = waiting
+        before, _ = self._waiting.get(source, (report, now))
+        if (before.checkpoint or 0) > (report.checkpoint or 0):
+            report = replace(report, checkpoint=before.checkpoint)
+        self._waiting[source] = report, now
 
     def run(self, stop: threading.Event, turns: Turns) -> None:
         """Write a batch again and again until stopped, as one of the loops in `turns`, and the last one then."""
@@ -132,7 +113,7 @@ class ReportBatches:
             return
         now = self._clock()
         batch = [
-            ArrivedReport(job=job, report=each.report, age=now - each.arrived) for (job, _), each in waiting.items()
+            ArrivedReport(job=job, report=report, age=now - arrived) for (job, _), (report, arrived) in waiting.items()
         ]
         try:
             self._store.keep(batch)

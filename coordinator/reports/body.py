@@ -10,13 +10,15 @@ from typing import Any
 
 import orjson
 
-from coordinator.reports.values import Report
+from coordinator.reports.report_values import Reading, Report
 from crds.integers import LARGEST
 
 MOST_BYTES = 8 * 1024
 """The most bytes of a report."""
 MOST_GAUGES = 16
 LONGEST_NAME = 253
+LONGEST_TEXT = 32
+"""The most characters of a value that is no number."""
 _GAUGE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -37,14 +39,14 @@ def parse(body: bytes) -> Report:
         raise InvalidReport("pod: must be the name of the pod")
     if step is None:
         raise InvalidReport("step: is missing")
-    samples = _number(fields, "samplesPerSecond")
-    if samples is not None and samples < 0:
+    samples = _reading(fields, "samplesPerSecond")
+    if isinstance(samples, float) and samples < 0:
         raise InvalidReport("samplesPerSecond: must not be negative")
     return Report(
         pod=pod,
         step=step,
         samples_per_second=samples,
-        loss=_number(fields, "loss"),
+        loss=_reading(fields, "loss"),
         gauges=_gauges(fields.get("gauges")),
         checkpoint=_whole(fields, "checkpoint"),
         last=_flag(fields, "last"),
@@ -65,21 +67,25 @@ def _flag(fields: dict[str, Any], name: str) -> bool:
     raise InvalidReport(f"{name}: must be true or false")
 
 
-def _number(fields: dict[str, Any], name: str) -> float | None:
+def _reading(fields: dict[str, Any], name: str) -> Reading | None:
     value = fields.get(name)
     if value is None:
         return None
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) is str and len(value) <= LONGEST_TEXT:
+        return value
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise InvalidReport(f"{name}: must be a finite number")
+        raise InvalidReport(f"{name}: must be a finite number, or text of at most {LONGEST_TEXT} characters")
     return float(value)
 
 
-def _gauges(value: Any) -> dict[str, float]:
+def _gauges(value: Any) -> dict[str, Reading]:
     if value is None:
         return {}
     if not isinstance(value, dict) or len(value) > MOST_GAUGES:
         raise InvalidReport(f"gauges: must be an object with at most {MOST_GAUGES} names")
     if not all(_GAUGE.fullmatch(name) for name in value):
         raise InvalidReport("gauges: a name has at most 63 letters, digits and _, and begins with no digit")
-    numbers = ((name, _number(value, name)) for name in value)
-    return {name: number for name, number in numbers if number is not None}
+    readings = ((name, _reading(value, name)) for name in value)
+    return {name: reading for name, reading in readings if reading is not None}

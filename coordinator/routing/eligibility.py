@@ -5,12 +5,15 @@ One rule: pure. The first true row of the table counts. A job that is out of the
     code                    in the order   true while
     Held                    no             its owner holds it
     QueueNotFound           no             the queue that it names does not exist and is not implied
-    NotAllowed              no             the queue is not for its namespace
+    NotAllowed              no             the queue is not for its namespace, or not for the gang queue that it names
     ClaimsNotCounted        no             it has resource claims, and the queue's quota names a device
     PriorityClassNotFound   no             the PriorityClass that it names does not exist
     NamespaceQuota          no             a ResourceQuota of its namespace has no room for its pods
+    WaitingForGangQueue     no             its queue of the gang scheduler is closed, missing, or has no room for it
+    PortTaken               no             another job has a port of the machine that it chose itself
     Parked                  no             it was admitted too often without running, and its owner has not resumed it
     BackingOff              no             it was admitted without running, and status.queue.notBefore is in the future
+    WaitingForScheduler     no             its scheduler did not bind it, and nothing has changed until notBefore
     QueueDrained            yes            it ran when its queue was drained; it is first when the queue is open again
     ExceedsQuota            yes            quota, cohort and pool can never give what it asks for at least
 
@@ -19,15 +22,20 @@ namespaces share. No other name makes a queue, because each queue has a share of
 """
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from coordinator.cache.routing_rules import DEFAULT_QUEUE, RoutingRules, is_implied
 from coordinator.cache.views import JobView
-from coordinator.routing import namespace_quota
+from coordinator.routing import chosen_ports, gang_queues, namespace_quota
+from coordinator.routing.chosen_ports import PortClaim
+from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING
+from crds.tenantqueue import TenantQueueSpec
 from crds.torchjob import claims, resource_quota
+from crds.torchjob.demand import HostPort
 from queues.picking import explain
 
 Code = Literal[
@@ -37,8 +45,11 @@ Code = Literal[
     "ClaimsNotCounted",
     "PriorityClassNotFound",
     "NamespaceQuota",
+    "WaitingForGangQueue",
+    "PortTaken",
     "Parked",
     "BackingOff",
+    "WaitingForScheduler",
     "QueueDrained",
     "ExceedsQuota",
 ]
@@ -47,6 +58,8 @@ CODES = frozenset(get_args(Code))
 
 UNTIL_CREATED = ": it waits until there is one"
 """The end of a sentence about a queue or a PriorityClass that does not exist."""
+NOT_BOUND = "its scheduler did not bind it while others waited: it is tried again when something has changed"
+"""The sentence about a job whose status has no words of its scheduler."""
 MOST_COMPARED = 256
 """The most queue names that are compared with an unknown name."""
 MOST_NAMED = 5
@@ -73,8 +86,8 @@ def of(job: JobView, rules: RoutingRules, now: float) -> Eligibility:
     """Return the eligibility of a job that is not admitted; `now` is in seconds since 1970."""
     if job.held:
         return Eligibility("Held", "held back by its owner (schedulingPolicy.hold): torchq job resume", ordered=False)
-    obstacle = _admin_block(job, rules) or quota_block(job, rules, now) or _back_off(job, now)
-    return obstacle or _remark(job, rules) or ELIGIBLE
+    obstacle = _admin_block(job, rules) or outside_block(job, rules, now) or port_wait(job, rules)
+    return obstacle or _back_off(job, rules, now) or _remark(job, rules) or ELIGIBLE
 
 
 def with_hint(eligibility: Eligibility, job: JobView, rules: RoutingRules) -> Eligibility:
@@ -108,6 +121,12 @@ def suggest_queues(queue: str, namespace: str, rules: RoutingRules) -> str:
 def priority(job: JobView, rules: RoutingRules) -> int:
     """Return the priority of a job: its own, or that of its PriorityClass."""
     return rules.priorities.get(job.priority_class, 0) if job.priority_class else job.priority
+
+
+def is_open(queue: str, rules: RoutingRules) -> bool:
+    """Return whether jobs are picked from a queue."""
+    spec = rules.queues.get(queue)
+    return spec is None or spec.stop_policy == "None"
 
 
 def is_draining(queue: str, rules: RoutingRules) -> bool:
@@ -147,12 +166,30 @@ def _admin_block(job: JobView, rules: RoutingRules) -> Eligibility | None:
     if spec is not None and not is_allowed(queue, namespace, rules):
         sentence = f"queue {queue} is not for namespace {namespace} (its spec.namespaces and namespaceSelector)"
         return Eligibility("NotAllowed", sentence, ordered=False)
+    if spec is not None and not spec.allows_gang_queue(job.gang_queue):
+        return Eligibility("NotAllowed", gang_queue_refusal(queue, job.gang_queue, spec), ordered=False)
     if job.claims and spec is not None and (refusal := claims.refusal(queue, spec.quota_amounts)):
         return Eligibility("ClaimsNotCounted", f"{job.claims}: {refusal}", ordered=False)
     if job.priority_class and job.priority_class not in rules.priorities:
         sentence = f"there is no PriorityClass {job.priority_class}{UNTIL_CREATED}"
         return Eligibility("PriorityClassNotFound", sentence, ordered=False)
     return None
+
+
+def gang_queue_refusal(queue: str, gang_queue: str, spec: TenantQueueSpec) -> str:
+    """Return the sentence about a job that names a queue of the gang scheduler which its queue does not allow."""
+    named = ", ".join(spec.gang_queues[:MOST_NAMED]) + (", ..." if len(spec.gang_queues) > MOST_NAMED else "")
+    return f"jobs of queue {queue} may not name gangQueue {gang_queue} (its spec.gangQueues: {named})"
+
+
+def outside_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | None:
+    """Return the eligibility of a job for which limits outside of torchq have no room: the ResourceQuotas of its
+    namespace, and its queue of the gang scheduler. None if they have."""
+    block = quota_block(job, rules, now)
+    if block is not None or rules.gang_rooms is None:
+        return block
+    sentence = gang_queues.shortage(job, job.least_charge, rules)
+    return Eligibility("WaitingForGangQueue", sentence, ordered=False) if sentence else None
 
 
 def quota_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | None:
@@ -169,13 +206,52 @@ def quota_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | 
     return None
 
 
-def is_outdated(job: JobView, eligibility: Eligibility) -> bool:
-    """Return whether the numbers in the status are outdated. A change of the used amount alone does not count."""
-    is_same_code = job.reason == eligibility.code == "NamespaceQuota"
-    return is_same_code and not resource_quota.same_except_usage(job.reason_message, eligibility.sentence)
+def port_block(key: JobKey, chosen: Iterable[HostPort], rules: RoutingRules) -> Eligibility | None:
+    """Return the eligibility of a job of whose ports another job has one; None if no other job has any."""
+    for port in sorted(chosen) if rules.ports else ():
+        owner = chosen_ports.taken_by(port, key, rules.ports)
+        if owner is not None:
+            sentence = f"port {port.port} is taken by job {owner.namespace}/{owner.name}"
+            return Eligibility("PortTaken", sentence, ordered=False)
+    return None
 
 
-def _back_off(job: JobView, now: float) -> Eligibility | None:
+def port_wait(job: JobView, rules: RoutingRules) -> Eligibility | None:
+    """Return the eligibility of a waiting job to which not all ports belong that it chose; None if they do.
+
+    A job that was not compared with the others yet is out of the order without a reason, for a moment.
+    """
+    block = port_block(job.key, job.ports, rules)
+    if block is None and rules.shared_address and not job.ports <= rules.ports.keys():
+        return Eligibility(ordered=False)
+    return block
+
+
+def port_claim(job: JobView, rules: RoutingRules, now: float, *, occupies: bool) -> PortClaim | None:
+    """Return the claim of a job on the ports that it chose; None if it neither holds room nor waits for it.
+
+    `occupies` is whether pods of the job hold room.
+    """
+    holds = occupies or (job.admission is not None and not job.finished)
+    gone = job.finished or job.stopped or job.deleting or job.held
+    if not job.ports or (gone and not holds):
+        return None
+    can_go = is_open(job.queue, rules) and of(replace(job, ports=frozenset()), rules, now).ordered
+    return PortClaim(job.key, job.ports, holds, can_go, (job.submitted, job.sequence))
+
+
+def is_outdated(job: JobView, code: str, sentence: str) -> bool:
+    """Return whether the status shows another queue, or other numbers or names beside a reason. A change of the used
+    amount alone does not count."""
+    if job.waits is not None and job.waits.queue not in ("", job.queue):
+        return True
+    if job.reason == code == "PortTaken":
+        return job.reason_message != sentence
+    is_same_code = job.reason == code and code in (namespace_quota.CODE, gang_queues.CODE)
+    return is_same_code and not resource_quota.same_except_usage(job.reason_message, sentence)
+
+
+def _back_off(job: JobView, rules: RoutingRules, now: float) -> Eligibility | None:
     waits = job.waits
     if waits is None or waits.refusal is not None:
         return None
@@ -184,6 +260,11 @@ def _back_off(job: JobView, now: float) -> Eligibility | None:
     if waits.parked:
         sentence = "it was admitted again and again but never ran in time: it waits for its owner (torchq job resume)"
         return Eligibility("Parked", sentence, ordered=False, until=waits.retry)
+    if waits.until > now and waits.waits_for_scheduler:
+        if job.key in rules.tried_again:
+            return None
+        until = min(waits.until, waits.retry or waits.until)
+        return Eligibility("WaitingForScheduler", job.reason_message or NOT_BOUND, ordered=False, until=until)
     if waits.until > now:
         sentence = "it was admitted but did not run in time: it is tried again at status.queue.notBefore"
         return Eligibility("BackingOff", sentence, ordered=False, until=min(waits.until, waits.retry or waits.until))

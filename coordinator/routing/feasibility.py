@@ -5,7 +5,7 @@ the most that queues and nodes can give. A finding names the field of the TorchJ
 
     code                    the job can never run, unless an admin changes something, because
     QueueNotFound           no admin has created the queue
-    NotAllowed              the queue is not for the job's namespace
+    NotAllowed              the queue is not for the job's namespace, or not for the gang queue that it names
     ClaimsNotCounted        it has resource claims, and the quota of the queue names a device
     PriorityClassNotFound   no admin has created the PriorityClass
     ExceedsQuota            it asks for more than the queue and its cohort can ever give
@@ -14,12 +14,14 @@ the most that queues and nodes can give. A finding names the field of the TorchJ
                             Only on an embedded cluster is this firm: elsewhere nodes may be added
 
     SavesTooLong            is no reason against the job: it could not save for as long as it asks for
+    PortTaken               is none either: it waits until another job has ended that has a port which it chose
+    QueueHeld, QueueDrains  are none either: the job waits until the queue is resumed
 """
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import pydantic
 
@@ -30,21 +32,13 @@ from coordinator.routing.pool_capacity import PoolSetting
 from crds.keys import JobKey
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, Amounts
+from crds.torchjob.demand import HostPort
 from queues.picking import quotas
 from queues.values import QueueSpec
 
-Code = Literal[
-    "QueueNotFound",
-    "NotAllowed",
-    "ClaimsNotCounted",
-    "PriorityClassNotFound",
-    "ExceedsQuota",
-    "ExceedsPool",
-    "ExceedsNodes",
-    "SavesTooLong",
-]
 TASKS = "spec.torchTaskSpecs"
 QUEUE = "spec.schedulingPolicy.queue"
+GANG_QUEUE = "spec.schedulingPolicy.gangQueue"
 CHECKPOINT = "spec.schedulingPolicy.checkpointSeconds"
 PRIORITY_CLASS = "spec.schedulingPolicy.priorityClassName"
 LESS = "ask for less"
@@ -69,6 +63,8 @@ class JobRequest(pydantic.BaseModel):
     """The PriorityClass that gives its priority; empty if the job gives its own."""
     claims: str = ""
     """The field with resource claims; empty if there is none."""
+    gang_queue: str = ""
+    """The queue of the gang scheduler that it names."""
     charge: dict[str, int]
     """What it takes with its least number of workers."""
     largest: dict[str, int] = {}
@@ -79,6 +75,8 @@ class JobRequest(pydantic.BaseModel):
     """The seconds for which the job wants to save before its pods are deleted."""
     grace_seconds: int = 0
     """The longest grace of its pods, in seconds."""
+    ports: tuple[HostPort, ...] = ()
+    """The ports of a node that it chooses itself."""
 
 
 class Obstacle(NamedTuple):
@@ -113,6 +111,7 @@ def request_of(job: JobView) -> JobRequest:
         queue=job.queue,
         priority_class=job.priority_class,
         claims=job.claims,
+        gang_queue=job.gang_queue,
         charge=dict(job.least_charge),
     )
 
@@ -123,7 +122,28 @@ def judge(request: JobRequest, limits: ClusterLimits) -> list[Obstacle]:
     spec = limits.specs.get(request.queue)
     if spec is not None and not any(finding.field == QUEUE for finding in findings):
         findings += _beyond_quota(request, spec, limits.specs.values())
-    return [*findings, *_beyond_pool(request, limits), *_beyond_grace(request, limits.longest_grace)]
+    findings += [*_beyond_pool(request, limits), *_beyond_grace(request, limits.longest_grace)]
+    block = eligibility.port_block(JobKey(request.namespace, "", ""), request.ports, limits.rules)
+    if block is not None:
+        findings.append(
+            Obstacle("PortTaken", TASKS, f"{block.sentence}: the job waits until that one has ended", False)
+        )
+    return findings
+
+
+def judge_submission(request: JobRequest, limits: ClusterLimits) -> list[Obstacle]:
+    """Return every reason why a new job could not run, and why it would wait whatever room is free."""
+    return [*_held(request, limits.rules), *judge(request, limits)]
+
+
+def _held(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
+    queue = rules.queues.get(request.queue)
+    if queue is None or queue.is_open:
+        return
+    drains = queue.stop_policy == "HoldAndDrain"
+    state = "is on hold and drains" if drains else "is on hold"
+    message = f"queue {request.queue} {state}: the job waits until an admin resumes it (torchq queue resume)"
+    yield Obstacle("QueueDrains" if drains else "QueueHeld", QUEUE, message, firm=False)
 
 
 def _beyond_grace(request: JobRequest, longest: float) -> Iterator[Obstacle]:
@@ -147,6 +167,7 @@ def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
         submitted=0.0,
         priority_class=request.priority_class,
         claims=request.claims,
+        gang_queue=request.gang_queue,
     )
     anywhere = replace(rules, queues={}, implicit=True)
     jobs = ((replace(view, priority_class=""), rules), (replace(view, queue=request.namespace, claims=""), anywhere))
@@ -156,6 +177,9 @@ def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
             sentence = job_eligibility.sentence.removesuffix(eligibility.UNTIL_CREATED)
             field = _FIELDS.get(job_eligibility.code, request.claims)
             remedy = _REMEDIES[job_eligibility.code]
+            spec = rules.queues.get(job.queue)
+            if spec is not None and not spec.allows_gang_queue(job.gang_queue):
+                field, remedy = GANG_QUEUE, "name one of these, or have an admin add it (torchq queue set-gang-queues)"
             if job_eligibility.code == "QueueNotFound":
                 remedy = f"{remedy}; {eligibility.suggest_queues(request.queue, request.namespace, rules)}"
             yield Obstacle(job_eligibility.code, field, f"{sentence}: {remedy}")
@@ -174,7 +198,7 @@ def _beyond_quota(request: JobRequest, spec: QueueSpec, specs: Iterable[QueueSpe
     ceiling = quotas.ceiling(spec, cohort, NOTHING)
     source = f"its quota, and what cohort {spec.cohort} may lend to it" if cohort else "its quota"
     remedy = f"{LESS}, or have an admin raise the quota (torchq queue set-quota)"
-    for name, (demand, limit) in _over(request.charge, ceiling):
+    for name, demand, limit in _over(request.charge, ceiling):
         problem = f"{_asked(request, name, demand)}, queue {spec.name} can give {limit} at most ({source})"
         yield Obstacle("ExceedsQuota", TASKS, f"{problem}: {remedy}")
 
@@ -182,7 +206,7 @@ def _beyond_quota(request: JobRequest, spec: QueueSpec, specs: Iterable[QueueSpe
 def _beyond_pool(request: JobRequest, limits: ClusterLimits) -> Iterator[Obstacle]:
     room = pool_capacity.largest(limits.setting, limits.nodes) or NOTHING
     if limits.setting != "nodes":
-        for name, (demand, limit) in _over(request.charge, room):
+        for name, demand, limit in _over(request.charge, room):
             problem = f"{_asked(request, name, demand)}, all queues together have {limit} (the setting pool)"
             yield Obstacle("ExceedsPool", TASKS, f"{problem}: {LESS}")
         return
@@ -191,7 +215,7 @@ def _beyond_pool(request: JobRequest, limits: ClusterLimits) -> Iterator[Obstacl
         yield _nodes(TASKS, "the cluster has no node", firm=False)
         return
     reported = set()
-    for name, (demand, limit) in _over(request.charge, room):
+    for name, demand, limit in _over(request.charge, room):
         reported.add(name)
         yield _nodes(TASKS, f"{_asked(request, name, demand)}, all nodes together have {limit}", firm=firm)
     for task, pod in request.pods.items():
@@ -211,7 +235,7 @@ def _too_large(task: str, demand: Amounts, nodes: tuple[NodeView, ...], reported
         return
     largest = {name: max(node.allocatable.get(name, 0) for node in nodes) for name in request}
     over = list(_over(request, largest))
-    for name, (quantity, limit) in over:
+    for name, quantity, limit in over:
         yield f"a pod of task {task} asks for {quantity} of {name}, the largest node has {limit}"
     if not over:
         together = ", ".join(
@@ -220,17 +244,12 @@ def _too_large(task: str, demand: Amounts, nodes: tuple[NodeView, ...], reported
         yield f"a pod of task {task} asks for {together}, which no node has together"
 
 
-def _over(demand: Amounts, limit: Amounts) -> Iterator[tuple[str, tuple[str, str]]]:
+def _over(demand: Amounts, limit: Amounts) -> Iterator[tuple[str, str, str]]:
     """Yield the resources whose demand exceeds their limit, with both amounts as quantities."""
     for name, amount in sorted(demand.items()):
         if not amounts.fits({name: amount}, NOTHING, limit):
-            yield (
-                name,
-                (
-                    quantities.format_amount(name, amount),
-                    quantities.format_amount(name, amounts.limit_for(limit, name) or 0),
-                ),
-            )
+            most = quantities.format_amount(name, amounts.limit_for(limit, name) or 0)
+            yield name, quantities.format_amount(name, amount), most
 
 
 def document(findings: Iterable[Obstacle]) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from coordinator.cache.views import PodView
 from coordinator.cache.worker_counts import WorkerCounts
 from crds.keys import JobKey
 from crds.resources import amounts
-from crds.resources.amounts import NOTHING, Amounts
+from crds.resources.amounts import Amounts
 from crds.torchjob import checks
 from crds.torchjob.status import Admission
 from crds.torchjob.tasks import WORKER
 from queues import limits
-from queues.charge_changes import LoweredCharge
+from queues.store import LoweredCharge
 from queues.values import Reservation, Snapshot
 
 
@@ -57,13 +57,11 @@ def freed(held: Reservation, lowered: LoweredCharge) -> Amounts:
     return _beyond(held.charge, lowered.charge)
 
 
-def freed_paid(held: Reservation, lowered: LoweredCharge) -> Amounts:
-    """Return what a lowered charge frees of what the queue has paid for; idle growth goes first, and is not paid."""
-    workers, freed_amounts = held.size - lowered.size, freed(held, lowered)
-    paid = max(0, workers - held.idle)
-    if workers <= 0 or paid == workers:
-        return freed_amounts
-    return {name: amount * paid // workers for name, amount in freed_amounts.items()} if paid else NOTHING
+def freed_payment(held: Reservation, lowered: LoweredCharge) -> int:
+    """Return what a queue has paid for the workers of the last growth that a lowered charge frees. Idle growth goes
+    first, and is not paid."""
+    workers = max(0, held.size - lowered.size - held.idle)
+    return held.paid * min(workers, held.gained) // held.gained if held.gained else 0
 
 
 def is_needed(held: Reservation, lowered: LoweredCharge, pods: Iterable[PodView]) -> bool:

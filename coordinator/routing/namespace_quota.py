@@ -48,13 +48,16 @@ def find_block(job: JobView, quotas: tuple[Quota, ...], now: float, *, services:
     short = resource_quota.shortage(quota_needs(job), quotas, services=services)
     if short is not None:
         return QuotaBlock(str(short))
-    if job.waits is None or refusal is None or not _pauses(job, now) or _is_over(refusal, quotas):
+    waits = job.waits
+    if waits is None or refusal is None or _is_over(refusal, quotas):
+        return None
+    if waits.until <= now or (waits.retry and waits.retry <= now):
         return None
     name = f"ResourceQuota {refusal.quota}" if refusal.quota else "A ResourceQuota"
     lacking = [f"{limit} {value}" for limit, value in refusal.hard if value.startswith(resource_quota.UNSPECIFIED)]
     why = f": they must specify {'; '.join(lacking)} (in the template, or by a LimitRange)" if lacking else ""
     sentence = f"{name} of the namespace refused the job's pods{why}, and may refuse them again: {PAUSES}"
-    return QuotaBlock(sentence, min(job.waits.until, job.waits.retry or job.waits.until))
+    return QuotaBlock(sentence, min(waits.until, waits.retry or waits.until))
 
 
 def quota_needs(job: JobView) -> NamespaceDemand:
@@ -62,11 +65,6 @@ def quota_needs(job: JobView) -> NamespaceDemand:
     charge."""
     refusal = job.waits.refusal if job.waits else None
     return refusal.needs if refusal is not None else resource_quota.of_charge(job.least_charge)
-
-
-def _pauses(job: JobView, now: float) -> bool:
-    waits = job.waits
-    return waits is not None and waits.until > now and not (waits.retry and waits.retry <= now)
 
 
 def _is_over(refusal: QuotaRefusal, quotas: tuple[Quota, ...]) -> bool:
@@ -117,7 +115,7 @@ def yielding_jobs(
             coming = _with(coming, job, quotas)
     by_queue: dict[str, Taken] = {}
     result = set()
-    for job in sorted(filter(_waits, refused), key=place):
+    for job in sorted((job for job in refused if job.competes and not job.held), key=place):
         used = by_queue.setdefault(job.queue, coming)
         if job.reason not in ("", CODE) or find_block(job, quotas, now, services=services) is not None:
             continue
@@ -135,11 +133,6 @@ def _with(used: Taken, job: JobView, quotas: Iterable[Quota]) -> Taken:
         quota.name: amounts.add(used.get(quota.name, amounts.NOTHING), resource_quota.demand_on(request, quota))
         for quota in quotas
     }
-
-
-def _waits(job: JobView) -> bool:
-    over = job.finished or job.deleting or job.stopped or job.invalid or job.held
-    return job.admission is None and not over
 
 
 def _is_on_its_way(job: JobView, arrived: Callable[[JobKey], int]) -> bool:

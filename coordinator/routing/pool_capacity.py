@@ -28,20 +28,13 @@ def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[Pod
     room = dict.fromkeys((name for node in nodes for name in node.allocatable), 0)
     free = {node.name: dict(node.allocatable) for node in nodes if node.ready}
     for pod in pods:
-        if pod.job is None and pod.occupies:
-            _take(free.get(pod.node, {}), pod.demand)
+        # A pod that names no existing node, or asks for more than the node has, takes nothing of other nodes.
+        left = free.get(pod.node, {}) if pod.job is None and pod.occupies else {}
+        for name in left.keys() & pod.demand.keys():
+            left[name] = max(0, left[name] - pod.demand[name])
     for node_room in free.values():
         amounts.increase(room, node_room)
     return {**room, OTHERS: 0}
-
-
-def _take(room: dict[str, int], demand: Amounts) -> None:
-    """Subtract a demand from the room of one node.
-
-    A pod that names no existing node, or asks for more than the node has, takes nothing of other nodes.
-    """
-    for name in room.keys() & demand.keys():
-        room[name] = max(0, room[name] - demand[name])
 
 
 def largest(setting: PoolSetting, nodes: Iterable[NodeView]) -> Amounts | None:

@@ -12,7 +12,7 @@ from functools import partial
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView, NodeView, PodView
-from coordinator.routing import eligibility, growth, held_charges, pod_charges, route
+from coordinator.routing import eligibility, growth_entries, held_charges, pod_charges, route
 from crds.keys import JobKey
 from crds.torchjob.status import Admission
 from queues.values import Entry, Reservation
@@ -79,7 +79,7 @@ def _growths(
     entries = []
     for charge in reservations:
         try:
-            entry = growth.entry(jobs[charge.key], rules, now) if charge.key in jobs else None
+            entry = growth_entries.entry(jobs[charge.key], rules, now) if charge.key in jobs else None
         except Exception as error:
             errors[charge.key] = error
             continue
@@ -141,8 +141,7 @@ def _rebuild_job(
 
 def waits(job: JobView, rules: RoutingRules, now: float) -> bool:
     """Return whether a job without a charge has its place in the order of a queue."""
-    over = job.finished or job.deleting or job.stopped or job.invalid or job.admission is not None
-    return not over and eligibility.of(job, rules, now).ordered
+    return job.competes and eligibility.of(job, rules, now).ordered
 
 
 def _reservation(job: JobView, admission: Admission, charge: Reservation | None) -> Reservation:

@@ -41,9 +41,7 @@ def smaller_charges(
     `without_growth` are the reservations that jobs would have without workers that have no pods.
     """
     charged = _newest_first(charged)
-    rooms = _Rooms(queues, pool)
-    for charge in charged:
-        rooms.add(charge, 1)
+    rooms = _Rooms(queues, pool, charged)
     result = {}
     for charge in charged:
         smaller = without_growth.get(charge.key)
@@ -69,10 +67,8 @@ def excess(
     `firm` are the keys that keep their room in any case.
     """
     charged = _newest_first(charged)
-    rooms = _Rooms(queues, pool)
+    rooms = _Rooms(queues, pool, charged)
     ports = Counter(charge.port for charge in charged if charge.port)
-    for charge in charged:
-        rooms.add(charge, 1)
     revoked = set()
     for charge in charged:
         if charge.key not in firm and (rooms.are_exceeded(charge) or ports[charge.port] > 1):
@@ -85,11 +81,13 @@ def excess(
 class _Rooms:
     """The limits of every queue, of every cohort, and of the pool."""
 
-    def __init__(self, queues: Mapping[str, QueueSpec], pool: Amounts | None) -> None:
+    def __init__(self, queues: Mapping[str, QueueSpec], pool: Amounts | None, charged: Iterable[Reservation]) -> None:
         self._queues = queues
         self._pool = _Room(NOTHING if pool is None else pool)
         self._quotas = {name: _Room(limits.queue_limit(spec)) for name, spec in queues.items()}
         self._cohorts = {name: _Room(total) for name, total in limits.cohort_totals(queues.values()).items()}
+        for charge in charged:
+            self.add(charge, 1)
 
     def add(self, reservation: Reservation, times: int) -> None:
         for room, charge in self._of(reservation):

@@ -25,9 +25,9 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     waiting, its queue drains           put       free      in a second (writes Queued), unless written
     waiting, edited since its pick      put       free old  in a second (writes Queued), unless written
 
-The entry of a growth (`coordinator.routing.growth`) is withdrawn in every state that keeps the charge, unless the job
-wants more workers. Of what the store holds, `coordinator.routing.held_charges` finds what no worker has written yet and
-what is to be freed: the table does not depend on it.
+The entry of a growth (`coordinator.routing.growth_entries`) is withdrawn in every state that keeps the charge, unless
+the job wants more workers. Of what the store holds, `coordinator.routing.held_charges` finds what no worker has written
+yet and what is to be freed: the table does not depend on it.
 
 A reconcile that only writes the status of a job that holds nothing (Queued, Suspended, or Failed for an invalid or
 cancelled job) waits for its tenant's turn (`coordinator.leader.queued_limiter`).
@@ -40,7 +40,7 @@ from dataclasses import dataclass, replace
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods, JobView
-from coordinator.routing import eligibility, further_workers, growth
+from coordinator.routing import elastic_limits, eligibility, growth_entries
 from coordinator.routing.eligibility import Eligibility
 from crds.keys import JobKey
 from crds.resources import amounts
@@ -112,13 +112,13 @@ def with_requests(
 
 def _admitted(job: JobView, admission: Admission, offer: Offer, rules: RoutingRules, now: float) -> Route:
     again = now + DRAINING_SECONDS if eligibility.is_draining(admission.queue, rules) else 0.0
-    wanted, resizable = growth.entry(job, rules, now), job.workers is not None
+    wanted, resizable = growth_entries.entry(job, rules, now), job.workers is not None
     return Route(
         put=wanted,
         withdraw=resizable and wanted is None,
         offer=offer,
         compared=resizable or job.phase == "Admitted",
-        due_at=again or growth.judge(job, rules, now).until,
+        due_at=again or growth_entries.judge(job, rules, now).until,
     )
 
 
@@ -171,10 +171,11 @@ def _finished_attempt(job: JobView, rules: RoutingRules) -> int:
 
 def _news(job: JobView, job_eligibility: Eligibility) -> Eligibility | None:
     """Return the eligibility that the status should show; None if the status may stay.
-    `coordinator.leader.reason_writer` writes the reasons of the first jobs of queues."""
+    `coordinator.leader.reasons` finds the reasons of the first jobs of queues."""
     is_routing_reason = job.reason in eligibility.CODES
-    is_new = job_eligibility.code != job.reason or eligibility.is_outdated(job, job_eligibility)
-    return job_eligibility if is_new and (job_eligibility.code or is_routing_reason) else None
+    code = job_eligibility.code
+    is_new = code != job.reason or eligibility.is_outdated(job, code, job_eligibility.sentence)
+    return job_eligibility if is_new and (code or is_routing_reason) else None
 
 
 def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | None:
@@ -192,7 +193,7 @@ def entry(job: JobView, rules: RoutingRules) -> Entry:
     waiting, counts = _least_entry(job, rules), job.workers
     if counts is None:
         return waiting
-    most = further_workers.of_waiting(job, counts, rules)
+    most = elastic_limits.of_waiting(job, counts, rules)
     if not most:
         return replace(waiting, size=counts.least)
     return replace(waiting, size=counts.least, unit=counts.share, most=most, step=counts.step)

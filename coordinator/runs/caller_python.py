@@ -14,14 +14,11 @@ _PROGRAMS = ("python", "python3")
 def find_folder(environ: Mapping[str, str]) -> str:
     """Return the folder of the caller's `python`; empty if there is none."""
     environments = (str(Path(environ[name]) / "bin") for name in _ENVIRONMENTS if environ.get(name))
-    candidates = (*environments, environ.get("PATH", ""))
-    found = next((program for path in candidates if (program := _find(path))), "")
+    candidates = filter(None, (*environments, environ.get("PATH", "")))
+    programs = (shutil.which(name, path=path) for path in candidates for name in _PROGRAMS)
+    found = next(filter(None, programs), "")
     folder = str(Path(found).parent)
     return folder if found and _is_usable(folder) else ""
-
-
-def _find(path: str) -> str | None:
-    return next((found for name in _PROGRAMS if path and (found := shutil.which(name, path=path))), None)
 
 
 def _is_usable(folder: str) -> bool:

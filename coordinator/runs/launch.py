@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from coordinator.code.archive import Archive
-from coordinator.code.stores import CodeStore
+from coordinator.code.stores import CodeStore, Mounts
 from coordinator.runs import manifest
 from coordinator.runs.errors import PartlyStarted
 from crds import labels
@@ -40,12 +40,14 @@ def launch(
     being deleted. Raises PartlyStarted if the job could not be taken back.
     """
     submitted = submitted or submission_order.text(time.time_ns() // 1000, 0)
-    body = _submitted(job, submitted, hold=archive is not None)
+    body, policy = with_mark(job, submitted), job["spec"].get("schedulingPolicy") or {}
+    if archive is not None:
+        body = {**body, "spec": {**job["spec"], "schedulingPolicy": {**policy, "hold": True}}}
     key: JobKey | None = None
     try:
-        key = _create(cluster, body, seconds=REPLACE_SECONDS if waits_for_name else 0.0)
+        key = create(cluster, body, waits_for_name=waits_for_name)
         if archive is not None and store is not None:
-            _let_go(cluster, key, body, job, manifest.with_source(job, store.keep(archive, key)))
+            _let_go(cluster, key, body, spec_to_let_go(job, store.keep(archive, key), policy.get("hold")))
     except BaseException as error:
         if key is not None or not isinstance(error, _REFUSALS):
             _take_back(cluster, body, error)
@@ -53,22 +55,24 @@ def launch(
     return key
 
 
-def _submitted(job: Manifest, submitted: str, *, hold: bool) -> Manifest:
-    metadata, spec = job["metadata"], job["spec"]
+def with_mark(job: Manifest, submitted: str) -> Manifest:
+    """Return a job with the mark of its submission, in place of an earlier one."""
+    metadata = job["metadata"]
     annotations = {**(metadata.get("annotations") or {}), labels.SUBMITTED: submitted}
-    if hold:
-        spec = {**spec, "schedulingPolicy": {**(spec.get("schedulingPolicy") or {}), "hold": True}}
-    return {**job, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
+    return {**job, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _create(cluster: Cluster, body: Manifest, seconds: float) -> JobKey:
-    """Create a job. If its name is taken, wait for so long until it is free."""
-    deadline = time.monotonic() + seconds
+def create(cluster: Cluster, body: Manifest, *, waits_for_name: bool = False) -> JobKey:
+    """Create a job that has its mark of submission. With `waits_for_name`, wait until its name is free.
+
+    Raises any ClusterError, AlreadyExists if the name is not free in time.
+    """
+    deadline = time.monotonic() + (REPLACE_SECONDS if waits_for_name else 0.0)
     while True:
         try:
             return JobKey.of(cluster.create(TORCHJOBS, body, body["metadata"]["namespace"]))
         except errors.AlreadyExists:
-            own = _find_own(cluster, body)  # the answer to an earlier try of the client was lost
+            own = find_own(cluster, body)  # the answer to an earlier try of the client was lost
             if own is not None:
                 return own
             if time.monotonic() > deadline:
@@ -76,16 +80,22 @@ def _create(cluster: Cluster, body: Manifest, seconds: float) -> JobKey:
             time.sleep(REPLACE_PAUSE_SECONDS)
 
 
-def _let_go(cluster: Cluster, key: JobKey, body: Manifest, job: Manifest, final: Manifest) -> None:
-    """Let the job go that was created from `body`, never another one that has its name by now."""
-    held = (job["spec"].get("schedulingPolicy") or {}).get("hold")
-    spec: dict[str, Any] = {"schedulingPolicy": {"hold": held}}
+def spec_to_let_go(job: Manifest, source: Mounts, hold: bool | None) -> Manifest:
+    """Return the patch of the spec that lets a job go which was created on hold, and whose code is kept now; `hold` is
+    what its owner wants."""
+    spec: dict[str, Any] = {"schedulingPolicy": {"hold": hold}}
+    final = manifest.with_source(job, source)
     if final != job:  # another copy of the code is used
         spec["torchTaskSpecs"] = final["spec"]["torchTaskSpecs"]
+    return spec
+
+
+def _let_go(cluster: Cluster, key: JobKey, body: Manifest, spec: Manifest) -> None:
+    """Let the job go that was created from `body`, never another one that has its name by now."""
     try:
         cluster.patch(TORCHJOBS, key.name, {"metadata": {"uid": key.uid}, "spec": spec}, key.namespace)
     except (errors.Conflict, errors.Invalid, errors.NotFound) as error:
-        if _find_own(cluster, body) is not None:
+        if find_own(cluster, body) is not None:
             raise
         raise errors.Conflict(
             f"job {key.namespace}/{key.name} was deleted by somebody else before it was let go: submit it again"
@@ -96,7 +106,7 @@ def _take_back(cluster: Cluster, body: Manifest, cause: BaseException) -> None:
     """Delete the job that this run has created. Raises PartlyStarted if that fails."""
     metadata = body["metadata"]
     try:
-        own = _find_own(cluster, body)
+        own = find_own(cluster, body)
         if own is not None:
             delete(cluster, own)
     except (errors.ClusterError, KeyboardInterrupt) as error:
@@ -107,13 +117,19 @@ def _take_back(cluster: Cluster, body: Manifest, cause: BaseException) -> None:
         ) from error
 
 
-def _find_own(cluster: Cluster, body: Manifest) -> JobKey | None:
-    """Return the job that was created from a manifest; None if it does not exist, or if the name has another job."""
-    metadata = body["metadata"]
-    found = find(cluster, metadata["name"], metadata["namespace"])
-    submitted = metadata["annotations"][labels.SUBMITTED]
-    is_own = found is not None and (found["metadata"].get("annotations") or {}).get(labels.SUBMITTED) == submitted
-    return JobKey.of(found) if found is not None and is_own else None
+def find_own(cluster: Cluster, body: Manifest) -> JobKey | None:
+    """Return the job that was created from a manifest, by the mark of its submission; None if there is none.
+
+    Raises any ClusterError. Only a job without a name of its own is searched among those of its namespace.
+    """
+    name, namespace = body["metadata"].get("name"), body["metadata"]["namespace"]
+    found = [find(cluster, name, namespace)] if name else cluster.list(TORCHJOBS, namespace).items
+    return next((JobKey.of(item) for item in found if item is not None and mark(item) == mark(body)), None)
+
+
+def mark(job: Manifest) -> str:
+    """Return the mark of a job's submission; empty if it has none."""
+    return str((job["metadata"].get("annotations") or {}).get(labels.SUBMITTED) or "")
 
 
 def find(cluster: Cluster, name: str, namespace: str) -> Manifest | None:

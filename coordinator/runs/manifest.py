@@ -1,14 +1,14 @@
 """The TorchJob of a run.
 
-One rule: pure. The same manifest runs on one machine and on Kubernetes: volumes are found by variables with their
-paths, which the embedded node replaces by paths of its own.
+One rule: the same manifest runs on one machine and on Kubernetes: volumes are found by variables with their paths,
+which the embedded node replaces by paths of its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator.code.stores import CODE_PATH, CODE_VOLUME, CodeSource, Mount
+from coordinator.code.stores import CODE_PATH, CODE_VOLUME, Mount, Mounts
 from coordinator.runs import variables
 from coordinator.runs.request import RunRequest, RunRole
 from crds import labels
@@ -31,7 +31,7 @@ class RunCode:
     """The code of a run, as its pods get it."""
 
     digest: str
-    source: CodeSource
+    source: Mounts
     script: str
     """The program that unpacks it."""
 
@@ -60,20 +60,14 @@ def _options(request: RunRequest) -> dict[str, Any]:
         "ttlSecondsAfterFinished": request.ttl_seconds,
         "successPolicy": request.success if request.success != "AllTasks" else None,
         "backoffLimit": request.retries,
-        "activeDeadlineSeconds": request.time_limit,
+        "activeDeadlineSeconds": request.time,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _scheduling_policy(request: RunRequest) -> dict[str, Any]:
-    policy: dict[str, Any] = {}
-    if request.queue:
-        policy["queue"] = request.queue
-    if request.priority:
-        policy["priority"] = request.priority
-    if request.checkpoint_seconds:
-        policy["checkpointSeconds"] = request.checkpoint_seconds
-    return policy
+    fields = {"queue": request.queue, "priority": request.priority, "checkpointSeconds": request.checkpoint_seconds}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _elastic_policy(request: RunRequest) -> dict[str, Any]:
@@ -83,9 +77,9 @@ def _elastic_policy(request: RunRequest) -> dict[str, Any]:
     if worker is None or worker.bounds is None:
         return {}
     least, most = worker.bounds
-    policy = {"numMinReplicas": least, "numMaxReplicas": most}
     return {
-        **policy,
+        "numMinReplicas": least,
+        "numMaxReplicas": most,
         **({} if _is_torchrun(worker.command) else {"mode": "InPlaceRestart"}),
         **({"autoscale": "Idle"} if request.autoscale else {}),
     }
@@ -99,12 +93,14 @@ def _task(role: RunRole, request: RunRequest, code: RunCode | None) -> Manifest:
     main = _main(role, role.image or request.image, code)
     pod: dict[str, Any] = {"containers": [main]}
     if code is not None:
-        mounts = (_CODE, *code.source.mounts)
+        mounts = (_CODE, *code.source)
         pod = {
             "initContainers": [_unpacker(main, code)],
             "containers": [main],
             "volumes": [mount.volume for mount in mounts],
         }
+    if request.grace is not None:
+        pod["terminationGracePeriodSeconds"] = request.grace
     # The same failure means the same in every pod, whatever its task: the defaults of the tasks differ.
     policy = "ExitCode" if request.retries is None else "OnFailure"
     task: dict[str, Any] = {"numTasks": role.nodes, "restartPolicy": policy, "template": {"spec": pod}}
@@ -133,7 +129,7 @@ def _main(role: RunRole, image: str, code: RunCode | None) -> Manifest:
 def _unpacker(main: Mapping[str, Any], code: RunCode) -> Manifest:
     """Return the container that unpacks the code. It asks for cpu and memory as the main container does, so that the
     charge of the pod is that of the main container."""
-    mounts = (_CODE, *code.source.mounts)
+    mounts = (_CODE, *code.source)
     container = {
         "name": UNPACKER,
         "image": main["image"],
@@ -191,9 +187,9 @@ def _resources(role: RunRole) -> dict[str, dict[str, str]]:
     return {kind: amounts for kind, amounts in (("requests", requests), ("limits", limits)) if amounts}
 
 
-def with_source(job: Manifest, source: CodeSource) -> Manifest:
+def with_source(job: Manifest, source: Mounts) -> Manifest:
     """Return a run's TorchJob with other volumes for its code."""
-    volumes = {mount.name: mount.volume for mount in source.mounts}
+    volumes = {mount.name: mount.volume for mount in source}
     tasks = {name: _with_volumes(task, volumes) for name, task in job["spec"]["torchTaskSpecs"].items()}
     return {**job, "spec": {**job["spec"], "torchTaskSpecs": tasks}}
 

@@ -1,7 +1,4 @@
-"""The names of jobs that have none: from the script or the folder, with a random end.
-
-One rule: pure; who calls it brings the random part.
-"""
+"""The names of jobs that have none: from the script or the folder, with a random end."""
 
 import posixpath
 import re

@@ -1,12 +1,10 @@
 """The code of runs in files: the ConfigMaps that a dry run has printed beside their TorchJob.
 
-One rule: pure. The code that is submitted again is the one that was printed, or it is refused.
+One rule: the code that is submitted again is the one that was printed, or it is refused.
 """
 
-import base64
-import binascii
-import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from coordinator.code import config_maps
@@ -35,31 +33,23 @@ def archives(documents: Iterable[tuple[str, Any]]) -> dict[str, Archive]:
 
     Raises InvalidRun, with the source of the document, for content that is not what the name says.
     """
-    parts: dict[str, dict[str, bytes]] = {}
+    parts: dict[str, dict[int, bytes]] = {}
     sources: dict[str, str] = {}
     for source, body in documents:
-        short = code_of(body)
+        short, number = code_of(body), str(body["metadata"].get("name") or "").rpartition("-")[2]
         sources.setdefault(short, source)
-        parts.setdefault(short, {})[str(body["metadata"].get("name") or "")] = _content(source, body)
-    return {short: _archive(short, found, sources[short]) for short, found in parts.items()}
+        with _refusals_of(source):
+            parts.setdefault(short, {})[int(number) if number.isdecimal() else 0] = config_maps.content(body)
+    found = {}
+    for short, source in sources.items():
+        with _refusals_of(source):
+            found[short] = config_maps.join(short, [content for _, content in sorted(parts[short].items())])
+    return found
 
 
-def _content(source: str, body: dict[str, Any]) -> bytes:
+@contextmanager
+def _refusals_of(source: str) -> Iterator[None]:
     try:
-        return base64.b64decode(body["binaryData"][config_maps.KEY], validate=True)
-    except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise InvalidRun(f"{source}: binaryData.{config_maps.KEY}: is no code in base64") from error
-
-
-def _archive(short: str, parts: dict[str, bytes], source: str) -> Archive:
-    """Return the archive of parts whose names end with their numbers."""
-    content = b"".join(parts[name] for name in sorted(parts, key=_number))
-    digest = hashlib.sha256(content).hexdigest()
-    if not digest.startswith(short) or len(short) != len(digest[:16]):
-        raise InvalidRun(f"{source}: the ConfigMaps of code {short} have other content, or a part is missing")
-    return Archive(content, digest, files=0)
-
-
-def _number(name: str) -> int:
-    text = name.rpartition("-")[2]
-    return int(text) if text.isdecimal() else 0
+        yield
+    except ValueError as error:
+        raise InvalidRun(f"{source}: {error}") from error

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from coordinator.runs.document_fields import Fields
 from coordinator.runs.errors import InvalidRun
-from coordinator.runs.fields import Fields
 from crds.torchjob.tasks import MOST_TASKS
 
 FILE = "pyproject.toml"
 TABLE = "tool.torchq"
-_FIELDS = ("image", "queue", "nodes", "gpus", "exclude", "checkpoint_seconds", "autoscale")
+_FIELDS = ("image", "queue", "nodes", "gpus", "exclude", "checkpoint_seconds", "autoscale", "grace")
 _OF_ONE_ROLE = ("nodes", "gpus", "autoscale")
 
 
@@ -53,7 +53,8 @@ def read(folder: Path) -> dict[str, Any]:
 
 def _check(declared: Any, path: Path) -> dict[str, Any]:
     fields = Fields(declared, _FIELDS, f"{path}: {TABLE}")
-    found: dict[str, Any] = {name: fields.text(name) for name in ("image", "queue") if name in fields}
+    fields.duration("grace")  # it is checked here, and given on as it was written
+    found: dict[str, Any] = {name: fields.text(name) for name in ("image", "queue", "grace") if name in fields}
     found |= {name: fields.whole(name, 0, 0) for name in ("gpus", "checkpoint_seconds") if name in fields}
     if "nodes" in fields:
         found["nodes"] = fields.range("nodes", 1, 1, MOST_TASKS)

@@ -1,14 +1,15 @@
 """What a user asks for: a command or several roles, in the present content of a folder.
 
-One rule: pure. A request is parsed once, from a document of plain values, and is right afterwards.
+One rule: a request is parsed once, from a document of plain values, and is right afterwards.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from coordinator.runs import durations, variables
-from coordinator.runs.fields import LARGEST_WHOLE, Fields
+from coordinator.runs import variables
+from coordinator.runs.document_fields import Fields
 from coordinator.runs.variables import SecretKey
 from crds.torchjob.jobspec import MAX_BACKOFF_LIMIT, MAX_PRIORITY
 from crds.torchjob.tasks import MASTER, MOST_TASKS, WORKER, TaskPhase
@@ -16,28 +17,6 @@ from crds.torchjob.tasks import MASTER, MOST_TASKS, WORKER, TaskPhase
 IfExists = Literal["fail", "replace", "attach"]
 SuccessPolicy = Literal["AllTasks", "Master"]
 _SUCCESS: dict[str, SuccessPolicy] = {"all": "AllTasks", "master": "Master"}
-_ROLE_FIELDS = ("command", "nodes", "gpus", "cpus", "memory", "image", "env", "secret_env", "after")
-_RUN_FIELDS = (
-    "roles",
-    "folder",
-    "name",
-    "queue",
-    "namespace",
-    "priority",
-    "if_exists",
-    "in_place",
-    "labels",
-    "outputs",
-    "ttl_seconds",
-    "success",
-    "retries",
-    "time",
-    "exclude",
-    "checkpoint_seconds",
-    "autoscale",
-)
-FIELDS = tuple(dict.fromkeys((*_ROLE_FIELDS, *_RUN_FIELDS)))
-"""The fields of a document: those of a run, and those of its only role."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +46,17 @@ class RunRole:
     """The least and the largest number of pods between which an elastic role may change; None: it is not elastic."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     """A run that a user asks for."""
 
     roles: Mapping[str, RunRole]
     """The roles by task type."""
     folder: str
-    namespace: str
     name: str = ""
     """The name of the job; empty: one is made from the command."""
     queue: str | None = None
+    namespace: str
     priority: int = 0
     if_exists: IfExists = "fail"
     in_place: bool = False
@@ -91,13 +70,20 @@ class RunRequest:
     success: SuccessPolicy = "AllTasks"
     retries: int | None = None
     """How often the pods are restarted after any failure; None: only after failures that circumstances have caused."""
-    time_limit: int | None = None
+    time: int | None = None
     """The seconds that the job may run, from its admission."""
+    grace: int | None = None
+    """The seconds that each pod has to save and end after SIGTERM; None: those of Kubernetes."""
     exclude: tuple[str, ...] = ()
     checkpoint_seconds: int = 0
     """How long the job has to save before it is restarted or loses workers; 0: it is not asked."""
     autoscale: bool = False
     """Whether an elastic job asks for its least number of pods, and has more only while their room is idle."""
+
+
+_ROLE_FIELDS = tuple(each.name for each in dataclasses.fields(RunRole) if each.name != "bounds")
+FIELDS = tuple(dict.fromkeys((*_ROLE_FIELDS, *(each.name for each in dataclasses.fields(RunRequest)))))
+"""The fields of a document: those of a run, and those of its only role."""
 
 
 def parse(document: Mapping[str, Any]) -> RunRequest:
@@ -131,24 +117,12 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
         ttl_seconds=fields.whole("ttl_seconds", 0, 0) if "ttl_seconds" in fields else None,
         success=success,
         retries=fields.whole("retries", 0, 0, MAX_BACKOFF_LIMIT) if "retries" in fields else None,
-        time_limit=_time_limit(fields),
+        time=fields.duration("time"),
+        grace=fields.duration("grace"),
         exclude=fields.texts("exclude"),
         checkpoint_seconds=fields.whole("checkpoint_seconds", 0, 0),
         autoscale=fields.flag("autoscale"),
     )
-
-
-def _time_limit(fields: Fields) -> int | None:
-    if "time" not in fields:
-        return None
-    text = fields.text("time")
-    try:
-        seconds = durations.parse(text)
-    except ValueError as error:
-        raise fields.wrong("time", str(error)) from error
-    if not 1 <= seconds <= LARGEST_WHOLE:
-        raise fields.wrong("time", f"must be a second or more and less than 68 years, not {text!r}")
-    return seconds
 
 
 def _roles(fields: Fields) -> dict[str, RunRole]:
@@ -202,8 +176,8 @@ def _role(fields: Fields) -> RunRole:
         nodes=nodes if isinstance(nodes, int) else nodes[1],
         bounds=None if isinstance(nodes, int) else nodes,
         gpus=fields.whole("gpus", 0, 0),
-        cpus=fields.quantity("cpus", "cpu", "2, 0.5 or 100m"),
-        memory=fields.quantity("memory", "memory", "16Gi"),
+        cpus=fields.quantity("cpus", "cpu"),
+        memory=fields.quantity("memory", "memory"),
         image=fields.text("image"),
         env=variables.check_plain(fields.map("env"), fields.path("env")),
         secret_env=variables.parse_secrets(fields.map("secret_env"), fields.path("secret_env")),

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordinator import settings
-from coordinator.code import pack, unpack
+from coordinator.code import largest, pack, unpack
 from coordinator.code.archive import Archive
 from coordinator.code.config_map_store import ConfigMapStore
 from coordinator.code.folder_store import FolderStore
 from coordinator.code.stores import CodeStore
-from coordinator.runs import findings, launch, manifest, names, validation
+from coordinator.runs import commands, launch, manifest, names, obstacles, validation
 from coordinator.runs.errors import InvalidRun
-from coordinator.runs.findings import CheckJobs
 from coordinator.runs.manifest import RunCode
 from coordinator.runs.request import IfExists, RunRequest
+from coordinator.runs.submission_findings import UNVETTED, CheckedJob, Vetting
 from coordinator.runs.validation import Submission
 from crds.keys import JobKey
 from kube import errors
@@ -28,6 +28,8 @@ SOURCE = "run"
 """How messages name what is submitted."""
 NO_IMAGE = "python"
 """The image that is recorded on one machine, where images are not run."""
+MOST_SHOWN = 6
+"""The most entries that were left out which the line about the code names."""
 _RANDOM = random.SystemRandom()
 
 
@@ -43,6 +45,14 @@ class CodeSummary:
     packed_bytes: int
     digest: str
     left_out: list[str]
+
+    def describe(self) -> str:
+        """Return the line about the code: how many files, how large, the digest, and what was left out."""
+        files = f"{self.files} file" if self.files == 1 else f"{self.files} files"
+        rest = len(self.left_out) - MOST_SHOWN
+        shown = "; ".join([*self.left_out[:MOST_SHOWN], *([f"{rest} more"] if rest > 0 else [])])
+        size = largest.size_text(self.packed_bytes)
+        return f"code: {files}, {size} packed, {self.digest[:8]}{f' (left out: {shown})' if shown else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +87,15 @@ def prepare(
     """
     _check(request, embedded=embedded)
     request = _with_image(request, embedded=embedded)
-    name = request.name or names.generated(_command(request), request.folder, _RANDOM.choice)
+    first = next(iter(request.roles.values()))
+    name = request.name or names.generated(first.command, request.folder, _RANDOM.choice)
     python = python_folder if embedded else ""
     if request.in_place:
         return PreparedRun(manifest.build(request, name, None, python), if_exists=request.if_exists)
     store = open_store(cluster, code_store)
     packed = pack.pack(Path(request.folder), request.exclude, limit=store.limit, tell=tell)
     archive = packed.archive
-    code = RunCode(archive.digest, store.source(archive), _unpack_script())
+    code = RunCode(archive.digest, store.source(archive), Path(unpack.__file__).read_text(encoding="utf-8"))
     return PreparedRun(
         manifest.build(request, name, code, python),
         CodeSummary(packed.files, len(archive.content), archive.digest, [str(each) for each in packed.left_out]),
@@ -101,15 +112,11 @@ def open_store(cluster: Cluster, code_store: str) -> CodeStore:
     return ConfigMapStore(cluster) if folder is None else FolderStore(folder)
 
 
-def _unpack_script() -> str:
-    return Path(unpack.__file__).read_text(encoding="utf-8")
-
-
-def _command(request: RunRequest) -> tuple[str, ...]:
-    return next(iter(request.roles.values())).command
-
-
 def _check(request: RunRequest, *, embedded: bool) -> None:
+    for role in request.roles.values():
+        surroundings = commands.read(role.command, Path(request.folder), here=embedded)
+        if problem := commands.problem(role.command, surroundings):
+            raise InvalidRun(f"command: {problem}")
     if request.in_place and not embedded:
         raise InvalidRun("in_place: only a local cluster runs in the folder itself: other nodes do not have it")
 
@@ -127,45 +134,28 @@ def _with_image(request: RunRequest, *, embedded: bool) -> RunRequest:
     return request
 
 
-def dry_run(
-    cluster: Cluster,
-    prepared: PreparedRun,
-    *,
-    check_jobs: CheckJobs = lambda jobs: [[] for _ in jobs],
-    anyway: bool = False,
-    tell: Callable[[str], object] = lambda _: None,
-) -> None:
+def dry_run(cluster: Cluster, prepared: PreparedRun, vetting: Vetting = UNVETTED) -> None:
     """Validate a run as `start` does, and create nothing. Raises as `start` does."""
     body = prepared.manifest
     if prepared.if_exists == "replace":  # the name is free later
         stand_in = names.stand_in(body["metadata"]["name"], _RANDOM.choice)
         body = {**body, "metadata": {**body["metadata"], "name": stand_in}}
     document = Submission(SOURCE, body["metadata"]["namespace"], body)
-    checked = [_validate(cluster, document)]
-    judged = validation.judge([document], checked, check_jobs, tell)
-    for warning in findings.collect_warnings(judged, anyway=anyway):
-        tell(warning)
-
-
-def _validate(cluster: Cluster, document: Submission) -> validation.ValidatedJob:
     try:
-        return validation.validate(cluster, document)
+        checked = [validation.validate(cluster, document)]
     except errors.AlreadyExists as error:
         raise _taken(f"{document.namespace}/{document.body['metadata']['name']}") from error
+    judged = validation.judge([document], checked, vetting)
+    name = validation.display_name(document)
+    judged.append(CheckedJob(SOURCE, name, [*obstacles.of_commands(body, embedded=False)]))
+    vetting.warn(judged)
 
 
 def _taken(name: str) -> RunNameTaken:
     return RunNameTaken(f"job {name} already exists")
 
 
-def start(
-    cluster: Cluster,
-    prepared: PreparedRun,
-    *,
-    check_jobs: CheckJobs = lambda jobs: [[] for _ in jobs],
-    anyway: bool = False,
-    tell: Callable[[str], object] = lambda _: None,
-) -> JobKey:
+def start(cluster: Cluster, prepared: PreparedRun, vetting: Vetting = UNVETTED) -> JobKey:
     """Submit a run, and return the key of its job; with `attach`, that of the job that has its name already.
 
     Raises `findings.NeverRuns` for a job that can never run, unless `anyway`; any ClusterError; PartlyStarted.
@@ -175,7 +165,7 @@ def start(
     if present is not None and prepared.if_exists == "attach":
         return JobKey.of(present)
     try:
-        dry_run(cluster, prepared, check_jobs=check_jobs, anyway=anyway, tell=tell)
+        dry_run(cluster, prepared, vetting)
         if present is not None:
             launch.delete(cluster, JobKey.of(present))
         return launch.launch(

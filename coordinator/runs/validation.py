@@ -5,14 +5,14 @@ template) is checked here with messages of the same form.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from coordinator.code.archive import Archive
 from coordinator.routing.feasibility import Obstacle
-from coordinator.runs import findings
-from coordinator.runs.findings import CheckedJob, CheckJobs
+from coordinator.runs import submission_findings
+from coordinator.runs.submission_findings import CheckedJob, Vetting
 from crds import labels, tenantqueue
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from crds.errors import InvalidObject
@@ -82,33 +82,28 @@ def _check_template(
 
     Returns what the node of an embedded cluster would refuse of such a pod.
     """
-    try:
-        _try_pod(cluster, job, task_type, template, {labels.VET: "true"})
-    except (errors.AlreadyExists, errors.Forbidden):
-        return []  # users need no permission to create pods; the job's status reports the error later
-    except errors.Invalid as refused:
-        try:
-            _try_pod(cluster, job, task_type, template, {})
-        except (errors.AlreadyExists, errors.Forbidden):
-            pass
-        except errors.Invalid as error:
-            prefix = f"spec.torchTaskSpecs.{task_type}.template."
-            causes = tuple(
-                errors.FieldCause((prefix + cause.field).rstrip("."), cause.message) for cause in error.causes
-            )
-            raise errors.Invalid(f"the pod template of task {task_type} is invalid: {error}", causes) from error
-        return findings.pod_findings(task_type, {cause.field: cause.message for cause in refused.causes})
-    return []
+    refused = _refusal(cluster, job, task_type, template, {labels.VET: "true"})
+    if refused is None:
+        return []
+    invalid = _refusal(cluster, job, task_type, template, {})
+    if invalid is not None:
+        prefix = f"spec.torchTaskSpecs.{task_type}.template."
+        causes = tuple(errors.FieldCause((prefix + each.field).rstrip("."), each.message) for each in invalid.causes)
+        raise errors.Invalid(f"the pod template of task {task_type} is invalid: {invalid}", causes) from invalid
+    return submission_findings.pod_findings(task_type, {cause.field: cause.message for cause in refused.causes})
 
 
-def _try_pod(
+def _refusal(
     cluster: Cluster,
     job: torchjob.TorchJob,
     task_type: str,
     template: dict[str, Any],
     annotations: Mapping[str, str],
-) -> None:
-    """Create a pod of a task in a dry run. Raises any ClusterError."""
+) -> errors.Invalid | None:
+    """Create a pod of a task in a dry run, and return the refusal; None for a valid pod. Raises any other ClusterError.
+
+    Users need no permission to create pods; the job's status reports the error later.
+    """
     metadata = template.get("metadata") or {}
     pod_annotations = metadata.get("annotations") or {}
     if isinstance(pod_annotations, dict):  # otherwise the API server reports the error
@@ -119,29 +114,24 @@ def _try_pod(
         "metadata": {**metadata, "name": job.pod_name(task_type, 0)},
         "spec": {**template.get("spec", {}), "restartPolicy": "Never"},
     }
-    cluster.create(PODS, body, job.key.namespace, dry_run=True)
-
-
-def judge(
-    documents: Sequence[Submission],
-    checked: Sequence[ValidatedJob],
-    check_jobs: CheckJobs,
-    tell: Callable[[str], object],
-) -> list[CheckedJob]:
-    """Return the findings about each job. The node's own findings name fields, so they replace ExceedsNodes."""
     try:
-        answers = check_jobs([check.job for check in checked])
-    except findings.CheckUnavailable as error:
-        tell(f"note: it was not checked whether the jobs can ever run: {error}")
-        answers = [[] for _ in checked]
-    reported = (
-        [finding for finding in of_job if not (refused and finding.code == "ExceedsNodes")]
-        for (_, refused), of_job in zip(checked, answers, strict=True)
-    )
-    return [
-        CheckedJob(document.source, display_name(document), (*refused, *of_job))
-        for document, (_, refused), of_job in zip(documents, checked, reported, strict=True)
-    ]
+        cluster.create(PODS, body, job.key.namespace, dry_run=True)
+    except errors.Invalid as error:
+        return error
+    except (errors.AlreadyExists, errors.Forbidden):
+        pass
+    return None
+
+
+def judge(documents: Sequence[Submission], checked: Sequence[ValidatedJob], vetting: Vetting) -> list[CheckedJob]:
+    """Return the findings about each job. The node's own findings name fields, so they replace ExceedsNodes."""
+    judged = []
+    answers = vetting.ask([check.job for check in checked])
+    for document, (job, refused), of_job in zip(documents, checked, answers, strict=True):
+        reported = [finding for finding in of_job if not (refused and finding.code == "ExceedsNodes")]
+        found = (*refused, *reported, *submission_findings.overridden(job))
+        judged.append(CheckedJob(document.source, display_name(document), found))
+    return judged
 
 
 def display_name(document: Submission) -> str:

@@ -1,6 +1,6 @@
 """The environment variables of a run: their names, their values, and which of them look like secrets.
 
-One rule: pure. A value that a manifest holds can be read by everybody who can read the job, so no secret goes there.
+One rule: a value that a manifest holds can be read by everybody who can read the job, so no secret goes there.
 """
 
 import re
@@ -11,6 +11,7 @@ from coordinator.runs.errors import InvalidRun
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OBJECT = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_COMMENT = re.compile(r"\s#")
 _KEY = re.compile(r"[-._A-Za-z0-9]+")
 _WORDS = frozenset(
     {"TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY", "PAT"}
@@ -51,18 +52,17 @@ def check_plain(variables: Mapping[str, str], field: str) -> dict[str, str]:
 
 def parse_secrets(variables: Mapping[str, str], field: str) -> dict[str, SecretKey]:
     """Return variables with values of Secrets, each written as SECRET/KEY. Raises InvalidRun."""
-    return {name: _secret_key(name, text, field) for name, text in variables.items()}
-
-
-def _secret_key(name: str, text: str, field: str) -> SecretKey:
-    _check_name(name, field)
-    secret, slash, key = text.partition("/")
-    if not slash or not _OBJECT.fullmatch(secret) or not _KEY.fullmatch(key):
-        # The text may be the secret itself, so it is not repeated.
-        raise InvalidRun(
-            f"{field}.{name}: must be SECRET/KEY, the name of a Secret of the namespace and one of its keys"
-        )
-    return SecretKey(secret, key)
+    found = {}
+    for name, text in variables.items():
+        _check_name(name, field)
+        secret, slash, key = text.partition("/")
+        if not slash or not _OBJECT.fullmatch(secret) or not _KEY.fullmatch(key):
+            # The text may be the secret itself, so it is not repeated.
+            raise InvalidRun(
+                f"{field}.{name}: must be SECRET/KEY, the name of a Secret of the namespace and one of its keys"
+            )
+        found[name] = SecretKey(secret, key)
+    return found
 
 
 def _check_name(name: str, field: str) -> None:
@@ -86,16 +86,33 @@ def parse_assignments(lines: Mapping[str, str], field: str) -> dict[str, str]:
     return found
 
 
-def parse_file(text: str, source: str) -> dict[str, str]:
-    """Return the variables of a file of lines NAME=VALUE. Blank lines, comments, `export` and quotes are understood."""
+class EnvFile(NamedTuple):
+    """The variables of a file."""
+
+    variables: dict[str, str]
+    notes: list[str]
+    """What in the file may mean something else than it says."""
+
+
+def parse_file(text: str, source: str) -> EnvFile:
+    """Return the variables of a file of lines NAME=VALUE. Blank lines, comments, `export` and quotes are understood.
+
+    Raises InvalidRun with the file and the line. What follows ` # ` belongs to the value, as for docker, and is noted.
+    """
     lines = {
         f"{source}, line {number}": line.strip().removeprefix("export ")
-        for number, line in enumerate(text.splitlines(), start=1)
+        for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     }
-    return {name: _unquoted(value.strip()) for name, value in parse_assignments(lines, "NAME=VALUE").items()}
-
-
-def _unquoted(value: str) -> str:
-    is_quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'"
-    return value[1:-1] if is_quoted else value
+    found, notes = {}, []
+    for place, line in lines.items():
+        for name, text_of_value in parse_assignments({place: line}, "NAME=VALUE").items():
+            _check_name(name, place)
+            value = text_of_value.strip()
+            is_quoted = len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'"
+            found[name] = value[1:-1] if is_quoted else value
+            if found[name] == value and _COMMENT.search(value):
+                notes.append(
+                    f"{place}: the value of {name} has all of the line, also what looks like a comment: {value}"
+                )
+    return EnvFile(found, notes)

@@ -18,8 +18,7 @@ from kube.api import Cluster
 from kube.informer import Informer
 from kube.process.turns import Turns
 from reconcilers import observe
-from reconcilers.observe import GonePods
-from reconcilers.reconcile import Caches
+from reconcilers.observe import Caches, GonePods
 from reconcilers.views import node_view, pod_group_view, queue_view, recreate_request, scale_request_view
 from reconcilers.views.recreate_request import RecreateView
 from reconcilers.views.scale_request_view import RequestView
@@ -54,9 +53,10 @@ class WorkerCaches:
             scale_request.RESOURCES.values(),
             lambda kind: scale_request_view.requests_informer(cluster, kind),
         )
-        self._informers: tuple[Informer[Any], ...] = (self.pods, self.queues, *((self.nodes,) if makes_pods else ()))
+        self.informers: tuple[Informer[Any], ...] = (self.pods, self.queues, *((self.nodes,) if makes_pods else ()))
+        """The informers of kinds that every cluster serves."""
         self._foreign: tuple[OptionalKinds[Any], ...] = (self.groups, self.recreations, self.requests)
-        self._all: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self._informers, *self._foreign)
+        self._all: tuple[Informer[Any] | OptionalKinds[Any], ...] = (*self.informers, *self._foreign)
 
     @property
     def reconcile_caches(self) -> Caches:
@@ -71,14 +71,9 @@ class WorkerCaches:
         )
 
     @property
-    def informers(self) -> tuple[Informer[Any], ...]:
-        """The informers of kinds that every cluster serves."""
-        return self._informers
-
-    @property
     def all_informers(self) -> tuple[Informer[Any], ...]:
         """All informers, also those of optional kinds that the API server serves."""
-        return (*self._informers, *(informer for kinds in self._foreign for informer in kinds.informers))
+        return (*self.informers, *(informer for kinds in self._foreign for informer in kinds.informers))
 
     def set_on_found(self, on_found: Callable[[], None]) -> None:
         """Call `on_found` from now on whenever an optional kind is installed."""
@@ -100,7 +95,7 @@ class WorkerCaches:
 
         Without the pods, a reconcile would create them again; without the queues, it would fill queues that drain.
         """
-        for informer in self._informers:
+        for informer in self.informers:
             _wait_for(informer)
         for kinds in self._foreign:
             while not kinds.wait_discovered(1.0):

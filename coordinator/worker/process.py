@@ -6,13 +6,13 @@ One rule: this module only connects the parts, and decides nothing.
 import logging
 import os
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 from coordinator import release
 from coordinator.cache import own_installation
 from coordinator.reports import tokens
-from coordinator.reports.store import RedisReports
+from coordinator.reports.report_store import RedisReports
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from coordinator.worker.worker_life import WorkerLife
@@ -23,13 +23,12 @@ from kube import errors
 from kube.client import KubernetesCluster
 from kube.process.meter import NO_METER, Meter
 from queues.dispatch import rq_worker
-from queues.dispatch.host_clock import HostClock
-from queues.dispatch.intake import Intake
+from queues.dispatch.intake import HostClock, Intake
 from queues.dispatch.redis_work import RedisWork
 from queues.errors import QueueError
 from queues.redis import connection
 from queues.work import WorkSettings
-from reconcilers.apply.life_event_writer import LifeEventWriter
+from reconcilers.apply.events import LifeEventWriter
 from reconcilers.errors import ReconcileError
 from reconcilers.plan.in_place import choice
 from reconcilers.reconcile import Reconciler, Tell
@@ -108,30 +107,20 @@ def _describe_restarts(settings: ReconcileSettings, caches: WorkerCaches) -> str
 
 
 def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) -> ReconcileSettings:
-    """Return the reconciler's part of the settings; `served` are the installed kinds of other projects."""
+    """Return the reconciler's part of the settings; `served` are the installed kinds of other projects.
+
+    What a reconcile takes as the admin sets it has the same name in both, and is copied by this name. What is left to
+    name here is what depends on more than one setting, or on the API server.
+    """
+    same = {
+        each.name: getattr(settings, each.name) for each in fields(ReconcileSettings) if hasattr(settings, each.name)
+    }
     scheduler = settings.gang_scheduler
-    return ReconcileSettings(
-        master_address=settings.master_address,
+    return replace(
+        ReconcileSettings(**same),
         make_pods=settings.pods == "make",
-        admission_timeout=settings.admission_timeout,
-        admission_backoff=settings.admission_backoff,
-        admission_tries=settings.admission_tries,
         gang_scheduler=("volcano" if POD_GROUPS in served else "none") if scheduler == "auto" else scheduler,
-        pods_at_once=settings.pods_at_once,
         served=frozenset(served),
-        in_place=settings.in_place,
-        in_place_timeout=settings.in_place_timeout,
-        most_disruptions=settings.most_disruptions,
-        restart_backoff=settings.restart_backoff,
-        longest_restart_backoff=settings.longest_restart_backoff,
-        node_failures=settings.node_failures,
-        leaving_taints=settings.taints_of_leaving_nodes,
-        topology_labels=settings.topology,
-        dead_node_grace=settings.dead_node_grace,
-        longest_grace=settings.longest_grace,
-        cancelled_ttl_seconds=settings.cancelled_ttl_seconds,
-        most_writes=settings.most_writes,
-        parallel=settings.parallel_writes,
         reports=_report_access(settings),
     )
 

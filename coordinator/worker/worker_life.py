@@ -5,7 +5,7 @@ One rule: a Redis or an API server that is away fails no check of a worker that 
 
 from dataclasses import dataclass, field
 
-from coordinator.life.checks import Check
+from coordinator.life.health_checks import Check
 from coordinator.life.process_checks import cache_check, loop_checks
 from coordinator.worker.caches import WorkerCaches
 from kube.process.turns import Turns
@@ -30,14 +30,12 @@ class WorkerLife:
     def readyz(self) -> list[Check]:
         """Return whether the process takes batches, and what it lacks if it does not."""
         informers = self.caches.informers if self.caches is not None else ()
-        return [*map(cache_check, informers), *self._intake_checks()]
-
-    def _intake_checks(self) -> list[Check]:
-        intake = self.intake
+        caches, intake = [*map(cache_check, informers)], self.intake
         if intake is None:
-            return [Check("registration", "the caches are not read yet")]
+            return [*caches, Check("registration", "the caches are not read yet")]
         missing = "" if intake.registered else intake.outage or "the worker has not registered yet"
         return [
+            *caches,
             Check("registration", missing, note=intake.outage),
             Check("batches", intake.refusal),
             Check("shutdown", "the process is stopping" if intake.stopping else ""),

@@ -24,7 +24,12 @@ _LONGEST = 64
 """Maximum number of characters of a quantity: more than any useful number needs, and still quick to compute with."""
 _LARGEST = 2**63 - 1
 """The largest quantity; Kubernetes stores quantities in 64 bits."""
-_NO_QUANTITY = "is not a quantity: write a number with an optional suffix, as in 500m, 1.5 or 2Gi"
+_NO_QUANTITY = "is not a quantity"
+_EXAMPLES = ": write a number with an optional suffix, as in 500m or 1.5 for cpu, and 512Mi or 2Gi for memory"
+_MISSPELLED = re.compile(
+    r"(?P<number>[0-9]+(?:[.,][0-9]+)?) ?(?:(?P<unit>[kmgtp])(?P<binary>i?)(?P<bytes>b?))?", re.IGNORECASE
+)
+"""What is often written for a quantity, as in 16GB, 512 mb, 2gi, 1g or 1,5."""
 _REMEMBERED = 4096
 """Size of the caches of parsed quantities: many jobs request the same amounts."""
 _BINARY = ("memory", "ephemeral-storage", "storage")
@@ -66,17 +71,9 @@ def exact(quantity: str | int | float) -> Fraction:
     return _exact(_as_text(quantity))
 
 
-def is_quantity(text: str) -> bool:
-    """Return whether a text is a quantity that is not negative."""
-    try:
-        return _exact(text) >= 0
-    except ValueError:
-        return False
-
-
 def _as_text(quantity: str | int | float) -> str:
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
-        raise ValueError(f"{quantity!r} {_NO_QUANTITY}")
+        raise ValueError(f"{quantity!r} {_NO_QUANTITY}{_EXAMPLES}")
     return str(quantity)
 
 
@@ -90,13 +87,24 @@ def _multiply_rounded_up(text: str, times: int) -> int | None:
 @lru_cache(_REMEMBERED)
 def _exact(text: str) -> Fraction:
     if len(text) > _LONGEST:
-        raise ValueError(f"a text of {len(text)} characters {_NO_QUANTITY}")
+        raise ValueError(f"a text of {len(text)} characters {_NO_QUANTITY}{_EXAMPLES}")
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} {_NO_QUANTITY}")
+        raise ValueError(f"{text!r} {_NO_QUANTITY}{_suggest(text)}")
     unit = Fraction(10) ** int(match["exponent"]) if match["exponent"] else _SUFFIXES[match["suffix"] or ""]
     value = Fraction(match["number"].removesuffix(".")) * unit
     return -value if match["sign"] == "-" else value
+
+
+def _suggest(text: str) -> str:
+    """Return the quantity that a text may stand for, for the end of a message; else how quantities are written."""
+    found = _MISSPELLED.fullmatch(text)
+    if found is None:
+        return _EXAMPLES
+    number, unit = found["number"].replace(",", "."), (found["unit"] or "").upper()
+    if unit and (found["binary"] or not found["bytes"]):  # a unit without B is binary, as for docker and torchrun
+        unit += "i"
+    return f"; did you mean {number}{'k' if unit == 'K' else unit}?"
 
 
 def in_base_units(name: str, amount: int) -> float:

@@ -31,6 +31,31 @@ UNKNOWN = (
 )
 DIVIDED = "must be a whole number: jobs, pods and devices cannot be divided"
 _WHOLE = re.compile(WHOLE)
+BYTES = "memory|ephemeral-storage|hugepages-.+"
+"""The pattern of the resources of which less than a megabyte is a mistake: a suffix is missing, or it is m, thousandths
+of a byte."""
+TINY = (
+    "^[+]?([0-9]{0,6}([.][0-9]*)?|[0-9]{0,3}([.][0-9]*)?(k|Ki)|0*[.][0-9]*(M|Mi)"
+    "|[0-9]{0,9}([.][0-9]*)?m|[0-9]{0,12}([.][0-9]*)?u|[0-9]{0,15}([.][0-9]*)?n"
+    "|([0-9]?([.][0-9]*)?[eE][+]?[0-5]|[0-9]{2}([.][0-9]*)?[eE][+]?[0-4]|[0-9]{3}([.][0-9]*)?[eE][+]?[0-3]"
+    "|[0-9]{4}([.][0-9]*)?[eE][+]?[0-2]|[0-9]{0,6}([.][0-9]*)?[eE]-[0-9]+))$"
+)
+"""The pattern of a quantity that is less than a megabyte."""
+NOUGHT = "^[+]?[0.]+([KMGTPE]i|[numkMGTPE]?|[eE].*)$"
+"""The pattern of a quantity that is 0."""
+HUGE = "^([^eE]*[0-9.]([KMGTPE]i|[MGTPE])|[+]?0*[1-9][0-9]{6,}([.][0-9]*)?|[+]?[0-9.]*[eE][+]?([6-9]|[1-9][0-9]+))$"
+"""The pattern of a quantity that no number of CPUs has: a suffix of bytes, or millions."""
+FEW_CPUS, MOST_CPUS = (
+    "^[-+]?(0*[0-9]{0,6}([.][0-9]*)?|[0-9.]+([numk]|[eE]([+]?0*[0-5]|-[0-9]+))|[0.]+([KMGTPE]i|[MGTPE]|[eE].*))$",
+    10**6 - 1,
+)
+"""The pattern of the other quantities of CPUs, for schemas that cannot negate one, and the largest number."""
+FEW_BYTES = (
+    "less than a megabyte cannot be meant: write Mi or Gi; m are thousandths of a byte, and no suffix means bytes"
+)
+MANY_CPUS = "millions of CPUs cannot be meant: write cores, as in 4, or thousandths of one, as in 500m"
+_BYTES, _TINY, _NOUGHT, _HUGE = (re.compile(pattern) for pattern in (BYTES, TINY, NOUGHT, HUGE))
+_NUMBER = re.compile(r"[+]?([0-9]+(?:[.][0-9]+)?)")
 _USUAL = ("cpu", "memory", "ephemeral-storage", "nvidia.com/gpu", JOBS, PODS)
 _MEANT = {
     **dict.fromkeys(("gpu", "gpus", "nvidia", "nvidia-gpu", "nvidia.com", "nvidia.gpu", "cuda"), "nvidia.com/gpu"),
@@ -80,3 +105,19 @@ def is_divided(name: str, quantity: str | int | float) -> bool:
     if not is_counted_whole(name):
         return False
     return not (quantity.is_integer() if isinstance(quantity, float) else _WHOLE.fullmatch(str(quantity)))
+
+
+def unmeant(name: str, quantity: str | int | float) -> str:
+    """Return why nobody means a valid quantity of a resource, with what may be meant; empty if somebody may."""
+    text, resource = str(quantity), canonical(name)
+    if _BYTES.fullmatch(resource) and _TINY.fullmatch(text) and not _NOUGHT.fullmatch(text):
+        return f"{FEW_BYTES}{_propose(text, 'Mi')}"
+    if resource == "cpu" and _HUGE.fullmatch(text) and not _NOUGHT.fullmatch(text):
+        return f"{MANY_CPUS}{_propose(text, 'm')}"
+    return ""
+
+
+def _propose(text: str, suffix: str) -> str:
+    number = _NUMBER.match(text)
+    meant = f"{number[1]}{suffix}" if number else ""
+    return "" if _TINY.fullmatch(meant) and suffix != "m" else f"; did you mean {meant}?"

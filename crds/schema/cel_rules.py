@@ -11,12 +11,13 @@ from crds.resources import resource_names
 from crds.resources.amounts import PODS
 from crds.schema import structural
 from crds.schema.structural import Schema
-from crds.torchjob import checks, processes
+from crds.torchjob import checks, launched_processes
 from crds.torchjob.jobspec import DEFAULT_GRACE
 from crds.torchjob.rendezvous_task import MOST_OTHERS
 from crds.torchjob.tasks import AI_MASTER, LONGEST_TASK_TYPE, MASTER, MOST_TASKS, RENDEZVOUS, WORKER
 
 Rule = dict[str, str | bool]
+_FULL_MEGABYTE = f"{{0}} == 0 || {{0}} >= {10**6}"
 
 NAMED_TYPES = (MASTER, WORKER, AI_MASTER)
 _ANY_CASE = "^(?i)(" + "|".join(name.lower() for name in NAMED_TYPES) + ")$"
@@ -99,7 +100,11 @@ def spec() -> list[Rule]:
     """Return the rules at the spec of a TorchJob."""
     tasks = "self.torchTaskSpecs"
     upstream = f"{tasks}[d.taskType]"
-    endless = f"has({upstream}.restartPolicy) && {upstream}.restartPolicy == 'Always'"
+    pod = f"{upstream}.template.spec"
+    endless = (
+        f"has({upstream}.restartPolicy) ? {upstream}.restartPolicy == 'Always' : "
+        f"has({pod}.restartPolicy) && {pod}.restartPolicy == 'Always'"
+    )
     upstreams = PairedRule(
         unless=f"!has({tasks}[$t].dependsOn)",
         first=f"{tasks}[$t].dependsOn.all(d, d.taskType != $t && d.taskType in {tasks})",
@@ -128,7 +133,7 @@ def spec() -> list[Rule]:
         rule(
             "!has(self.nprocPerNode) || !has(self.torchElasticPolicy) || !has(self.torchElasticPolicy.nprocPerNode) "
             "|| self.nprocPerNode == self.torchElasticPolicy.nprocPerNode",
-            processes.ONE_VALUE,
+            launched_processes.ONE_VALUE,
             ".nprocPerNode",
         ),
         _shutdown_within_grace(),
@@ -261,8 +266,8 @@ def _has(root: str, path: str) -> str:
 
 def nproc_per_node() -> list[Rule]:
     """Return the rules at a number of processes per pod."""
-    number = f"type(self) == int && self >= 1 && self <= {processes.MOST}"
-    return [rule(f"type(self) == string ? self == '{processes.GPUS}' : {number}", processes.WRONG)]
+    number = f"type(self) == int && self >= 1 && self <= {launched_processes.MOST}"
+    return [rule(f"type(self) == string ? self == '{launched_processes.GPUS}' : {number}", launched_processes.WRONG)]
 
 
 def torchjob() -> list[Rule]:
@@ -285,9 +290,41 @@ def quota() -> list[Rule]:
         rule(f"self.all(name, !({uncounted}))", tenantqueue.UNCOUNTED),
         rule(f"self.all(name, {uncounted} || ({is_resource}))", resource_names.UNKNOWN),
         rule(f"self.all(name, {divisible} || {whole})", resource_names.DIVIDED),
+        _meant(resource_names.BYTES, resource_names.TINY, _FULL_MEGABYTE, resource_names.FEW_BYTES),
+        _meant("cpu", resource_names.HUGE, f"{{}} <= {resource_names.MOST_CPUS}", resource_names.MANY_CPUS),
         rule("self.all(name, !('requests.' + name in self))", tenantqueue.TWICE),
         rule(f"{names}.filter(name, name in self).size() <= 1", tenantqueue.TWICE),
     ]
+
+
+def _meant(resources: str, pattern: str, number_is_meant: str, message: str) -> Rule:
+    """Return the rule at a map of quantities that no text for one of the resources matches a pattern, unless it is 0.
+
+    `resources` is a pattern of their names. The rule is newer than stored objects, so it does not hold for an entry
+    that stays as it was (`later`).
+    """
+    other, value = f"!name.matches('^(requests[.])?({resources})$')", _is_meant("self[name]", pattern, number_is_meant)
+    before = "oldSelf.value()"
+    same = f"(oldSelf.hasValue() && name in {before} && {before}[name] == self[name])"
+    return rule(f"self.all(name, {other} || {value} || {same})", message) | {"optionalOldSelf": True}
+
+
+def _is_meant(quantity: str, pattern: str, number_is_meant: str) -> str:
+    text = f"!{quantity}.matches('{pattern}') || {quantity}.matches('{resource_names.NOUGHT}')"
+    return f"(type({quantity}) == string ? {text} : {number_is_meant.format(quantity)})"
+
+
+def bytes_of_container() -> list[Rule]:
+    """Return the rules at a quantity of bytes in a pod template.
+
+    They do not read the old value, which a rule below a list cannot. An API server skips them for a list of containers
+    that stays as it was, so stored jobs keep their quantities.
+    """
+    digits = _digits("self", 10**6 - 1)
+    number = f"(type(self) == string ? self.find('^[1-9][0-9]*([.][0-9]+)?') : {digits})"
+    proposal = f"type(self) == string && !self.matches('^[1-9]') ? '' : '; did you mean ' + {number} + 'Mi?'"
+    found = rule(_is_meant("self", resource_names.TINY, _FULL_MEGABYTE), resource_names.FEW_BYTES)
+    return [found | {"messageExpression": f"{resource_names.FEW_BYTES!r} + ({proposal})"}]
 
 
 def tenant_queue() -> list[Rule]:
@@ -299,6 +336,12 @@ def tenant_queue() -> list[Rule]:
             "has(self.cohort) || !has(self.borrowingLimit) || self.borrowingLimit.size() == 0",
             tenantqueue.NO_COHORT,
             ".borrowingLimit",
+        ),
+        rule(
+            "!has(self.gangQueue) || self.gangQueue == '' || !has(self.gangQueues) || self.gangQueues.size() == 0 || "
+            "self.gangQueue in self.gangQueues",
+            tenantqueue.NOT_LISTED,
+            ".gangQueue",
         ),
     ]
 

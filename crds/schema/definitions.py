@@ -1,8 +1,9 @@
-"""The CustomResourceDefinitions.
+"""The CustomResourceDefinitions of the API types.
 
 One rule: they are generated from the models, the rules and the field table; `crds/manifests/` holds the result as YAML.
 """
 
+import itertools
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,7 +14,7 @@ from crds.scale_request import ScaleIn, ScaleOut
 from crds.schema import cel_rules, change_rules, structural
 from crds.schema.structural import Schema
 from crds.tenantqueue import QueueName, TenantQueue
-from crds.torchjob.tasks import WORKER
+from crds.torchjob.tasks import COUNTED_IN_BYTES, WORKER
 from crds.torchjob.torchjob import JobName, TorchJob
 
 WHOLE = {"x-kubernetes-map-type": "atomic"}
@@ -40,6 +41,11 @@ def torchjob() -> dict[str, Any]:
         cel_rules.attach(root, path, cel_rules.nproc_per_node())
     cel_rules.attach(root, "spec", [*cel_rules.spec(), *cel_rules.worker_bounds()])
     cel_rules.attach(root, "", [*cel_rules.torchjob(), change_rules.transition(), change_rules.one_way()])
+    pod = "spec.torchTaskSpecs.*.template.spec"
+    for place, kind, name in itertools.product(
+        (f"{pod}.containers.*", f"{pod}.initContainers.*", pod), ("requests", "limits"), COUNTED_IN_BYTES
+    ):
+        cel_rules.attach(root, f"{place}.resources.{kind}.{name}", cel_rules.bytes_of_container())
     structural.below(root, "spec.torchTaskSpecs.*.template").update(WHOLE)
     scale = {
         "specReplicasPath": f".spec.torchTaskSpecs.{WORKER}.numTasks",
@@ -53,6 +59,10 @@ def torchjob() -> dict[str, Any]:
         column("Wanted", f".spec.torchTaskSpecs.{WORKER}.numTasks", "integer"),
         column("Attempt", ".status.attempt", "integer", wide=True),
         column("Restarts", ".status.restartCount", "integer", wide=True),
+        *(
+            column(kind, f'.status.conditions[?(@.type=="{kind}")].reason', wide=True)
+            for kind in ("Admitted", "Running")
+        ),
         AGE,
     ]
     return definition(TORCHJOBS, ["tj"], root, columns, {"status": {}, "scale": scale}, categories=["torchq"])

@@ -11,8 +11,8 @@ from typing import Any
 from crds import problems
 from crds.errors import Problem
 from crds.metadata import Metadata
-from crds.resources import quantities
-from crds.torchjob import memory_growth, processes, rendezvous_task
+from crds.resources import quantities, resource_names
+from crds.torchjob import launched_processes, memory_growth, rendezvous_task
 from crds.torchjob.jobspec import TorchElasticPolicy, TorchJobSpec
 from crds.torchjob.tasks import AI_MASTER, MASTER, RENDEZVOUS, WORKER, MemoryGrowth, TaskSpec
 from crds.torchjob.template import PodTemplate
@@ -133,8 +133,8 @@ def _elastic(spec: TorchJobSpec) -> Iterator[Problem]:
         yield invalid("spec.torchElasticPolicy.autoscale", policy.autoscale, NO_MAXIMUM)
     elif policy.autoscale == "Idle" and least == most:
         yield invalid("spec.torchElasticPolicy.autoscale", policy.autoscale, NOTHING_TO_SCALE)
-    if shutdown is not None and WORKER in spec.torch_task_specs and shutdown >= spec.worker_grace:
-        message = f"{LONG_SHUTDOWN}: {shutdown} is not less than {spec.worker_grace}"
+    if shutdown is not None and WORKER in spec.torch_task_specs and shutdown >= spec.grace(WORKER):
+        message = f"{LONG_SHUTDOWN}: {shutdown} is not less than {spec.grace(WORKER)}"
         yield invalid("spec.torchElasticPolicy.shutdownTimeoutSeconds", shutdown, message)
 
 
@@ -146,6 +146,8 @@ def _health(spec: TorchJobSpec) -> Iterator[Problem]:
 
 def check_submitted(spec: TorchJobSpec) -> Iterator[Problem]:
     """Yield the problems of a spec that is submitted; a job that is stored already may have them, and runs."""
+    for task_type, task in spec.torch_task_specs.items():
+        yield from _unmeant(f"{TASKS}.{task_type}.template.spec", task.template["spec"])
     policy = spec.torch_elastic_policy
     if policy is None:
         return
@@ -161,6 +163,17 @@ def check_submitted(spec: TorchJobSpec) -> Iterator[Problem]:
         yield invalid(f"spec.minMembers.{WORKER}", members, MANY_LEAST_WORKERS)
 
 
+def _unmeant(at: str, pod_spec: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield the quantities of a valid pod spec that nobody means."""
+    lists = ((f"{at}.{kind}", pod_spec.get(kind) or ()) for kind in ("initContainers", "containers"))
+    containers = [(f"{place}[{index}]", each) for place, found in lists for index, each in enumerate(found)]
+    for place, owner in [(at, pod_spec), *containers]:
+        for kind, amounts in (owner.get("resources") or {}).items():
+            for name, quantity in (amounts or {}).items() if kind in ("requests", "limits") else ():
+                if unmeant := resource_names.unmeant(name, quantity):
+                    yield invalid(f"{place}.resources.{kind}.{name}", quantity, unmeant)
+
+
 def size_words(policy: TorchElasticPolicy) -> str:
     """Return the numbers of workers that a policy with a least or a largest number allows."""
     least, most = policy.num_min_replicas, policy.num_max_replicas
@@ -174,11 +187,11 @@ def _processes(spec: TorchJobSpec) -> Iterator[Problem]:
     policy, nproc_per_node = spec.torch_elastic_policy, spec.nproc_per_node
     elastic_nproc = policy.nproc_per_node if policy is not None else None
     if nproc_per_node is not None and elastic_nproc is not None and nproc_per_node != elastic_nproc:
-        yield invalid("spec.nprocPerNode", nproc_per_node, processes.ONE_VALUE)
-    elif spec.effective_nproc_per_node == processes.GPUS:
+        yield invalid("spec.nprocPerNode", nproc_per_node, launched_processes.ONE_VALUE)
+    elif spec.effective_nproc_per_node == launched_processes.GPUS:
         field = "spec.nprocPerNode" if nproc_per_node is not None else "spec.torchElasticPolicy.nprocPerNode"
         for task_type in _without_gpus(spec):
-            yield invalid(field, processes.GPUS, NO_GPUS.format(task_type))
+            yield invalid(field, launched_processes.GPUS, NO_GPUS.format(task_type))
 
 
 def _without_gpus(spec: TorchJobSpec) -> Iterator[str]:
@@ -188,7 +201,7 @@ def _without_gpus(spec: TorchJobSpec) -> Iterator[str]:
     """
     for task_type, task in spec.torch_task_specs.items():
         sound = not problems.find(PodTemplate, task.template)
-        if sound and not task.auxiliary and not processes.gpus(task.template["spec"]):
+        if sound and not task.auxiliary and not launched_processes.gpus(task.template["spec"]):
             yield task_type
 
 

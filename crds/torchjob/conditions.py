@@ -55,6 +55,26 @@ NEXT: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
 FINISHED: tuple[Phase, ...] = ("Succeeded", "Failed")
 CANCELLED = "Cancelled"
 """The reason of the condition Failed of a job that its owner has cancelled."""
+WAITS_FOR_RANKS = "WaitsForRanks"
+"""Reason of the condition Running: some ranks have ended with 0, and others still run."""
+RANKS_REMEDY = (
+    "these pods keep the room of the job: activeDeadlineSeconds limits its time, and under successPolicy Master a job "
+    "ends with its Master"
+)
+"""What the message of that condition says once they have waited for long."""
+GROUP_PENDING, UNSCHEDULABLE, NOT_STARTING, NOT_WHOLE = (
+    "PodGroupPending",
+    "PodsUnschedulable",
+    "PodsNotStarting",
+    "GangNotWhole",
+)
+WAITS_FOR_SCHEDULER = "WaitingForScheduler"
+"""Reason: the scheduler of a gang did not bind it while others waited for its room, so the room is given back."""
+LACKS_PODS = (GROUP_PENDING, UNSCHEDULABLE, NOT_STARTING, NOT_WHOLE)
+"""Reasons of the conditions Admitted and Running of a job of which pods do not run: a gang scheduler has not let its
+group in; pods have no node; pods do not start on theirs; the scheduler does not bind the gang as a whole."""
+USUAL = ("Admitted", "Running", "Restarting", "Hanging", "Suspending", "Draining", "Resizing")
+"""Reasons of the conditions Admitted and Running of a job that can have its pods, or is about to lose them."""
 
 
 class Condition(LenientModel):

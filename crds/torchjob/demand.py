@@ -6,6 +6,7 @@ Pod specs are opaque JSON. Those of a parsed TorchJob were checked by `crds.torc
 API server.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -36,6 +37,10 @@ MOST_QUANTITIES = 2_000
 """Number of quantities in a pod's containers after which only the names in NATIVE are counted."""
 MOST_RESOURCES = 63
 """Maximum number of different resources that all pods of a job may request together."""
+PORT_NAME = "torchjob-port"
+"""The name of the container port to which the other pods of a job connect."""
+PORT_VARIABLES = ("MASTER_PORT", "PET_MASTER_PORT")
+"""The variables with that port, for python and for torchrun."""
 MOST_NAMES = MOST_RESOURCES + 2
 """Maximum number of names in a charge, as in the status that stores it: the resources, `jobs` and `pods`."""
 NO_TASKS: Mapping[str, Amounts] = MappingProxyType({})
@@ -274,6 +279,32 @@ def host_ports(pod_spec: PodSpec) -> frozenset[HostPort]:
         for port in _ports(pod_spec)
         if (number := port.get("hostPort") or (port.get("containerPort") if shared else 0))
     )
+
+
+def chosen_ports(pod_spec: PodSpec, *, leads: bool) -> frozenset[HostPort]:
+    """Return the ports that a template itself takes on a node.
+
+    A pod to which others connect (`leads`) listens at PORT_NAME, whose number the template does not choose on a shared
+    node, unless it sets a variable of PORT_VARIABLES to a number.
+    """
+    if not leads:
+        return host_ports(pod_spec)
+    listed = [port for port in _ports(pod_spec) if port.get("name") != PORT_NAME]
+    others = host_ports({"hostNetwork": pod_spec.get("hostNetwork"), "containers": [{"ports": listed}]})
+    return others | {HostPort(number) for number in literal_ports(pod_spec)}
+
+
+def literal_ports(pod_spec: PodSpec) -> list[int]:
+    """Return the numbers to which containers of a pod set the variables of PORT_VARIABLES, in the order of these."""
+    variables = [variable for container in pod_spec.get("containers") or () for variable in container.get("env") or ()]
+    return [
+        int(text)
+        for name in PORT_VARIABLES
+        for variable in variables
+        if variable.get("name") == name
+        if isinstance(text := variable.get("value"), str) and re.fullmatch("[0-9]{1,5}", text)
+        if 0 < int(text) < 65_536
+    ]
 
 
 def _ports(pod_spec: PodSpec) -> Iterable[Mapping[str, Any]]:

@@ -12,9 +12,11 @@ import orjson
 from pydantic import BeforeValidator, Field, model_validator
 
 from crds.model import ClassName, Name, StrictModel
-from crds.resources.amounts import Amounts
-from crds.torchjob import claims, demand, processes, rendezvous_task, size_limits, stages, worker_range
-from crds.torchjob.processes import NprocPerNode
+from crds.resources import amounts
+from crds.resources.amounts import NOTHING, Amounts
+from crds.torchjob import claims, demand, launched_processes, rendezvous_task, size_limits, stages, worker_range
+from crds.torchjob.demand import HostPort
+from crds.torchjob.launched_processes import NprocPerNode
 from crds.torchjob.stages import Stage
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, Count, TaskSpec, TaskType, with_defaults
 from crds.torchjob.worker_range import WorkerRange
@@ -195,6 +197,19 @@ class TorchJobSpec(StrictModel):
         return self.charge_of(self.least_workers)
 
     @cached_property
+    def beyond_gangs(self) -> Amounts:
+        """What the members request without which the job's gangs may begin (`minMembers`)."""
+        return self.beyond_gangs_of({name: demand.pod_charge(task) for name, task in self.tasks.items()})
+
+    def beyond_gangs_of(self, shares: Mapping[str, Amounts]) -> Amounts:
+        """Return what these members request, given one pod's share of each task."""
+        together: dict[str, int] = {}
+        for name, task in self.tasks.items() if self.min_members else ():
+            count = self.least_workers if name == WORKER else task.num_tasks
+            amounts.increase(together, shares[name], count - self.gang_members(name))
+        return together or NOTHING
+
+    @cached_property
     def worker_share(self) -> Amounts:
         """What one further worker adds to the charge; nothing for a job without workers."""
         return demand.worker_share(self)
@@ -226,8 +241,18 @@ class TorchJobSpec(StrictModel):
     def wants_port(self) -> bool:
         """Whether a rank 0 or the rendezvous store listens at a port of its node, so that the job needs a port that no
         other job uses."""
-        leads = [lead for stage in self.stages if (lead := self._lead(stage))]
-        return any(self.tasks[lead].template["spec"].get("hostNetwork") for lead in leads)
+        return any(self.tasks[lead].template["spec"].get("hostNetwork") for lead in self._leads)
+
+    @cached_property
+    def chosen_ports(self) -> frozenset[HostPort]:
+        """The ports of a node that the job chooses itself: no other job can use them where all pods share a machine."""
+        tasks, leads = self.tasks.items(), self._leads
+        ports = (demand.chosen_ports(task.template["spec"], leads=name in leads) for name, task in tasks)
+        return frozenset().union(*ports)
+
+    @property
+    def _leads(self) -> list[str]:
+        return [lead for stage in self.stages if (lead := self._lead(stage))]
 
     def _lead(self, stage: Stage) -> str | None:
         """Return the task of the pod to which the pods of a stage connect; None if they connect to none."""
@@ -271,19 +296,20 @@ class TorchJobSpec(StrictModel):
         policy = self.torch_elastic_policy
         return policy is not None and policy.mode == "InPlaceRestart" and WORKER in self.torch_task_specs
 
-    @property
-    def worker_grace(self) -> int:
-        """The number of seconds that a worker's pod has to end, by its template."""
-        worker = self.torch_task_specs.get(WORKER)
-        grace = worker.template["spec"].get("terminationGracePeriodSeconds") if worker is not None else None
+    def grace(self, task_type: str) -> int:
+        """Return the number of seconds that a pod of a task has to end, by its template."""
+        task = self.torch_task_specs.get(task_type)
+        grace = task.template["spec"].get("terminationGracePeriodSeconds") if task is not None else None
         return grace if type(grace) is int else DEFAULT_GRACE
 
-    @property
-    def shutdown_timeout(self) -> int:
-        """The number of seconds that the processes of a worker have to end; they end before their pod is killed."""
-        policy = self.torch_elastic_policy
+    def shutdown_timeout(self, task_type: str) -> int:
+        """Return the number of seconds that torchrun gives the processes of a pod to end, before the pod is killed: its
+        grace without the margin, but at least half of it. A limit of the elastic policy shortens that."""
+        grace, policy = self.grace(task_type), self.torch_elastic_policy
         limit = policy.shutdown_timeout_seconds if policy is not None else None
-        return max(self.worker_grace - SHUTDOWN_MARGIN, 0) if limit is None else limit
+        if limit is not None and limit < grace:
+            return limit
+        return max(grace - SHUTDOWN_MARGIN, grace // 2)
 
     @property
     def rendezvous(self) -> bool:
@@ -301,7 +327,9 @@ class TorchJobSpec(StrictModel):
 
     def processes(self, task_type: str) -> int:
         """Return the number of processes that torchrun starts in each pod of a task."""
-        return processes.per_pod(self.effective_nproc_per_node, self.torch_task_specs[task_type].template["spec"])
+        return launched_processes.per_pod(
+            self.effective_nproc_per_node, self.torch_task_specs[task_type].template["spec"]
+        )
 
     def members(self, task_type: str) -> int:
         """Return the number of pods of a task that must run for the job to count as running.

@@ -9,7 +9,7 @@ from typing import Any
 
 from crds.resources import quantities
 from crds.resources.amounts import Amounts
-from crds.torchjob import demand, processes
+from crds.torchjob import demand, launched_processes
 from crds.torchjob.tasks import MemoryGrowth, TaskSpec
 
 MEMORY = "memory"
@@ -23,7 +23,7 @@ def declared(pod_spec: PodSpec) -> int:
 
     Raise ValueError for a text that is not a quantity.
     """
-    resources = processes.main_container(pod_spec).get("resources")
+    resources = launched_processes.main_container(pod_spec).get("resources")
     return max((_memory(resources, kind) for kind in ("requests", "limits")), default=0)
 
 
@@ -63,7 +63,7 @@ def requests_of_next(tasks: Mapping[str, TaskSpec], raised: Mapping[str, int]) -
 
 def enlarge(pod_spec: PodSpec, amount: int) -> dict[str, Any]:
     """Return a pod spec whose main container asks for this memory, and is limited to it, where it had less."""
-    main = processes.main_container(pod_spec)
+    main = launched_processes.main_container(pod_spec)
     resources = {
         kind: {**listed, MEMORY: quantities.format_amount(MEMORY, amount)}
         for kind, listed in (main.get("resources") or {}).items()

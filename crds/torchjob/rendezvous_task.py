@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from crds.torchjob import size_limits
-from crds.torchjob.processes import MAIN
+from crds.torchjob.launched_processes import MAIN
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, leads_to, with_defaults
 
 REQUESTS = {"cpu": "50m", "memory": "320Mi"}

@@ -127,7 +127,7 @@ class Shortage:
             if self.is_permanent
             else self.exceeded
         )
-        clauses = [_describe(limit, asks) for limit, asks in exceeded[:MOST_NAMED]]
+        clauses = [describe(limit, asks) for limit, asks in exceeded[:MOST_NAMED]]
         clauses += [f"{len(exceeded) - MOST_NAMED} more"] if len(exceeded) > MOST_NAMED else []
         verb = "can never hold" if self.is_permanent else "has no room for"
         more = " (a smaller job, or a larger ResourceQuota)" if self.is_permanent else ""
@@ -137,10 +137,16 @@ class Shortage:
 
 def same_except_usage(sentence: str, other: str) -> bool:
     """Return whether two messages differ only in the used amounts, which change with every pod."""
-    return _USED.sub(",", sentence) == _USED.sub(",", other)
+    return without_usage(sentence) == without_usage(other)
 
 
-def _describe(limit: Limit, asks: int) -> str:
+def without_usage(sentence: str) -> str:
+    """Return a message without the used amounts."""
+    return _USED.sub(",", sentence)
+
+
+def describe(limit: Limit, asks: int) -> str:
+    """Return what is asked of a limit, what of it is used, and how large it is."""
     unit = _unit(limit.name)
     used = "not known yet" if limit.used is None else quantities.format_amount(unit, limit.used)
     hard = quantities.format_amount(unit, limit.hard)

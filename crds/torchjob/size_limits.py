@@ -7,7 +7,7 @@ A template is opaque, so an API server stores whatever a user writes in it. The 
 are limited in the schema, too (`crds.torchjob.tasks`); the size of the whole job is limited only here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from crds import labels
@@ -61,11 +61,7 @@ def problem(manifest: Any) -> Problem | None:
 
 def has_long_metadata(metadata: Mapping[str, Any]) -> bool:
     """Return whether metadata holds more labels, annotations, finalizers or owners than a job may have."""
-    for name in _SHORTENED:
-        value = metadata.get(name)
-        if isinstance(value, dict | list) and len(value) > MOST_METADATA:
-            return True
-    return False
+    return any(_metadata_problems(metadata))
 
 
 def trim_metadata(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -104,22 +100,24 @@ def too_many(where: str, count: int, most: int) -> Problem:
 
 
 def _metadata_problems(metadata: Mapping[str, Any]) -> Iterator[Problem]:
-    for name in _SHORTENED:
-        value = metadata.get(name)
-        if isinstance(value, dict | list) and len(value) > MOST_METADATA:
-            yield too_many(f"metadata.{name}", len(value), MOST_METADATA)
+    yield from _exceeding((f"metadata.{name}", metadata.get(name), MOST_METADATA) for name in _SHORTENED)
+
+
+def _exceeding(bounded: Iterable[tuple[str, Any, int]]) -> Iterator[Problem]:
+    """Yield the problems of fields whose values may have so many items."""
+    for where, value, most in bounded:
+        if isinstance(value, dict | list) and len(value) > most:
+            yield too_many(where, len(value), most)
 
 
 def _spec_problems(spec: dict[Any, Any]) -> Iterator[Problem]:
-    tasks, least = spec.get("torchTaskSpecs"), spec.get("minMembers")
-    if len(spec) > MOST_FIELDS:
-        yield too_many("spec", len(spec), MOST_FIELDS)
-    if isinstance(least, dict) and len(least) > MOST_TASK_TYPES:
-        yield too_many("spec.minMembers", len(least), MOST_TASK_TYPES)
-    if not isinstance(tasks, dict):
-        return
-    if len(tasks) > MOST_TASK_TYPES:
-        yield too_many(TASKS, len(tasks), MOST_TASK_TYPES)
+    least, tasks = _mapping(spec, "minMembers"), _mapping(spec, "torchTaskSpecs")
+    bounded = (
+        ("spec", spec, MOST_FIELDS),
+        ("spec.minMembers", least, MOST_TASK_TYPES),
+        (TASKS, tasks, MOST_TASK_TYPES),
+    )
+    yield from _exceeding(bounded)
     yield from _task_problems({name: task for name, task in tasks.items() if isinstance(task, dict)})
 
 
@@ -133,7 +131,7 @@ def _task_problems(tasks: Mapping[Any, dict[Any, Any]]) -> Iterator[Problem]:
         if remaining < 0:
             yield Problem(TASKS, f"Too long: all tasks together may hold at most {MOST_VALUES} values")
     for name, task in tasks.items():
-        yield from _list_problems(f"{TASKS}.{name}", task)
+        yield from _exceeding(_bounded_fields(f"{TASKS}.{name}", task))
     total = sum(len(quantities) for task in tasks.values() for quantities in _quantity_maps(_pod_spec(task)))
     if total > MOST_QUANTITIES:
         yield Problem(
@@ -141,42 +139,36 @@ def _task_problems(tasks: Mapping[Any, dict[Any, Any]]) -> Iterator[Problem]:
         )
 
 
-def _list_problems(at: str, task: dict[Any, Any]) -> Iterator[Problem]:
-    spot, spec = task.get("spotTaskSpec"), _pod_spec(task)
-    bounded = (
+def _bounded_fields(at: str, task: dict[Any, Any]) -> tuple[tuple[str, Any, int], ...]:
+    spec = _pod_spec(task)
+    return (
         (at, task, MOST_FIELDS),
         (f"{at}.dependsOn", task.get("dependsOn"), MOST_TASK_TYPES),
-        (f"{at}.spotTaskSpec.labels", spot.get("labels") if isinstance(spot, dict) else None, MOST_LABELS),
+        (f"{at}.spotTaskSpec.labels", _mapping(task, "spotTaskSpec").get("labels"), MOST_LABELS),
         (f"{at}.template.spec.containers", spec.get("containers"), MOST_CONTAINERS),
         (f"{at}.template.spec.initContainers", spec.get("initContainers"), MOST_CONTAINERS),
     )
-    for where, value, most in bounded:
-        if isinstance(value, dict | list) and len(value) > most:
-            yield too_many(where, len(value), most)
 
 
 def _pod_spec(task: dict[Any, Any]) -> dict[Any, Any]:
-    match task:
-        case {"template": {"spec": dict(spec)}}:
-            return spec
-    return {}
+    return _mapping(_mapping(task, "template"), "spec")
+
+
+def _mapping(holder: dict[Any, Any], name: str) -> dict[Any, Any]:
+    """Return the mapping that a field holds; empty if it holds anything else."""
+    value = holder.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _quantity_maps(spec: dict[Any, Any]) -> Iterator[dict[Any, Any]]:
     holders = [spec]
     for kind in ("containers", "initContainers"):
-        containers = spec.get(kind)
-        holders += (
-            [container for container in containers if isinstance(container, dict)]
-            if isinstance(containers, list)
-            else []
-        )
+        listed = spec.get(kind)
+        holders += [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
     for holder in holders:
-        resources = holder.get("resources")
-        lists = [resources.get("requests"), resources.get("limits")] if isinstance(resources, dict) else []
-        yield from (quantities for quantities in lists if isinstance(quantities, dict))
-    if isinstance(spec.get("overhead"), dict):
-        yield spec["overhead"]
+        resources = _mapping(holder, "resources")
+        yield from (_mapping(resources, "requests"), _mapping(resources, "limits"))
+    yield _mapping(spec, "overhead")
 
 
 def _is_long(name: str, value: Any) -> bool:

@@ -1,10 +1,10 @@
 """The status of a TorchJob.
 
 One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), what size it is to have
-(`target`), and whether it makes steps (`reported`, `hang`). The worker writes everything else, and removes `target` and
-`hang` when they are over. The status holds all that a rebuild of the queues needs. A worker writes the other fields of
-`queue` when it sends a job back to its queue, in the patch that removes the admission. It removes outdated fields of
-`queue` when it admits the job.
+(`target`), whether its room is taken back (`recalled`), and whether it makes steps (`reported`, `hang`). The worker
+writes everything else, and removes these when they are over. The status holds all that a rebuild of the queues needs. A
+worker writes `queue` when it sends a job back, in the patch that removes the admission, and removes what is outdated in
+it when it admits the job.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from crds.label_names import MOST_LEVELS
 from crds.model import LenientModel, Text, Time
 from crds.torchjob.conditions import FINISHED, Condition, Phase
 from crds.torchjob.tasks import MOST_TASKS
@@ -27,8 +28,6 @@ Setback = Annotated[str, Field(max_length=64)]
 Run = Annotated[str, Field(max_length=64)]
 """A digest that is another one after each restart and each resize of the job (`TorchJobStatus.run`)."""
 LabelName = Annotated[str, Field(max_length=317)]
-MOST_LEVELS = 8
-"""The number of labels that order the places of pods."""
 MOST_AT_ONCE = 1000
 MOST_RESULT = 3500
 """The number of bytes of a job's result."""
@@ -55,8 +54,7 @@ class QuotaRefusal(LenientModel):
     generation: Tally = 0
     """The generation of the refused spec; the refusal does not apply to another generation."""
     times: Tally = 1
-    """The number of consecutive refusals by ResourceQuotas for the same spec and limits; the pause doubles with each
-    refusal."""
+    """The number of consecutive refusals for the same spec and limits; the pause doubles with each refusal."""
 
 
 class QueueStatus(LenientModel):
@@ -82,6 +80,8 @@ class QueueStatus(LenientModel):
     requests no more."""
     refused_by: QuotaRefusal | None = None
     """The ResourceQuota that refused the job in its latest attempt; the pause after it ends at `notBefore`."""
+    refusals: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
+    """The number of consecutive admissions after which the job waited for its scheduler (WaitingForScheduler)."""
 
 
 class Admission(LenientModel):
@@ -226,10 +226,10 @@ class Completion(LenientModel):
 
 
 class Departure(LenientModel):
-    """A pod that was deleted because it was about to lose its node, and that does not run elsewhere yet."""
+    """A pod that was about to lose its node, or was preempted, and that does not run elsewhere yet."""
 
     node: NodeName = ""
-    """The node that it left; pods that are created meanwhile avoid the node."""
+    """The node that it left; pods that are created meanwhile avoid the node. Empty for a preempted pod."""
     earlier: Annotated[tuple[NodeName, ...], Field(max_length=MOST_LEFT, exclude_if=not_)] = ()
     """The nodes that it has left before, without having run since; they are avoided, too."""
     since: Time
@@ -289,6 +289,10 @@ class TorchJobStatus(LenientModel):
     conditions: Annotated[tuple[Condition, ...], Field(max_length=16)] = ()
     blocked_since: Time | None = None
     """The time since which the API server fails to create an object of the job; absent if it does not fail."""
+    refused_since: Time | None = None
+    """The time since which a gang of the job has waited for a scheduler that does not bind it; absent if none does."""
+    recalled: Time | None = None
+    """The coordinator takes the room back because of the refusal with this `refusedSince`; else it has no effect."""
     tenant_queue: ResourceName = ""
     """The tenant queue in which the job waits, or to which it is charged."""
     queue: QueueStatus | None = None
@@ -338,8 +342,7 @@ class TorchJobStatus(LenientModel):
     departed: Annotated[dict[PodName, Departure], Field(max_length=MOST_AT_ONCE, exclude_if=not_)] = Field(
         default_factory=dict
     )
-    """The pods that left their nodes before they could lose them, by name, until they run elsewhere. Leaving a node
-    counts neither as a restart nor as a disruption."""
+    """The pods that left their nodes, or were preempted, by name, until they run elsewhere. Only the latter counts."""
     training_restarts: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
     """The number of pods that an elastic job has lost or given up since the last restart of all its pods. Each time,
     torchrun restarts the training processes of the others, which counts towards `maxRestarts`."""
@@ -355,6 +358,8 @@ class TorchJobStatus(LenientModel):
     in_place: InPlace | None = None
     """What restarts the containers of the job's pods in place; the next pods are made for it. Absent where an admin has
     chosen that pods are replaced, and on one machine, whose node needs nothing of pods."""
+    exit_code: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] | None = None
+    """The exit code of the pod, or of torchrun's process in it, because of which the job failed; absent without one."""
     result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=not_)] = ""
     """What rank 0 gave as the result of the finished job, any value as JSON; absent if it gave none."""
     restart_request: Annotated[str, Field(max_length=64)] = ""

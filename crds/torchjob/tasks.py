@@ -3,12 +3,13 @@
 One rule: defaults that depend on the task type are applied when a job is parsed (`with_defaults`) and never stored.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from crds.model import ClassName, StrictModel
-from crds.resources import quantities
+from crds.resources import quantities, resource_names
 from crds.torchjob import size_limits
 
 MASTER, WORKER, AI_MASTER = "Master", "Worker", "AIMaster"
@@ -24,6 +25,8 @@ Count = Annotated[int, Field(ge=1, le=MOST_TASKS)]
 RestartPolicy = Literal["Always", "OnFailure", "ExitCode", "Never"]
 TaskPhase = Literal["Running", "Succeeded"]
 
+COUNTED_IN_BYTES = ("memory", "ephemeral-storage", "hugepages-2Mi", "hugepages-1Gi")
+"""The resources of a container that the schema of a template declares, so that rules can read them."""
 _STRINGS = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
@@ -34,7 +37,16 @@ def _maybe(kind: str, **bounds: Any) -> dict[str, Any]:
 
 
 _QUANTITIES = _maybe("object", maxProperties=size_limits.MOST_RESOURCES)
-_RESOURCES = _maybe("object", properties={"requests": _QUANTITIES, "limits": _QUANTITIES})
+# A rule in CEL reads an integer or a text. A number of CPUs may have a fraction without quotes, so it has no such rule.
+_BYTES = {"x-kubernetes-int-or-string": True, "nullable": True, "maxLength": 64}
+_CPUS = {
+    "x-kubernetes-preserve-unknown-fields": True,
+    "nullable": True,
+    "pattern": resource_names.FEW_CPUS,
+    "maximum": resource_names.MOST_CPUS,
+}
+_AMOUNTS = _QUANTITIES | {"properties": {"cpu": _CPUS, **dict.fromkeys(COUNTED_IN_BYTES, _BYTES)}}
+_RESOURCES = _maybe("object", properties={"requests": _AMOUNTS, "limits": _AMOUNTS})
 _CONTAINER = {
     "type": "object",
     "required": ["name"],
@@ -62,6 +74,7 @@ _TEMPLATE_SCHEMA = {
                 "resources": _RESOURCES,
                 "overhead": _QUANTITIES,
                 "terminationGracePeriodSeconds": {"x-kubernetes-int-or-string": True, "nullable": True},
+                "restartPolicy": {"x-kubernetes-int-or-string": True, "nullable": True},
             },
         },
     },
@@ -83,7 +96,8 @@ Memory = Annotated[
 """A quantity of memory, as in 64Gi."""
 
 RESTART_POLICIES: dict[str, RestartPolicy] = {MASTER: "ExitCode", WORKER: "OnFailure", AI_MASTER: "Never"}
-"""The default restart policy by task type; all other types have that of a Worker."""
+"""The default restart policy by task type; all other types have that of a Worker. A task whose template names a policy
+has that one instead."""
 
 UPSTREAM = {MASTER: AI_MASTER, WORKER: MASTER}
 """The default upstream by task type, if the job has both tasks and no `dependsOn` field, not even an empty one."""
@@ -138,15 +152,25 @@ def with_defaults(declared: Any) -> Any:
 
 
 def _with_default(task_type: Any, task: Any, declared: dict[Any, Any]) -> Any:
-    if not isinstance(task, dict) or task_type not in RESTART_POLICIES:
+    if not isinstance(task, dict):
         return task
-    implied: dict[str, Any] = {"restartPolicy": RESTART_POLICIES[task_type]}
+    implied: dict[str, Any] = {"restartPolicy": template_policy(task) or RESTART_POLICIES.get(task_type, "OnFailure")}
+    if task_type not in RESTART_POLICIES:
+        return implied | task
     if task_type == AI_MASTER:
         implied["auxiliary"] = True
     upstream = UPSTREAM.get(task_type)
     if upstream in declared and not leads_to(declared, upstream, task_type):
         implied["dependsOn"] = ({"taskType": upstream, "phase": "Running"},)
     return implied | task
+
+
+def template_policy(task: Mapping[str, Any]) -> str:
+    """Return the restartPolicy that the template of a declared task names; empty for none, and for what is none."""
+    template = task.get("template")
+    spec = template.get("spec") if isinstance(template, dict) else None
+    policy = spec.get("restartPolicy") if isinstance(spec, dict) else None
+    return policy if policy in ("Always", "OnFailure", "Never") else ""
 
 
 def leads_to(declared: dict[Any, Any], start: Any, end: str) -> bool:

@@ -94,6 +94,7 @@ class PodSpecShape(_Shape):
     )
     resources: Resources | None = None
     overhead: Quantities | None = None
+    restart_policy: str | int | None = None
     host_network: bool | None = None
 
 

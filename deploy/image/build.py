@@ -7,29 +7,40 @@ all lines do, 1 if one does not or the build failed, and 2 if a value is wrong.
     BASE      the image to start from: NAME@sha256:DIGEST, which is pulled, or localhost/NAME; if not given, a Debian
               base is made here
     BUILDER   buildah, podman or docker; the first of them that is on PATH if not given
+
+The build itself asks no package index: pip of this machine downloads the wheels of requirements.lock before, with their
+hashes and this machine's settings. So no address or password of an index gets into an image.
 """
 
 import functools
 import os
+import platform
+import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.errors import LocalError
-from deploy.image import builders, local_base, locked_wheels, trial
-from deploy.image.builders import Builder, Commands, Image, ImageError, Run
-from embedded.redis.server import RedisFailed
+from deploy.image import builders, trial
+from deploy.image.builders import LABEL, LOCAL, Builder, Commands, Image, ImageError, Run, run, succeeds
+from embedded.redis.server_program import RedisFailed
 from kube.errors import ClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
-WHEELS = ROOT / "deploy" / "image" / "wheels"
+FOLDER = Path("deploy/image")
+BASE = f"{LOCAL}torchq-base:bookworm"
+"""The base that is made here, of Debian 12, which has Python 3.11."""
 USER = "65532:65532"
 PYTHON = "/opt/torchq/bin/python"
 LABELS = ("title", "description", "version", "revision", "licenses", "base.name")
 _ERRORS = (ImageError, ClusterError, LocalError, RedisFailed, subprocess.TimeoutExpired, OSError)
+_GLIBC = ("2_28", "2_27", "2_26", "2_24", "2_17", "2_12", "2_5")
+"""The versions of glibc for which packages are built. The lock file has wheels for these only."""
 _SHELLS = ("sh", "bash", "dash", "ash", "busybox")
 _PYTHON_VERSION = "import sys; print('.'.join(map(str, sys.version_info[:2])))"
 _FIND_SHELLS = (
@@ -54,50 +65,47 @@ print("user 65532:65532; nothing can be written, /tmp neither")
 
 @dataclass(slots=True)
 class Table:
-    """The lines of the table, and whether all are good."""
+    """The lines of the table, and whether each is good."""
 
-    rows: list[tuple[str, str, str]] = field(default_factory=list)
+    results: list[bool] = field(default_factory=list)
 
     def check(self, what: str, look: Callable[[], str]) -> bool:
-        """Add a line with what `look` returns, or with the message of its error. Return whether it is good."""
+        """Print a line with what `look` returns, or with the message of its error. Return whether it is good."""
         try:
             result, detail = "ok", look()
         except _ERRORS as error:
             result, detail = "FAILED", str(error)
-        self.rows.append((what, result, detail))
+        self.results.append(result == "ok")
         print(f"{what:<22} {result:<7} {detail}", flush=True)
-        return result == "ok"
+        return self.results[-1]
 
     def is_good(self) -> bool:
         """Return whether there are lines and all are good."""
-        return bool(self.rows) and all(result == "ok" for _, result, _ in self.rows)
+        return bool(self.results) and all(self.results)
 
 
 def main() -> int:
     """Build and check the image, and return the exit code."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    image = os.environ.get("IMAGE") or f"torchq:{project['version']}"
-    base = os.environ.get("BASE") or ""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    image, base = os.environ.get("IMAGE") or f"torchq:{version}", os.environ.get("BASE") or ""
+    code = 2
     try:
         if base:
             builders.check_base(base)
         builder = builders.choose(os.environ.get("BUILDER") or "")
-    except ImageError as error:
-        print(f"image: {error}", file=sys.stderr)
-        return 2
-    table = Table()
-    try:
-        base = _base(builder, base)
-        labels = {"version": project["version"], "revision": revision(), "base.name": base}
-        _build(builder, image, base, labels)
+        code = 1
+        _provide_base(builder, base)
+        labels = {"version": version, "revision": revision(), "base.name": base or BASE}
+        _build(builder, image, labels)
+        table = Table()
         _check(table, builder, image, labels)
+        return 0 if table.is_good() else 1
     except (ImageError, OSError) as error:
         print(f"image: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("image: interrupted", file=sys.stderr)
-        return 130
-    return 0 if table.is_good() else 1
+        code = 130
+    return code
 
 
 def check_config(image: Image, expected: Mapping[str, str]) -> str:
@@ -105,7 +113,7 @@ def check_config(image: Image, expected: Mapping[str, str]) -> str:
 
     `expected` has the values of some labels.
     """
-    labels = {name: image.labels.get(f"{builders.LABEL}{name}", "") for name in LABELS}
+    labels = {name: image.labels.get(f"{LABEL}{name}", "") for name in LABELS}
     empty = [name for name, value in labels.items() if not value]
     if empty:
         raise ImageError(f"labels without a value: {', '.join(empty)}")
@@ -128,29 +136,83 @@ def revision() -> str:
         return "unknown"
 
 
-def _base(builder: Builder, base: str) -> str:
-    """Return the base to use. Pull it, or make one if none is given. Raise ImageError if that fails."""
-    wanted = base or local_base.NAME
-    if builder.exists(wanted):
-        return wanted
-    if base.startswith("localhost/"):
+def _provide_base(builder: Builder, base: str) -> None:
+    """Pull the base, or make one if none is given. Raise ImageError if that fails."""
+    if succeeds(*builder.inspecting, base or BASE):
+        return
+    if base.startswith(LOCAL):
         raise ImageError(f"BASE: {builder.name} has no image {base} on this machine")
     if base:
-        builders.run([builder.name, "pull", base])
-    else:
-        print(f"image: no BASE is given; making {wanted} from Debian's packages", flush=True)
-        local_base.make(builder)
-    return wanted
+        run([builder.name, "pull", base])
+        return
+    print(f"image: no BASE is given; making {BASE} from Debian's packages", flush=True)
+    reason = "debootstrap is not on PATH" if not shutil.which("debootstrap") else ""
+    reason = reason or ("debootstrap needs root" if os.geteuid() != 0 else "")
+    if reason:
+        raise ImageError(
+            f"BASE: none is given, and no Debian base can be made: {reason}. Give BASE=python:3.11-slim@sha256:DIGEST, "
+            "or, as root on Debian, apt install debootstrap"
+        )
+    mirror = os.environ.get("DEBIAN_MIRROR")
+    with tempfile.TemporaryDirectory(prefix="torchq-base-") as folder:
+        system = Path(folder, "system")
+        packages = "--include=python3,python3-venv,ca-certificates"
+        run(["debootstrap", "--variant=minbase", packages, "bookworm", str(system), *([mirror] if mirror else [])])
+        Path(folder, "Dockerfile").write_text("FROM scratch\nADD system.tar /\n")
+        caches = ("--exclude=./var/cache/apt/*", "--exclude=./var/lib/apt/lists/*")
+        run(["tar", "-c", "--numeric-owner", *caches, f"--directory={system}", f"--file={system}.tar", "."])
+        shutil.rmtree(system)
+        run([*builder.building, f"--tag={BASE}", folder])
 
 
-def _build(builder: Builder, image: str, base: str, labels: Mapping[str, str]) -> None:
+def download_wheels(lock: str, folder: Path, python: str) -> int:
+    """Let a folder have the wheels of a lock file for a Python such as `3.11`, and no others. Return how many are new.
+
+    A folder that has them already needs no index. Raise ImageError if pip is missing or fails. The markers of the lock
+    file are left out: the base may have another Python than this machine, and a wheel too many does no harm.
+    """
+    machine = platform.machine()
+    platforms = [f"manylinux_{version}_{machine}" for version in _GLIBC]
+    platforms += [f"manylinux2014_{machine}", f"linux_{machine}"]
+    with tempfile.TemporaryDirectory(dir=folder) as new:
+        pins = Path(new, "pins")
+        pins.write_text(re.sub(r" ; .+(?= \\$)", "", lock, flags=re.MULTILINE))
+        command = [*_pip(), "download", "--quiet", "--require-hashes", "--only-binary=:all:", "--no-deps"]
+        command += [f"--python-version={python}", "--implementation=cp", *(f"--platform={each}" for each in platforms)]
+        command += [f"--find-links={folder}", f"--dest={new}", f"--requirement={pins}"]
+        if not succeeds(*command, "--no-index"):
+            run(command)
+        old = {path.name for path in folder.glob("*.whl")}
+        found = {path.name for path in Path(new).glob("*.whl")}
+        for name in old - found:
+            (folder / name).unlink()
+        for name in found - old:
+            Path(new, name).rename(folder / name)
+    return len(found - old)
+
+
+def _pip() -> list[str]:
+    """Return the command of a pip: of this Python, else of the system's."""
+    for program in (sys.executable, "python3"):
+        if succeeds(program, "-m", "pip", "--version"):
+            return [program, "-m", "pip"]
+    raise ImageError(
+        "pip is missing, which downloads the wheels of requirements.lock (on Debian: apt install python3-pip)"
+    )
+
+
+def _build(builder: Builder, image: str, labels: Mapping[str, str]) -> None:
     """Build the image. Raise ImageError if that fails."""
+    base, wheels = labels["base.name"], FOLDER / "wheels"
     with builder.opened(base) as commands:
-        python = builders.run(commands(Run(["-c", _PYTHON_VERSION], program="python3"))).strip()
-    count = locked_wheels.download((ROOT / "requirements.lock").read_text(), WHEELS, python)
-    print(f"image: Python {python} in {base}; {count} wheels downloaded to {WHEELS.relative_to(ROOT)}", flush=True)
+        python = run(commands(Run(["-c", _PYTHON_VERSION], program="python3"))).strip()
+    count = download_wheels((ROOT / "requirements.lock").read_text(), ROOT / wheels, python)
+    print(f"image: Python {python} in {base}; {count} wheels downloaded to {wheels}", flush=True)
     print(f"image: {builder.name} builds {image}", flush=True)
-    builder.build(ROOT, image, base, labels)
+    # Labels are options, since buildah takes one of a build argument from its cache even if the argument has changed.
+    given = [f"--label={LABEL}{name}={value}" for name, value in labels.items()]
+    file = f"--file={ROOT / FOLDER / 'Dockerfile'}"
+    run([*builder.building, file, f"--tag={image}", f"--build-arg=BASE={base}", *given, str(ROOT)])
 
 
 def _check(table: Table, builder: Builder, image: str, labels: Mapping[str, str]) -> None:
@@ -159,10 +221,10 @@ def _check(table: Table, builder: Builder, image: str, labels: Mapping[str, str]
     table.check("config", lambda: check_config(found, labels))
     table.check("size", lambda: _sizes(found))
     with builder.opened(image) as commands:
-        shells = builders.run(commands(Run(["-c", _FIND_SHELLS], program=PYTHON))).split()
+        shells = run(commands(Run(["-c", _FIND_SHELLS], program=PYTHON))).split()
 
         def output(arguments: list[str], program: str = "") -> str:
-            return builders.run(commands(Run(arguments, program, hidden=shells))).strip()
+            return run(commands(Run(arguments, program, hidden=shells))).strip()
 
         table.check("version", lambda: _version(output(["--version"]), labels["version"]))
         table.check("read-only", lambda: output(["-c", _TRY_TO_WRITE], PYTHON))
@@ -192,8 +254,7 @@ def _version(output: str, version: str) -> str:
 def _no_shell(commands: Commands, shells: list[str]) -> str:
     """Return which shells are hidden in all runs. Raise ImageError if one can be executed nevertheless."""
     for shell in shells:
-        command = commands(Run(["-c", "exit 0"], shell, hidden=shells))
-        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+        if succeeds(*commands(Run(["-c", "exit 0"], shell, hidden=shells))):
             raise ImageError(f"{shell} could be executed, so the other runs prove nothing about shells")
     return f"hidden in all these runs: {', '.join(shells)}" if shells else "the image has none"
 

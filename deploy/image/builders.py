@@ -13,15 +13,14 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 NAMES = ("buildah", "podman", "docker")
 LABEL = "org.opencontainers.image."
 """How the names of the labels begin that the OCI defines."""
-_LOCAL = "localhost/"
+LOCAL = "localhost/"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 _LAST_LINES = 15
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class ImageError(Exception):
@@ -33,12 +32,12 @@ class Image:
     """What an image says about itself."""
 
     user: str
-    entrypoint: tuple[str, ...]
-    environment: tuple[str, ...]
+    entrypoint: Sequence[str]
+    environment: Sequence[str]
     labels: Mapping[str, str]
     size: int
     """In bytes, uncompressed."""
-    layers: tuple[int, ...] = ()
+    layers: Sequence[int] = ()
     """The sizes of its layers in bytes, the base's first. Empty if the builder does not say them."""
 
 
@@ -60,62 +59,27 @@ Commands = Callable[[Run], list[str]]
 """Returns the command of this machine that runs a program in an image that is open."""
 
 
-class Builder(Protocol):
-    """A program that builds images and runs them."""
-
-    name: str
-
-    def exists(self, image: str) -> bool:
-        """Return whether this machine has the image."""
-
-    def take(self, system: Path, image: str) -> None:
-        """Make an image of the folder of a whole system. Raise ImageError if that fails."""
-
-    def build(self, root: Path, image: str, base: str, labels: Mapping[str, str]) -> None:
-        """Build deploy/image/Dockerfile. Raise ImageError if that fails."""
-
-    def inspect(self, image: str) -> Image:
-        """Return what the image says about itself."""
-
-    def opened(self, image: str) -> contextlib.AbstractContextManager[Commands]:
-        """Open an image, so that programs of it can run."""
-
-
-def choose(wanted: str) -> Builder:
-    """Return the wanted builder, or the first that is on PATH. Raise ImageError if there is none."""
-    if wanted and wanted not in NAMES:
-        raise ImageError(f"BUILDER: {wanted} is not known; use {', '.join(NAMES[:-1])} or {NAMES[-1]}")
-    found = [name for name in ([wanted] if wanted else NAMES) if shutil.which(name)]
-    if not found:
-        missing = f"{wanted} is" if wanted else f"{', '.join(NAMES[:-1])} and {NAMES[-1]} are"
-        raise ImageError(
-            f"BUILDER: {missing} not on PATH. Install one (on Debian: apt install buildah), or name one: BUILDER=podman"
-        )
-    if not wanted and found[0] == "buildah" and os.geteuid() != 0 and len(found) > 1:
-        del found[0]  # podman and docker need no root
-    return Buildah() if found[0] == "buildah" else Engine(found[0])
-
-
 def check_base(base: str) -> None:
     """Raise ImageError unless the base is an image of this machine or has a digest."""
-    if not base.startswith(_LOCAL) and not _DIGEST.search(base):
+    if not base.startswith(LOCAL) and not _DIGEST.search(base):
         raise ImageError(
             f"BASE: {base} has no digest, so each build may start from another image. Give NAME@sha256:DIGEST "
             f"(`docker buildx imagetools inspect {base}` or `skopeo inspect docker://{base}` shows the digest), or an "
-            f"image of this machine: {_LOCAL}NAME"
+            f"image of this machine: {LOCAL}NAME"
         )
 
 
-def run(command: Sequence[str], folder: Path | None = None) -> str:
+def run(command: Sequence[str]) -> str:
     """Run a command to its end and return its output. Raise ImageError with its last lines if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         lines = (done.stdout + done.stderr).strip().splitlines()[-_LAST_LINES:]
         raise ImageError("\n".join([f"`{' '.join(command[:3])} ...` ended with code {done.returncode}:", *lines]))
     return done.stdout
 
 
-def _succeeds(*command: str) -> bool:
+def succeeds(*command: str) -> bool:
+    """Return whether a command ends with code 0."""
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -124,28 +88,15 @@ class Engine:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.inspecting, self.building = [name, "image", "inspect"], [name, "build"]
         try:
             run([name, "version"])
         except ImageError as error:
             raise ImageError(f"BUILDER: {name} does not work here: {error}") from None
 
-    def exists(self, image: str) -> bool:
-        """Return whether this machine has the image."""
-        return _succeeds(self.name, "image", "inspect", image)
-
-    def take(self, system: Path, image: str) -> None:
-        """Make an image of the folder of a whole system. Raise ImageError if that fails."""
-        archive = system.with_suffix(".tar")
-        run(["tar", "--create", "--numeric-owner", f"--directory={system}", f"--file={archive}", "."])
-        run([self.name, "import", str(archive), image])
-
-    def build(self, root: Path, image: str, base: str, labels: Mapping[str, str]) -> None:
-        """Build deploy/image/Dockerfile. Raise ImageError if that fails."""
-        run([self.name, "build", *_build_options(image, base, labels), "."], folder=root)
-
     def inspect(self, image: str) -> Image:
         """Return what the image says about itself."""
-        [found] = json.loads(run([self.name, "image", "inspect", image]))
+        [found] = json.loads(run([*self.inspecting, image]))
         return _image(found["Config"], found["Size"])
 
     @contextlib.contextmanager
@@ -172,37 +123,20 @@ class Buildah:
     """
 
     name = "buildah"
+    inspecting = ("buildah", "inspect", "--type=image")
+    # Without --layers, everything above the base would be one layer.
+    building = ("buildah", "bud", "--isolation=chroot", "--layers")
 
     def __init__(self) -> None:
         if os.geteuid() != 0:
             raise ImageError("BUILDER: buildah runs the image as root here; use sudo, or BUILDER=podman")
-        if "STORAGE_DRIVER" not in os.environ and not _succeeds("buildah", "info"):
+        if "STORAGE_DRIVER" not in os.environ and not succeeds("buildah", "info"):
             os.environ["STORAGE_DRIVER"] = "vfs"  # a container without overlay file systems
-
-    def exists(self, image: str) -> bool:
-        """Return whether this machine has the image."""
-        return _succeeds("buildah", "inspect", "--type=image", image)
-
-    def take(self, system: Path, image: str) -> None:
-        """Make an image of the folder of a whole system. Raise ImageError if that fails."""
-        container = run(["buildah", "from", "scratch"]).strip()
-        try:
-            run(["buildah", "add", "--quiet", container, str(system), "/"])
-            run(["buildah", "commit", "--quiet", container, image])
-        finally:
-            run(["buildah", "rm", container])
-
-    def build(self, root: Path, image: str, base: str, labels: Mapping[str, str]) -> None:
-        """Build deploy/image/Dockerfile. Raise ImageError if that fails."""
-        # Without --layers, everything above the base would be one layer.
-        run(
-            ["buildah", "bud", "--isolation=chroot", "--layers", *_build_options(image, base, labels), "."], folder=root
-        )
 
     def inspect(self, image: str) -> Image:
         """Return what the image says about itself."""
-        found = json.loads(run(["buildah", "inspect", "--type=image", image]))
-        layers = tuple(layer["size"] for layer in json.loads(found["Manifest"])["layers"])
+        found = json.loads(run([*self.inspecting, image]))
+        layers = [layer["size"] for layer in json.loads(found["Manifest"])["layers"]]
         return _image(found["OCIv1"]["config"], sum(layers), layers)
 
     @contextlib.contextmanager
@@ -217,6 +151,25 @@ class Buildah:
             run(["buildah", "rm", container])
 
 
+Builder = Engine | Buildah
+"""A program that builds images and runs them: `building` and `inspecting` begin its commands for that."""
+
+
+def choose(wanted: str) -> Builder:
+    """Return the wanted builder, or the first that is on PATH. Raise ImageError if there is none."""
+    if wanted and wanted not in NAMES:
+        raise ImageError(f"BUILDER: {wanted} is not known; use {', '.join(NAMES[:-1])} or {NAMES[-1]}")
+    found = [name for name in ([wanted] if wanted else NAMES) if shutil.which(name)]
+    if not found:
+        missing = f"{wanted} is" if wanted else f"{', '.join(NAMES[:-1])} and {NAMES[-1]} are"
+        raise ImageError(
+            f"BUILDER: {missing} not on PATH. Install one (on Debian: apt install buildah), or name one: BUILDER=podman"
+        )
+    if not wanted and found[0] == "buildah" and os.geteuid() != 0 and len(found) > 1:
+        del found[0]  # podman and docker need no root
+    return Buildah() if found[0] == "buildah" else Engine(found[0])
+
+
 def _in_root(root: str, config: Image, program: Run) -> list[str]:
     """Return the command that runs a program of the image in `root`, in mounts of its own."""
     for path in program.folders:
@@ -228,26 +181,14 @@ def _in_root(root: str, config: Image, program: Run) -> list[str]:
         mounts += [f"mount --bind {folder} {root}{path}", f"mount -o remount,bind,ro {root}{path}"]
     user, _, group = (config.user or "0").partition(":")
     chroot = [shutil.which("chroot") or "/usr/sbin/chroot", f"--userspec={user}:{group or user}", "--groups=", root]
-    variables = {"HOME": "/", "PATH": _PATH, **dict(each.split("=", 1) for each in config.environment)}
-    environment = [f"{name}={value}" for name, value in {**variables, **program.environment}.items()]
-    command = [program.program] if program.program else list(config.entrypoint)
+    environment = ["HOME=/", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", *config.environment]
+    environment += [f"{name}={value}" for name, value in program.environment.items()]
+    command = [program.program] if program.program else config.entrypoint
     script = "; ".join(["set -e", *mounts, "cd /", 'exec setpriv --no-new-privs env -i "$@"'])
     mounted = ["unshare", "--mount", "--propagation=private", "sh", "-c", script, "sh"]
     return [*mounted, *environment, *chroot, *command, *program.arguments]
 
 
-def _build_options(image: str, base: str, labels: Mapping[str, str]) -> list[str]:
-    # Options, since buildah takes a label of a build argument from its cache even if the argument has changed.
-    given = [f"--label={LABEL}{name}={value}" for name, value in labels.items()]
-    return ["--file=deploy/image/Dockerfile", f"--tag={image}", f"--build-arg=BASE={base}", *given]
-
-
-def _image(config: Mapping[str, Any], size: int, layers: tuple[int, ...] = ()) -> Image:
-    return Image(
-        config.get("User") or "",
-        tuple(config.get("Entrypoint") or ()),
-        tuple(config.get("Env") or ()),
-        config.get("Labels") or {},
-        size,
-        layers,
-    )
+def _image(config: Mapping[str, Any], size: int, layers: Sequence[int] = ()) -> Image:
+    user, labels = config.get("User") or "", config.get("Labels") or {}
+    return Image(user, config.get("Entrypoint") or (), config.get("Env") or (), labels, size, layers)

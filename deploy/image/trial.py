@@ -25,7 +25,7 @@ from coordinator.local import stack
 from crds.api_resources import NODES, TORCHJOBS
 from deploy.image.builders import Commands, ImageError, Run
 from embedded.layout import Layout
-from embedded.redis import server
+from embedded.redis import server_program
 from kube import client
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
@@ -38,29 +38,14 @@ ACCOUNT = "/run/secrets/kubernetes.io/serviceaccount"
 SECRET = "/etc/torchq/redis"
 """Where the processes find the URL of Redis, as in a pod that mounts it."""
 _PROCESSES = ("coordinator", "worker")
+_CONTAINER = {"name": "torch", "image": "none", "command": [sys.executable, "-c", "print('done')"]}
+_REQUESTS = {"resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}
+_TASK = {"template": {"spec": {"containers": [_CONTAINER | _REQUESTS]}}}
 _JOB = {
-    "apiVersion": "train.distributed.io/v1alpha1",
-    "kind": "TorchJob",
+    "apiVersion": TORCHJOBS.api_version,
+    "kind": TORCHJOBS.kind,
     "metadata": {"name": "trial"},
-    "spec": {
-        "schedulingPolicy": {"queue": "default"},
-        "torchTaskSpecs": {
-            "Master": {
-                "template": {
-                    "spec": {
-                        "containers": [
-                            {
-                                "name": "torch",
-                                "image": "none",
-                                "command": [sys.executable, "-c", "print('done')"],
-                                "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
-                            }
-                        ]
-                    }
-                }
-            }
-        },
-    },
+    "spec": {"schedulingPolicy": {"queue": "default"}, "torchTaskSpecs": {"Master": _TASK}},
 }
 
 
@@ -81,23 +66,22 @@ class Trial:
 
     def start_cluster(self) -> str:
         """Start API server, Redis and node, and write what a pod finds of them. Return what was started."""
-        root = str(self._layout.root)
-        self._python("apiserver", "embedded.apiserver.server", "--data", root, "--port", "0")
+        root, kubeconfig = str(self._layout.root), str(self._layout.kubeconfig)
+        self._python("apiserver", "embedded.apiserver.api_server", "--data", root, "--port", "0")
         password = secrets.token_hex(16)
         url = f"redis://:{password}@127.0.0.1:{self._ports['redis']}/0"
         settings = {"bind": "127.0.0.1", "port": self._ports["redis"], "requirepass": password, "save": '""'}
         settings |= {"maxmemory-policy": "noeviction", "dir": str(self._logs)}
-        redis = self._start("redis", [server.server(), "-"], stdin=subprocess.PIPE)
+        redis = self._start("redis", [server_program.server(), "-"], stdin=subprocess.PIPE)
         assert redis.stdin is not None
         redis.stdin.write("".join(f"{name} {value}\n" for name, value in settings.items()).encode())
         redis.stdin.close()
         self._until("the API server", self._layout.kubeconfig.exists)
         stack.install(self._api())
-        kubeconfig = str(self._layout.kubeconfig)
         size = ["--cpus", "1", "--memory", "1Gi", "--gpus", "0", "--stop-pods"]
         self._python("node", "embedded.node.node", "--data", root, "--kubeconfig", kubeconfig, *size)
         self._until("the node", lambda: self._api().list(NODES).items)
-        self._until("Redis", lambda: server.answers(url))
+        self._until("Redis", lambda: server_program.answers(url))
         self._write_account(url)
         return "an embedded API server, a node and Redis, on loopback; the image finds them as in a pod"
 
@@ -155,11 +139,8 @@ class Trial:
         """Write what a pod has to find its API server and Redis."""
         kubeconfig = yaml.safe_load(self._layout.kubeconfig.read_text())
         cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
-        server_url = urlsplit(cluster["server"])
-        self._address = {
-            "KUBERNETES_SERVICE_HOST": str(server_url.hostname),
-            "KUBERNETES_SERVICE_PORT": str(server_url.port),
-        }
+        address = urlsplit(cluster["server"])
+        self._address = {"KUBERNETES_SERVICE_HOST": f"{address.hostname}", "KUBERNETES_SERVICE_PORT": f"{address.port}"}
         files = {
             self._folders[ACCOUNT] / "token": user["token"].encode(),
             self._folders[ACCOUNT] / "ca.crt": base64.b64decode(cluster["certificate-authority-data"]),
@@ -180,10 +161,9 @@ class Trial:
         # Settings of whoever runs this are not for the trial.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("TORCHQ_")}
         with (self._logs / name).open("wb") as log:
-            process = subprocess.Popen(
+            process = self._processes[name] = subprocess.Popen(
                 command, stdin=stdin, stdout=log, stderr=log, env=environment, start_new_session=True
             )
-        self._processes[name] = process
         return process
 
     def _answers(self, name: str, path: str) -> bool:

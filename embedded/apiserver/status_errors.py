@@ -3,7 +3,7 @@
 One rule: every error names the object, and every wrong field is one cause with its path.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,11 +63,6 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def unauthorized() -> StatusError:
-    """Return a 401: the bearer token is missing or wrong."""
-    return StatusError(401, "Unauthorized", "Unauthorized")
-
-
 def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Cause] = ()) -> StatusError:
     """Return a 403: the rules of the cluster do not allow the request."""
     message = f'{_plural(resource)} "{name}" is forbidden: {why}'
@@ -125,18 +120,6 @@ def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
 
 
-def too_large(version: int, current: int) -> StatusError:
-    """Return a 504: the resourceVersion is newer than the newest one."""
-    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Timeout: Too large resource version: {version}, current: {current}"
-    return StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
-
-
-def unknown_media_type() -> StatusError:
-    """Return a 415: a patch of a built-in resource is in a format that this server does not support."""
-    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-
-
 def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
     """Return a 415: a body is in a format that this server does not support."""
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
@@ -156,11 +139,6 @@ def unreadable_patch(message: str) -> StatusError:
     """Return a 422: the result of a patch is not an object of the kind."""
     cause = Cause("patch", f"Invalid value: {message}")
     return invalid(Resource("", "", "", ""), "", [cause])
-
-
-def inapplicable_patch() -> StatusError:
-    """Return a 422: a JSON patch cannot be applied. A Kubernetes API server gives no reason, either."""
-    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def insufficient_storage(message: str) -> StatusError:
@@ -201,6 +179,11 @@ def format_value(value: Any) -> str:
 def invalid_value(field: str, value: Any, detail: str) -> Cause:
     """Return the cause for an invalid value."""
     return Cause(field, f"Invalid value: {format_value(value)}: {detail}")
+
+
+def invalid_values(field: str, value: Any, details: Iterable[str]) -> Iterator[Cause]:
+    """Yield a cause for each of the problems of a value; an empty detail is none."""
+    return (invalid_value(field, value, detail) for detail in details if detail)
 
 
 def wrong_type(field: str, value: Any, detail: str) -> Cause:

@@ -17,7 +17,6 @@ from embedded.log_times import NOTE_SECONDS
 from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.pod_worker import PodWorker
 from embedded.node.resources.memory_watch import WatchedPod
-from embedded.node.runs import processes
 from embedded.node.shutdown.shutdown import NodeShutdown
 from embedded.node.shutdown.shutdown_record import EndingPod
 from embedded.pod import INVALID_SPEC_ERRORS, LocalPod
@@ -157,14 +156,12 @@ class Kubelet:
 
     def _take_changes(self) -> None:
         """Take all waiting changes; wait a tick for the first one."""
-        patience = _TICK_SECONDS if self._is_busy() else _IDLE_SECONDS
+        is_busy = self._deleted or any(worker.wake_at < float("inf") for worker in self._active.values())
+        patience = _TICK_SECONDS if is_busy else _IDLE_SECONDS
         with suppress(queue.Empty):
             self._take(*self._changes.get(timeout=patience))
             while True:
                 self._take(*self._changes.get_nowait())
-
-    def _is_busy(self) -> bool:
-        return bool(self._deleted) or any(worker.wake_at < float("inf") for worker in self._active.values())
 
     def _take(self, before: LocalPod | None, after: LocalPod | None) -> None:
         if after is None:
@@ -172,11 +169,11 @@ class Kubelet:
                 self._forget(before)
         elif after.node == self._node:
             worker = self._workers.get(after.uid)
-            if worker is not None:
+            if worker is None:
+                self._start_worker(after)
+            else:
                 worker.update(after)
                 self._active[after.uid] = worker
-                return
-            self._start_worker(after)
 
     def _forget(self, pod: LocalPod) -> None:
         """Drop the worker of a pod that no longer exists."""
@@ -184,6 +181,7 @@ class Kubelet:
         self._errors.clear(f"the log of {_subject(pod)}")
         self._unread.pop(pod.uid, None)
         self._context.memory.watch(pod.uid, WatchedPod())
+        self._context.ports.forget(pod.uid)
         if pod.uid in self._workers:
             del self._workers[pod.uid]
             self._active.pop(pod.uid, None)
@@ -193,9 +191,8 @@ class Kubelet:
         self._unread.pop(pod.uid, None)
         try:
             self._active[pod.uid] = self._workers[pod.uid] = PodWorker(pod, self._context)
-        except (
-            INVALID_SPEC_ERRORS
-        ) as e:  # the API server rejects such a pod today, but one of an older version may have stored it
+        except INVALID_SPEC_ERRORS as e:
+            # The API server rejects such a pod today, but one of an older version may have stored it.
             logger.error("pod %s is not run: its spec cannot be read: %s", pod, e)
         except Exception as e:
             self._errors.record(_subject(pod), e)
@@ -234,24 +231,21 @@ class Kubelet:
             self._errors.clear(subject)
 
     def _try_clear(self, uid: str) -> bool:
-        """Call `_clear`; return False after an error, so that it is called again."""
-        try:
-            done = self._clear(uid)
-        except Exception as e:
-            self._errors.record(f"the folder of pod {uid}", e)
-            return False
-        if done:
-            self._errors.clear(f"the folder of pod {uid}")
-        return done
+        """Kill the processes of a pod that no longer exists and remove its folder; return whether that is done.
 
-    def _clear(self, uid: str) -> bool:
-        """Kill the processes of a pod that no longer exists and remove its folder; return whether that is done."""
-        runs = self._context.runs
-        if runs.may_have_processes(uid) and (processes.kill_marked(f"{uid}/") or runs.has_live_shim(uid)):
+        After an error it is not, so that it is tried again.
+        """
+        subject = f"the folder of pod {uid}"
+        try:
+            if self._context.runs.kill_all(uid):
+                return False
+            self._context.devices.release(uid)
+            self._context.kept_logs.keep(uid)
+            shutil.rmtree(self._context.layout.pod(uid), ignore_errors=True)
+        except Exception as e:
+            self._errors.record(subject, e)
             return False
-        self._context.devices.release(uid)
-        self._context.kept_logs.keep(uid)
-        shutil.rmtree(self._context.layout.pod(uid), ignore_errors=True)
+        self._errors.clear(subject)
         return True
 
 

@@ -24,7 +24,7 @@ from embedded import pod, volcano_crds
 from embedded.layout import Layout
 from embedded.node import registration
 from embedded.node.kubelet import Kubelet
-from embedded.node.pods import environment
+from embedded.node.pods import container_environment
 from embedded.node.pods.config_reader import ConfigReader
 from embedded.node.pods.kept_logs import KeptLogs
 from embedded.node.pods.node_context import NodeContext
@@ -34,11 +34,12 @@ from embedded.node.resources import machine as node_machine
 from embedded.node.resources.devices import Devices
 from embedded.node.resources.machine import Machine
 from embedded.node.resources.memory_watch import MemoryWatch
+from embedded.node.resources.port_watch import PortWatch
 from embedded.node.runs import cgroups
 from embedded.node.runs.container_runs import LOG_BYTES, ContainerRuns
 from embedded.node.shutdown import shutdown_record
 from embedded.node.shutdown.shutdown import NodeShutdown
-from embedded.node.status.lifecycle import Backoff
+from embedded.node.status.pod_lifecycle import Backoff
 from embedded.pod import LocalPod
 from embedded.scheduler.scheduler import ObservedNode, Scheduler
 from kube import client, errors, threads
@@ -81,7 +82,8 @@ class LocalNode:
 
     def __init__(self, cluster: Cluster, layout: Layout, settings: NodeSettings) -> None:
         self._cluster = cluster
-        self._stop_pods = settings.stop_pods
+        self.stop_pods = settings.stop_pods
+        """Whether the pods end when the node stops."""
         self._runs_pods = settings.runs_pods
         self._layout = layout
         self._node = registration.node(settings.name, settings.machine)
@@ -91,6 +93,7 @@ class LocalNode:
         self._config_reader = ConfigReader(cluster)
         runs = ContainerRuns(layout, settings.log_bytes, cgroups.find())
         self._memory = MemoryWatch(runs.record_oom, self.errors)
+        self._ports = PortWatch(cluster, self.errors)
         ground = NodeContext(
             layout=layout,
             runs=runs,
@@ -98,9 +101,10 @@ class LocalNode:
             reporter=self._reporter,
             config_reader=self._config_reader,
             kept_logs=KeptLogs(layout),
-            base=environment.base_environment(os.environ, str(Path(sys.executable).parent)),
+            base=container_environment.base_environment(os.environ, str(Path(sys.executable).parent)),
             allocatable=self._node.allocatable,
             memory=self._memory,
+            ports=self._ports,
             shutdown=NodeShutdown(layout),
             backoff=settings.backoff,
         )
@@ -135,6 +139,7 @@ class LocalNode:
         self._config_reader.start()
         self._heartbeat.start()
         self._memory.start()
+        self._ports.start()
         if not self._runs_pods:
             self._kubelet.shut_down()
         self._kubelet.start(self._pods.values())
@@ -159,17 +164,18 @@ class LocalNode:
             time.sleep(_POLL_SECONDS)
             pods = self._kubelet.ending_pods
         shutdown_record.clear_ending_pods(self._layout)
-        self._stop_pods = False
+        self.stop_pods = False
 
     def stop(self) -> None:
         """End the threads after they have written their results. Pods that are to stop with the node are killed."""
-        if self._stop_pods:
+        if self.stop_pods:
             order = PatientStop(signal.SIGINT)
             order.hurried = True
             self.shut_down(order)
         self._stop_scheduler()
         self._kubelet.stop()
         self._memory.stop()
+        self._ports.stop()
         self._heartbeat.stop()
         self._stop_caches()
         self._config_reader.stop()
@@ -182,10 +188,6 @@ class LocalNode:
     def _stop_caches(self) -> None:
         for cache in self._caches:
             cache.stop()
-
-    def leave_pods(self) -> None:
-        """Let the pods go on when the node stops, whatever the settings say."""
-        self._stop_pods = False
 
     def _observed_node(self) -> ObservedNode:
         return self._nodes.get("", self._node.name) or ObservedNode()
@@ -240,7 +242,7 @@ def main(arguments: list[str] | None = None) -> int:
             logger.info("node %s runs pods; it has %s", settings.name, settings.machine)
             stop.wait()
             if stop.leaves or not settings.stop_pods:
-                node.leave_pods()
+                node.stop_pods = False
             else:
                 node.shut_down(stop)
     except (NodeFailed, errors.ClusterError, ValueError, OSError) as e:
@@ -285,17 +287,13 @@ def _exclusive_lock(layout: Layout) -> Iterator[None]:
     layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(layout.root / "node.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        _lock(descriptor, layout)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            raise NodeFailed(f"another node runs on {layout.root}; stop it, or choose another data folder") from e
         yield
     finally:
         os.close(descriptor)
-
-
-def _lock(descriptor: int, layout: Layout) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as e:
-        raise NodeFailed(f"another node runs on {layout.root}; stop it, or choose another data folder") from e
 
 
 if __name__ == "__main__":

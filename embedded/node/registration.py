@@ -14,10 +14,10 @@ from crds import timestamps
 from crds.api_resources import LEASES, NAMESPACES, NODES
 from crds.labels import EMBEDDED, OBJECT_ERRORS
 from crds.resources import quantities
-from embedded.conditions import condition, differs, merge_conditions, well_formed
 from embedded.node.resources.machine import Machine
 from embedded.node.status.pod_status import ADDRESS
 from embedded.scheduler.node_capacity import Node
+from embedded.status_conditions import condition, differs, merge_conditions, well_formed
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.object_errors import ObjectErrors
@@ -31,14 +31,9 @@ _LEASE_SECONDS = 40
 
 def node(name: str, machine: Machine) -> Node:
     """Return the node that offers what a machine has."""
-    amounts = machine.amounts
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    labels = {
-        "kubernetes.io/hostname": name,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/arch": architecture,
-    }
-    return Node(name, amounts, labels)
+    labels = {"hostname": name, "os": "linux", "arch": architecture}
+    return Node(name, machine.amounts, {f"kubernetes.io/{key}": value for key, value in labels.items()})
 
 
 def register(cluster: Cluster, node: Node, now: float) -> None:
@@ -102,7 +97,9 @@ class Heartbeat:
             try:
                 self._renew(time.time())
                 self._report_errors(time.time())
-                self._report_shutdown(time.time())
+                if self._shutting_down and not self._reported_shutdown:  # with the kubelet's reason and message
+                    self._write(condition("Ready", False, "KubeletNotReady", "node is shutting down"), time.time())
+                    self._reported_shutdown = True
             except errors.ClusterError as e:
                 logger.warning("the lease of node %s is not renewed yet: %s", self._node.name, e)
             except Exception as e:
@@ -122,12 +119,6 @@ class Heartbeat:
             return
         self._write(condition(OBJECT_ERRORS, bool(message), "Skipped" if message else "None", message), now)
         self._reported_errors = message
-
-    def _report_shutdown(self, now: float) -> None:
-        """Write once that the node shuts down, with the kubelet's reason and message."""
-        if self._shutting_down and not self._reported_shutdown:
-            self._write(condition("Ready", False, "KubeletNotReady", "node is shutting down"), now)
-            self._reported_shutdown = True
 
     def _write(self, update: dict[str, str], now: float) -> None:
         before = (self._cluster.get(NODES, self._node.name).get("status") or {}).get("conditions") or ()
@@ -162,7 +153,8 @@ def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:
     others = [item for item in well_formed(before.get("conditions")) if item["type"] != OBJECT_ERRORS]
     ready = condition("Ready", True, "NodeReady", "the embedded node runs pods")
     return {
-        **{field: _replacing(amounts, before.get(field)) for field in ("capacity", "allocatable")},
+        # A merge patch: null removes a resource that the node no longer offers.
+        **{field: {**dict.fromkeys(before.get(field) or ()), **amounts} for field in ("capacity", "allocatable")},
         "conditions": merge_conditions(others, [ready], now),
         "addresses": [
             {"type": "InternalIP", "address": ADDRESS},
@@ -177,8 +169,3 @@ def _status(node: Node, before: dict[str, Any], now: float) -> dict[str, Any]:
             "kubeletVersion": EMBEDDED,
         },
     }
-
-
-def _replacing(amounts: dict[str, str], before: Any) -> dict[str, str | None]:
-    """Return a merge patch that removes the resources that the node no longer offers."""
-    return {**dict.fromkeys(before or ()), **amounts}

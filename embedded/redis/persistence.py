@@ -9,7 +9,7 @@ import logging
 from pathlib import Path
 
 from embedded import preallocation
-from embedded.redis import server
+from embedded.redis import server_program
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Persistence:
         return True
 
     def _ask(self, *arguments: str) -> str:
-        answer = server.ask(self._url, *arguments)
+        answer = server_program.ask(self._url, *arguments)
         if answer.startswith("-"):
             raise ValueError(answer)
         return answer

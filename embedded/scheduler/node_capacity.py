@@ -42,7 +42,9 @@ class NodeCapacity:
 
     def with_pods(self, pods: Iterable[LocalPod]) -> "NodeCapacity":
         """Return the capacity with these pods on the node as well."""
-        return reduce(NodeCapacity._with, pods, self)
+        added = list(pods)
+        used = reduce(add, (pod.demand for pod in added), self.used)
+        return NodeCapacity(self.node, used, (*self.ports, *(port for pod in added for port in pod.ports)))
 
     def refusal(self, members: Sequence[LocalPod]) -> Refusal | None:
         """Return why these pods cannot be bound together now; None if they can."""
@@ -52,20 +54,16 @@ class NodeCapacity:
         """Return why these pods could not be bound even to an empty node; None if they could."""
         if any(pod.is_gated for pod in members):
             return GATED
-        problem = next(filter(None, map(self._pod_mismatch, members)), "")
-        return (UNSCHEDULABLE, problem) if problem else None
+        for pod in members:
+            problem = affinity.objection(pod.spec, self.node.name, self.node.labels) or pod.problem
+            if problem:  # a requirement that the node does not meet, or that the scheduler cannot read
+                return UNSCHEDULABLE, problem
+        return None
 
     def shortage(self, members: Sequence[LocalPod]) -> Refusal | None:
         """Return which resources or ports the node lacks for these pods together; None if it has them."""
-        problem = self._missing_resources(members)
+        problem = self._missing_resources(members) or self._port_conflict(members)
         return (UNSCHEDULABLE, problem) if problem else None
-
-    def _with(self, pod: LocalPod) -> "NodeCapacity":
-        return NodeCapacity(self.node, add(self.used, pod.demand), (*self.ports, *pod.ports))
-
-    def _pod_mismatch(self, pod: LocalPod) -> str:
-        """Return the requirement that the node does not meet or the scheduler cannot read; empty if there is none."""
-        return affinity.objection(pod.spec, self.node.name, self.node.labels) or pod.problem
 
     def _missing_resources(self, members: Sequence[LocalPod]) -> str:
         together = f" for the {len(members)} pods of the group together" if len(members) > 1 else ""
@@ -75,9 +73,7 @@ class NodeCapacity:
             return f"the whole node has less {', '.join(never)} than requested{together}"
         total = add(self.used, demand)
         short = sorted(name for name in demand if total[name] > self.node.allocatable.get(name, 0))
-        if short:
-            return f"insufficient {', '.join(short)}{together}"
-        return self._port_conflict(members)
+        return f"insufficient {', '.join(short)}{together}" if short else ""
 
     def _port_conflict(self, members: Sequence[LocalPod]) -> str:
         ports = list(self.ports)

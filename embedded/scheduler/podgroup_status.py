@@ -6,10 +6,10 @@ One rule: pure. The status before is an argument, so that a status without chang
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from embedded.conditions import condition, merge_conditions, well_formed
 from embedded.pod import FAILED, SUCCEEDED, LocalPod
-from embedded.scheduler.decisions import Hold
+from embedded.scheduler.placement import Hold
 from embedded.scheduler.podgroups import PodGroup
+from embedded.status_conditions import condition, merge_conditions, well_formed
 
 PENDING, INQUEUE, RUNNING, COMPLETED = "Pending", "Inqueue", "Running", "Completed"
 _UNSCHEDULABLE = "Unschedulable"

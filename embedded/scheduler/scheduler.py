@@ -10,18 +10,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
-from crds.api_resources import PODS, Resource
+from crds.api_resources import GANG_QUEUES, POD_GROUPS, PODS, Resource
 from embedded import pod as pod_fields
-from embedded.conditions import condition, merge_conditions, well_formed
 from embedded.pod import LocalPod
-from embedded.scheduler import placement, podgroup_status
-from embedded.scheduler.decisions import Bind, Hold, Wait
+from embedded.scheduler import placement, podgroup_status, podgroups
 from embedded.scheduler.node_capacity import Node
-from embedded.scheduler.podgroup_cache import PodGroupCache
+from embedded.scheduler.placement import Bind, Hold, Wait
 from embedded.scheduler.podgroups import Gangs, PodGroup
+from embedded.status_conditions import condition, merge_conditions, well_formed
 from kube import errors
 from kube.api import Cluster, Manifest
+from kube.informer import Informer
 from kube.object_errors import ObjectErrors
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,61 @@ class ObservedNode:
     cordoned: bool = False
     """Whether the node takes no further pods."""
     labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class PodGroupCache:
+    """All PodGroups and Queues. Any thread may read it; only the scheduler's thread writes to it.
+
+    What the scheduler wrote counts before the API server shows it. A write that failed is decided again.
+    """
+
+    def __init__(self, cluster: Cluster, changed: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._changed = changed
+        self._groups: Informer[PodGroup] = Informer(
+            cluster, POD_GROUPS, trim=podgroups.read, on_change=self._group_changed
+        )
+        self._queues: Informer[tuple[str, bool]] = Informer(
+            cluster,
+            GANG_QUEUES,
+            trim=lambda queue: (queue["metadata"]["name"], podgroups.is_open(queue)),
+            on_change=self._queue_changed,
+        )
+        self._written: dict[str, PodGroup] = {}
+        """The groups as this scheduler's own writes left them, by uid."""
+
+    @property
+    def caches(self) -> tuple[Informer[Any], ...]:
+        """The informers, which the node starts and stops."""
+        return self._groups, self._queues
+
+    def gangs(self) -> Gangs:
+        """Return all PodGroups and Queues as they are now."""
+        cached = {group.uid: group for group in self._groups.values()}
+        self._written = {
+            uid: group for uid, group in self._written.items() if uid in cached and group.version > cached[uid].version
+        }
+        groups = {group.key: group for group in (cached | self._written).values()}
+        return Gangs(groups, dict(self._queues.values())) if groups else podgroups.NO_GANGS
+
+    def write(self, group: PodGroup, status: Mapping[str, Any]) -> None:
+        """Write a group's status. Raise ClusterError, unless the error means that the group has changed or is gone."""
+        patch = {"metadata": {"uid": group.uid}, "status": status}
+        try:
+            written = self._cluster.patch(POD_GROUPS, group.name, patch, group.namespace)
+        except (errors.NotFound, errors.Conflict, errors.Invalid) as e:  # Invalid: another group has its name
+            logger.info("the status of PodGroup %s/%s is not written: %s", group.namespace, group.name, e)
+            return
+        self._written[group.uid] = podgroups.read(written)
+
+    def _group_changed(self, before: PodGroup | None, after: PodGroup | None) -> None:
+        is_own_write = after is not None and self._written.get(after.uid) == after
+        if before != after and not is_own_write:
+            self._changed()
+
+    def _queue_changed(self, before: object, after: object) -> None:
+        if before != after:
+            self._changed()
 
 
 class Scheduler:
@@ -180,7 +236,9 @@ class Scheduler:
             "target": {"apiVersion": "v1", "kind": "Node", "name": self._node.name},
         }
         try:
-            self._cluster.create(_binding(pod), body, pod.namespace)
+            self._cluster.create(
+                Resource("", "v1", f"{PODS.plural}/{pod.name}/binding", "Binding"), body, pod.namespace
+            )
         except (errors.NotFound, errors.Conflict) as e:
             logger.info("pod %s is not bound: %s", pod, e)
             return
@@ -198,8 +256,3 @@ class Scheduler:
             self._cluster.patch(PODS, pod.name, patch, pod.namespace, subresource="status")
         except (errors.NotFound, errors.Conflict, errors.Invalid):  # Invalid: another pod has its name
             logger.debug("pod %s no longer exists", pod)
-
-
-def _binding(pod: LocalPod) -> Resource:
-    """Return the binding subresource of a pod, which supports only create."""
-    return Resource("", "v1", f"{PODS.plural}/{pod.name}/binding", "Binding")

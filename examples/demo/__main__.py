@@ -24,6 +24,7 @@ from crds.api_resources import TORCHJOBS
 from examples.demo import cluster as clusters
 from examples.demo import elastic, order, screen
 from examples.demo.cluster import DemoFailed
+from examples.demo.picture import Camera
 from examples.demo.screen import Moment
 from kube import client, errors
 from kube.api import Cluster, Manifest
@@ -125,11 +126,14 @@ def check(jobs: Sequence[Manifest], view: screen.Screen) -> Counter[str]:
     return Counter(order.contested(queues, jobs_by_queue))
 
 
-def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> None:
+def run(console: Console, data: Path, epochs: int, cpus: int, redis: str, picture: Path | None) -> None:
     """Run the whole demo. Raise DemoFailed if the cluster does not start, a job fails, or the order is wrong."""
     started = time.monotonic()
     kubeconfig = data / "kubeconfig"
-    with clusters.stack(data, cpus, redis) as supervisor, screen.make(console) as view:
+    shown = screen.make(console)
+    if picture is not None:
+        shown = Camera(shown, kubeconfig, picture)
+    with clusters.stack(data, cpus, redis) as supervisor, shown as view:
         view.say(f"embedded cluster: {cpus} CPUs, room for {cpus // 2} jobs at a time; queues a, b, c weigh 5, 2, 1")
         submit(kubeconfig, data, epochs)
         cluster = client.connect(ConnectionSettings(kubeconfig=str(kubeconfig)))
@@ -145,8 +149,9 @@ def run(console: Console, data: Path, epochs: int, cpus: int, redis: str) -> Non
 @click.option("--cpus", default=4, show_default=True, help="CPUs of the pool; a job takes 2")
 @click.option("--redis", default="", help="URL of a running Redis (default: the demo starts its own)")
 @click.option("--elastic", "is_elastic", is_flag=True, help="one elastic job that fills the machine and gives it back")
+@click.option("--picture", type=click.Path(path_type=Path), help="write what `torchq top` shows as SVG to this folder")
 @click.option("--keep", is_flag=True, help="keep the temporary folder with all logs")
-def main(epochs: int, cpus: int, redis: str, is_elastic: bool, keep: bool) -> None:
+def main(epochs: int, cpus: int, redis: str, is_elastic: bool, picture: Path | None, keep: bool) -> None:
     """Run TorchJobs of three tenants and show how torchq queues, picks and finishes them."""
     console = Console()
     if importlib.util.find_spec("torch") is None:
@@ -159,7 +164,7 @@ def main(epochs: int, cpus: int, redis: str, is_elastic: bool, keep: bool) -> No
         if is_elastic:
             elastic.run(console, data, redis)
         else:
-            run(console, data, epochs, cpus, redis)
+            run(console, data, epochs, cpus, redis, picture)
         code = 0
     except DemoFailed as error:
         keep = True

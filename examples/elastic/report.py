@@ -43,8 +43,8 @@ def _send_reports() -> None:
         _saved.clear()
 
 
-def _sendable(value: Any) -> Any:  # JSON has no NaN, so a loss of NaN is left out
+def _sendable(value: Any) -> Any:  # JSON has no NaN, so a loss of NaN goes as text
     with contextlib.suppress(TypeError, ValueError):
         if isinstance(value, dict):
             return {str(name): _sendable(each) for name, each in value.items()}
-        return value if isinstance(value, int) else float(value) if math.isfinite(value) else None
+        return value if isinstance(value, int) else float(value) if math.isfinite(value) else f"{value}"

@@ -1,7 +1,7 @@
 """Whether one worker process takes batches, and if not, why.
 
-One rule: a record for all threads of the process. It decides nothing but what `queues.registrations` and
-`queues.dispatch.host_clock` say, and waits for nobody.
+One rule: a record for all threads of the process. It decides nothing but what `queues.registrations` and `HostClock`
+say, and waits for nobody.
 """
 
 import math
@@ -10,10 +10,26 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from kube.process import server_time
 from kube.process.turns import Turns
 from queues import redis_keys
-from queues.dispatch.host_clock import HostClock
 from queues.registrations import Registration, StoreIdentity, find_refusal
+
+
+class HostClock:
+    """The clock of this machine, beside those of the API server and of Redis."""
+
+    def __init__(self, ahead: Callable[[], float] = float, clock: Callable[[], float] = time.time) -> None:
+        """`ahead` returns by how many seconds the clock of this machine is ahead of the API server's."""
+        self._ahead = ahead
+        self._clock = clock
+
+    def problem(self, redis_time: float) -> str:
+        """Return why the clock cannot be trusted, at this time of Redis (0: not known); empty if it can."""
+        of_server, of_redis = self._ahead(), self._clock() - redis_time if redis_time else 0.0
+        if not (server_time.is_large(of_server) and server_time.is_large(of_redis)) or of_server * of_redis < 0:
+            return ""
+        return f"the clock of this machine is {server_time.describe(of_server)} those of the API server and Redis"
 
 
 class Intake:

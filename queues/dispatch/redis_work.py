@@ -5,16 +5,17 @@ One rule: every step is one script (queues/lua/work/*.lua), so that a process ma
 
 import itertools
 import secrets
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Generic, TypeVar
 
 from crds import timestamps
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues import redis_keys
 from queues.chunks import chunks
-from queues.dispatch.group_commit import GroupCommit
-from queues.inspection import redis_reader, reset
+from queues.inspection import redis_reader
 from queues.inspection_values import WorkInspection
 from queues.redis import codec
 from queues.redis.connection import Connection, translate_parse_errors
@@ -22,6 +23,9 @@ from queues.redis.scripts import Script
 from queues.registrations import Registration, StoreIdentity
 from queues.values import Offer, Refusal, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings
+
+Item = TypeVar("Item")
+
 
 _PRELUDES = ("lib/clock", "lib/epoch", "lib/records", "lib/mark")
 _OFFER = Script("work/offer", preludes=_PRELUDES)
@@ -34,10 +38,49 @@ _FINISH = Script("work/finish", preludes=_PRELUDES)
 _RAISE = Script("store/raise", preludes=("lib/records", "lib/store", "lib/usage", "lib/limits"))
 _SHORTEN = Script("work/shorten", preludes=("lib/clock",))
 _REGISTER = Script("work/register", preludes=_PRELUDES)
-
 _OFFERS_PER_CALL = 500
 """The most offers for one call of the script. Other clients wait meanwhile, a few milliseconds."""
 _TASK_FIELDS = 6
+
+
+class _Group(Generic[Item]):
+    """The items of one call, and its result."""
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.is_done = False
+        self.error: Exception | None = None
+
+
+class GroupCommit(Generic[Item]):
+    """Passes the items of many threads to `send`, with one call at a time."""
+
+    def __init__(self, send: Callable[[Sequence[Item]], None]) -> None:
+        self._send = send
+        self._gathering = threading.Lock()
+        self._sending = threading.Lock()
+        self._open: _Group[Item] = _Group()
+
+    def __call__(self, item: Item) -> None:
+        """Send an item, perhaps with items of other threads. Raises what `send` raised."""
+        with self._gathering:
+            group = self._open
+            group.items.append(item)
+        with self._sending:
+            if not group.is_done:
+                self._close(group)
+        if group.error:
+            raise group.error
+
+    def _close(self, group: _Group[Item]) -> None:
+        with self._gathering:
+            self._open = _Group()
+        try:
+            self._send(group.items)
+        except Exception as error:
+            group.error = error
+        finally:
+            group.is_done = True
 
 
 class RedisWork:
@@ -91,7 +134,7 @@ class RedisWork:
 
     def forget(self, epoch: int) -> None:
         """See WorkSource."""
-        reset.reset_work(self._connection, epoch)
+        redis_reader.reset_work(self._connection, epoch)
 
     def register(self, registration: Registration) -> StoreIdentity:
         """See WorkSink."""

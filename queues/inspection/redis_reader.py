@@ -17,6 +17,7 @@ from queues.inspection import rq_record
 from queues.inspection_values import FOREIGN, Fault, RqJob, StoreInspection, WorkInspection, WorkRecord
 from queues.redis import codec, fitness
 from queues.redis.connection import Connection, key_names, read_atomically, scan
+from queues.redis.scripts import Script
 from queues.registrations import Member, Registration, parse_member
 from queues.values import Entry, Reservation
 
@@ -30,6 +31,11 @@ MEMBERS_COMMANDS = (("HGETALL", redis_keys.MEMBERS), ("ZRANGE", redis_keys.WORKE
 """The commands whose answers `parse_members` expects."""
 
 T = TypeVar("T")
+
+
+DELETED_AT_ONCE = 500
+"""The number of keys that one script deletes."""
+_FORGET = Script("store/forget")
 
 
 class InspectionReader:
@@ -109,6 +115,7 @@ def read_store(connection: Connection) -> StoreInspection:
         for name in keys.torchq
         if name.startswith(redis_keys.ORDER)
     }
+    table = reader.table(redis_keys.PORTS, ports, lambda port, key: (int(port), JobKey.parse(key.decode())))
     return StoreInspection(
         unfit=fitness.read_problem(connection),
         owner=owner or b"",
@@ -123,7 +130,7 @@ def read_store(connection: Connection) -> StoreInspection:
         usage={name: amounts for name, amounts in usage.items() if name},
         pool_usage=usage.get("", {}),
         counted=counted,
-        ports=_ports(reader, ports),
+        ports=dict(table.values()),
         faults=tuple(reader.faults),
         unknown=tuple(keys.unknown),
         foreign=tuple(keys.foreign),
@@ -240,11 +247,6 @@ def _amounts(text: bytes) -> dict[str, int]:
     return {name: int(amount) for name, amount in orjson.loads(text).items()}
 
 
-def _ports(reader: InspectionReader, raw: Mapping[bytes, bytes] | None) -> dict[int, JobKey]:
-    table = reader.table(redis_keys.PORTS, raw, lambda port, key: (int(port), JobKey.parse(key.decode())))
-    return dict(table.values())
-
-
 def parse_members(members: Mapping[bytes, bytes] | None, older: list[tuple[bytes, float]] | None) -> tuple[Member, ...]:
     """Return the members in the answers to MEMBERS_COMMANDS, by name. Raises an error that `parse` expects."""
     return _by_name((parse_member(name.decode(), text) for name, text in (members or {}).items()), older)
@@ -329,3 +331,37 @@ def _functions(reader: InspectionReader, connection: Connection, ids: list[str])
 
 def _is_short(length: object) -> bool:
     return isinstance(length, int) and length <= rq_record.MOST_BYTES
+
+
+def reset_store(connection: Connection, epoch: int) -> None:
+    """Delete everything of the queues but settings and accounts; of those, delete what cannot be read."""
+    _FORGET(connection, arguments=[epoch])
+    keys = classify_keys(connection)
+    names = [
+        name for name in keys.torchq if name.startswith(redis_keys.PREFIX) and not name.startswith(redis_keys.WORK)
+    ]
+    preserved = redis_keys.PRESERVED - _faulty_keys(read_store(connection).faults)
+    _delete(connection, epoch, [*(name for name in names if name not in preserved), *keys.unknown])
+
+
+def reset_work(connection: Connection, epoch: int) -> None:
+    """Delete everything of the work queue but registered workers, and every RQ job that no worker runs."""
+    _FORGET(connection, arguments=[epoch])
+    keys = classify_keys(connection)
+    inspection = read_work(connection)
+    preserved = redis_keys.PRESERVED - _faulty_keys(inspection.faults)
+    names = [name for name in keys.torchq if name.startswith(redis_keys.WORK) and name not in preserved]
+    idle = [job.id for job in inspection.rq if job.where != "started"]
+    lists = [redis_keys.RQ_WAITING, redis_keys.RQ_INTERMEDIATE, *redis_keys.RQ_REGISTRIES.values()]
+    lists += [name for name in keys.torchq if redis_keys.has_batches_of_other_layout(name)]
+    records = [name for job_id in idle for name in (f"{redis_keys.RQ_JOB}{job_id}", f"{redis_keys.RQ_RESULTS}{job_id}")]
+    _delete(connection, epoch, [*names, *lists, *records, *(_faulty_keys(inspection.faults) & {redis_keys.RQ_STARTED})])
+
+
+def _faulty_keys(faults: Iterable[Fault]) -> set[str]:
+    return {fault.where.partition(" ")[0] for fault in faults}
+
+
+def _delete(connection: Connection, epoch: int, names: Iterable[str]) -> None:
+    for chunk in chunks(names, DELETED_AT_ONCE):
+        _FORGET(connection, arguments=[epoch, *chunk])

@@ -27,7 +27,7 @@ Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with Backfilling
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crds.keys import JobKey
 from crds.resources import amounts
@@ -35,9 +35,8 @@ from crds.resources.amounts import Amounts
 from queues.picking import queue_state, quotas
 from queues.picking.fair_share import FairShare, Turn
 from queues.picking.kept_room import PoolReservation
-from queues.picking.known_entries import Candidate
 from queues.picking.pool import Pool
-from queues.picking.queue_state import Allows, QueueState
+from queues.picking.queue_state import Allows, Candidate, QueueState
 from queues.picking.quotas import Cohort
 
 End = tuple[float, Amounts]
@@ -110,31 +109,23 @@ class Shadows:
         return before
 
 
+@dataclass(slots=True)
 class Backfill:
     """The loans of one picker. All but the shadow times belongs to the picker."""
 
-    def __init__(
-        self,
-        queues: Mapping[str, QueueState],
-        cohorts: Mapping[str, Cohort],
-        pool: Pool,
-        fair_share: FairShare,
-        reservation: PoolReservation,
-        shadows: Shadows,
-    ) -> None:
-        self._queues = queues
-        self._cohorts = cohorts
-        self._pool = pool
-        self._fair_share = fair_share
-        self._reservation = reservation
-        self._shadows = shadows
-        self.job_ends: JobEnds | None = None
-        self._now = 0.0
-        self._loans = 0
-        self._candidates: set[str] = set()
-        """Queues that may have a job that can borrow."""
-        self._shadow: tuple[JobKey, float | None] | None = None
-        """The job for which room is reserved, and its shadow time, once it was computed in this batch."""
+    _queues: Mapping[str, QueueState]
+    _cohorts: Mapping[str, Cohort]
+    _pool: Pool
+    _fair_share: FairShare
+    _reservation: PoolReservation
+    _shadows: Shadows
+    job_ends: JobEnds | None = None
+    _now: float = 0.0
+    _loans: int = 0
+    _candidates: set[str] = field(default_factory=set)
+    """Queues that may have a job that can borrow."""
+    _shadow: tuple[JobKey, float | None] | None = None
+    """The job for which room is reserved, and its shadow time, once it was computed in this batch."""
 
     def begin_batch(self, now: float) -> None:
         """Begin a batch of picks."""
@@ -152,20 +143,15 @@ class Backfill:
         records = (self._queues[name].overtaken for name in self._reservation.liable)
         self._shadows.drop_others([record.key for record in records if record is not None])
 
-    def next(
-        self, allows_passing: Callable[[QueueState], bool], allows: Allows
-    ) -> tuple[QueueState, Candidate, Turn] | None:
-        """Return the first job in the order of turns that may borrow; None if there is none.
-
-        `allows_passing` returns whether jobs of a queue may pass its first one.
-        """
+    def next(self, allows: Allows) -> tuple[QueueState, Candidate, Turn] | None:
+        """Return the first job in the order of turns that may borrow; None if there is none."""
         until = self._shadow_time() if self._candidates and self._loans else None
         best: tuple[QueueState, Candidate, Turn] | None = None
         for name in sorted(self._candidates) if until is not None else ():
             queue = self._queues[name]
             short = (
                 candidate
-                for candidate in self._runnable(queue, allows_passing)
+                for candidate in self._runnable(queue)
                 if until is not None and self._ends_by(candidate, until)
             )
             job = next((candidate for candidate in short if self._allows(queue, candidate, allows)), None)
@@ -187,12 +173,12 @@ class Backfill:
             self._shadow = job, time
         return self._shadow[1]
 
-    def _runnable(self, queue: QueueState, allows_passing: Callable[[QueueState], bool]) -> Iterable[Candidate]:
+    def _runnable(self, queue: QueueState) -> Iterable[Candidate]:
         """Return the jobs of a contending queue that its order allows, in order, without the reservation's holder."""
         first = queue.first if queue.eligible else None
         if first is None:
             return ()
-        jobs = queue.runnable() if allows_passing(queue) else (first,)
+        jobs = (first,) if queue.spec.strict else queue.runnable()
         return (job for job in jobs if job.position != first.position or queue is not self._reservation.holder)
 
     def _ends_by(self, candidate: Candidate, until: float) -> bool:

@@ -5,15 +5,17 @@ be written to a status once. The numbers are in a text of their own, which is va
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, Amounts
+from queues import order
 from queues.picking import quotas
 from queues.picking.picker import Picker
 from queues.picking.queue_state import QueueState
-from queues.values import Entry, QueuePosition
+from queues.rules import PickRules
+from queues.values import Entry, QueuePosition, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
 Code = Literal[
     "New",
@@ -29,6 +31,21 @@ Code = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class ScarceRoom:
+    """The room of a queue, a cohort or the pool, of which a job finds too little."""
+
+    queues: frozenset[str]
+    """The queues whose jobs hold it; empty: all."""
+    short: tuple[str, ...]
+    """The resources of which too little is free."""
+
+    def sizes(self, queue: str, charge: Amounts) -> tuple[int, ...]:
+        """Return how much of it a charge of a queue holds, by resource; empty if that is nothing."""
+        held = tuple(charge.get(name, 0) for name in self.short) if not self.queues or queue in self.queues else ()
+        return held if any(held) else ()
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """Why a job waits, as a code, a sentence and numbers."""
 
@@ -37,6 +54,8 @@ class Explanation:
     """A sentence for the status. It stays true until the code changes."""
     numbers: str
     """What the job needs, what is free, and how many jobs are ahead, at the moment of the query."""
+    room: ScarceRoom | None = None
+    """The room that the job waits for; None if it waits for something else."""
 
 
 def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
@@ -49,7 +68,69 @@ def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
     limits = "" if queue is None else _format_limits(picker, queue, place.entry.demand)
     needs = _format_needs(place.entry)
     ahead = f"{place.rank} job{'' if place.rank == 1 else 's'} ahead in queue {place.entry.queue}"
-    return Explanation(code, sentence, "; ".join(part for part in (needs, limits, ahead) if part))
+    room = None if queue is None else _room(picker, queue, code, place.entry.demand)
+    shares = (
+        _format_shares(picker, queue, room, place.entry.demand)
+        if queue is not None and code == "WaitingForCohort" and room
+        else ""
+    )
+    passed = "" if queue is None else _format_passed(queue, place)
+    return Explanation(code, sentence, "; ".join(part for part in (needs, limits, shares, passed, ahead) if part), room)
+
+
+def _format_passed(queue: QueueState, place: QueuePosition) -> str:
+    """Return how many jobs have passed the first one of a queue, and whether others may still."""
+    record = queue.first_overtaken
+    if record is None or not record.times or record.key != place.entry.key:
+        return ""
+    jobs = f"passed by {record.times} job{'' if record.times == 1 else 's'}"
+    if record.kept is not None:
+        return f"{jobs}; room is kept for it: no other job takes it any more"
+    return f"{jobs}; no job of its queue that takes its room passes it any more" if record.late else jobs
+
+
+def _room(picker: Picker, queue: QueueState, code: Code, demand: Amounts) -> ScarceRoom | None:
+    """Return the room that a job waits for, by the code of the reason."""
+    cohort = picker.cohort(queue.spec.cohort)
+    match code:
+        case "WaitingForQuota":
+            queues, used, limits = frozenset({queue.spec.name}), queue.used, queue.spec.quota
+        case "WaitingForCohort" if cohort is not None:
+            queues, used, limits = frozenset(cohort.queues), cohort.used, cohort.total
+        case "WaitingForPool":
+            queues, used, limits = frozenset(), picker.pool.used, picker.pool.capacity
+        case _:
+            return None
+    short = [name for name, amount in sorted(demand.items()) if not amounts.fits({name: amount}, used, limits)]
+    # What is free may be kept for others. Then the holders of all that the job asks for have its room.
+    limited = [
+        name for name, amount in sorted(demand.items()) if amount and amounts.limit_for(limits, name) is not None
+    ]
+    return ScarceRoom(queues, tuple(short or limited))
+
+
+def _format_shares(picker: Picker, queue: QueueState, room: ScarceRoom, demand: Amounts) -> str:
+    """Return what the own jobs of a queue use of its quota, which members of its cohort use more than theirs, and
+    whether others have a claim to what is free."""
+    cohort = picker.cohort(queue.spec.cohort)
+    assert cohort is not None
+    own = [_format_use(queue, name) for name in room.short if name in queue.spec.quota]
+    above = [
+        f"{member.spec.name} {_format_use(member, name)}"
+        for _, member in sorted(cohort.queues.items())
+        for name in room.short
+        if member is not queue and member.used.get(name, 0) > member.spec.quota.get(name, member.used.get(name, 0))
+    ]
+    beyond = f"beyond their quotas: {', '.join(above)}" if above else "no other member is beyond its quota"
+    claimed = (
+        "; what is free is kept for members that lend it" if amounts.fits(demand, cohort.used, cohort.total) else ""
+    )
+    return f"own jobs use {', '.join(own)}; {beyond}{claimed}"
+
+
+def _format_use(queue: QueueState, name: str) -> str:
+    used, quota = (quantities.format_amount(name, each.get(name, 0)) for each in (queue.used, queue.spec.quota))
+    return f"{used} of {quota} {name}"
 
 
 def too_large_message(queue: str, demand: Amounts, ceiling: Amounts) -> str:
@@ -70,7 +151,7 @@ def _reason(picker: Picker, queue: QueueState | None, place: QueuePosition) -> t
             return "ExceedsQuota", too_large_message(name, demand, ceiling)
     if not queue.spec.open:
         return "QueueHeld", f"queue {name} is on hold"
-    return _limit(picker, queue, place) if _is_due(picker, queue, place) else _behind(name)
+    return _limit(picker, queue, place) if _is_due(queue, place) else _behind(name)
 
 
 def _limit(picker: Picker, queue: QueueState, place: QueuePosition) -> tuple[Code, str]:
@@ -89,14 +170,14 @@ def _limit(picker: Picker, queue: QueueState, place: QueuePosition) -> tuple[Cod
     return "Next", f"the job goes with queue {name}'s next turn"
 
 
-def _is_due(picker: Picker, queue: QueueState, place: QueuePosition) -> bool:
+def _is_due(queue: QueueState, place: QueuePosition) -> bool:
     """Return whether the job may go at its queue's turn if there is room."""
     key = place.entry.key
     if queue.first is None or queue.first.waiting.entry.key == key:
         return True
     # A first job with an open claim lets only those pass that leave what it needs.
     jobs = queue.eligible if queue.is_claimed else queue.distinct()
-    return picker.allows_passing(queue) and any(job.waiting.entry.key == key for job in jobs)
+    return not queue.spec.strict and any(job.waiting.entry.key == key for job in jobs)
 
 
 def _behind(name: str) -> tuple[Code, str]:
@@ -141,3 +222,20 @@ def _format_demand(demand: Amounts) -> str:
 
 def _join(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
+
+
+def suppose(snapshot: Snapshot, entry: Entry, rules: PickRules, now: float) -> Explanation:
+    """Return why a job that is in no queue's order would wait if it took its place now; "Next" if it would fit.
+
+    Where the snapshot shows only the first jobs of the queue, the jobs behind them count as no obstacle.
+    """
+    others = [view for view in snapshot.queues if view.spec.name != entry.queue]
+    queue = next((view for view in snapshot.queues if view.spec.name == entry.queue), None)
+    queue = queue or QueueSnapshot(spec=QueueSpec(name=entry.queue), usage=NOTHING, waiting=0, heads=())
+    position = order.place(entry, queue.spec.aging_seconds)
+    rank = sum(order.place(head.entry, queue.spec.aging_seconds) < position for head in queue.heads)
+    heads = (*queue.heads[:rank], WaitingEntry(entry, 0), *queue.heads[rank:])
+    joined = replace(queue, heads=heads, waiting=queue.waiting + 1)
+    queues = sorted((*others, joined), key=lambda view: view.spec.name)
+    place = QueuePosition(entry=entry, rank=rank, waiting=joined.waiting)
+    return explain(Picker(replace(snapshot, queues=tuple(queues)), rules), place, now)

@@ -3,53 +3,30 @@
 One rule: a queue that is ahead of its share keeps its account until the service of the other queues has made it even,
 whether it contends or not.
 
-The members are the queues that contend, and those that do not but are ahead. `base` is what a member was served; B is
-the sum of the bases, W the sum of the weights. A member of weight w should have been served w*B/W, so it is behind its
-share by `w*B/W - base`, its lag. The lags sum to 0, whatever the bases are. A pick of cost k adds k to one base: every
-member gains w*k/W, and the picked queue pays k. Where every cost is 1 this is exactly nginx's algorithm, whose credits
-are W times the lags. For weights a=5, b=1, c=1:
+The problem: to compare what queues use now, as Kueue's fair sharing does, forgets. A queue of many short jobs would
+have gone first for a day, and owe nothing when they have ended. A plain count of what each was served never forgets: a
+queue that comes back after a week would get the pool for as long. So service counts among the queues that contend:
+`base` is what a member was served, B the sum of the bases, W that of the weights. A member of weight w is behind its
+share by its lag, `w*B/W - base`; the lags sum to 0. A pick of cost k adds k to one base, so every member gains w*k/W.
+The turn goes to the largest `lag + w*k/W - k/2`: the queue that is furthest behind at the middle of its next job. Where
+every cost is 1 this is nginx's algorithm, whose credits are W times the lags. For weights a=5, b=1, c=1:
 
-    pick   credits + gains   goes   credits
-    1        5   1   1        a     -2   1   1
-    2        3   2   2        a     -4   2   2
-    3        1   3   3        b      1  -4   3
-    4        6  -3   4        a     -1  -3   4
-    5        4  -2   5        c      4  -2  -2
-    6        9  -1  -1        a      2  -1  -1
-    7        7   0   0        a      0   0   0
+    pick   credits + gains   goes   credits         pick   credits + gains   goes   credits
+    1        5   1   1        a     -2   1   1      4        6  -3   4        a     -1  -3   4
+    2        3   2   2        a     -4   2   2      5        4  -2   5        c      4  -2  -2
+    3        1   3   3        b      1  -4   3      6        9  -1  -1        a      2  -1  -1
 
-The turn goes to the queue that is furthest behind at the middle of its next job: the largest `lag + w*k/W - k/2`. Ties
-go to the first name. For k = 1 the last term is the same for all.
-
-Any number of queues may come and go between two picks. Only when the next turn is taken does it count which contend:
-
-- A queue that comes begins even: its base makes its lag 0.
-- A queue that leaves while it is ahead remains a member that cannot be picked. It is dropped when its lag has reached
-  0. If it returns before, it continues from its lag. So leaving never cancels a debt.
-- A queue that leaves while it is behind is dropped at once, and its claim is lost: B/W rises, so that the members that
-  stay get it by weight.
-- A queue whose weight changes keeps its lag.
-
-No queue is ahead of its fluid share by more than one largest job, whatever any queue does. For members that do not
-contend are ahead, so the lags of those that contend sum to 0 or more. The picked queue has the largest
-`lag + w*k/W - k/2` of all, so it has at least minus half of a largest job; after the pick its lag is that less k/2.
-
-A contending queue whose next job finds no room is not picked. Its lag grows without this bound, while the others get
-ever further ahead. So there is a cut where a pick brings a queue more than 3/2 of the largest job ahead: the lags of
-queues that wait for room become 3/2 of that job, and the others get the rest by weight. The order among the others
-stays. The lag of a picked queue counts as 3/2 of the largest job at most. Where there is room for every job, no lag was
-observed to reach that, unless weights are multiplied while queues contend.
-
-Each pick changes one account, apart from those cuts. Bases are whole numbers of 1/UNIT. They are rounded up where a
-queue joins or its weight changes, so that such a queue gains nothing by it, and are exact otherwise.
+A queue that comes begins even. One that leaves while it is ahead stays a member that cannot be picked, until it is
+even: leaving cancels no debt. One that leaves while it is behind is dropped, and the others share its claim by weight.
+A change of weight keeps the lag. Ties go to the first name. No queue is ahead by more than one largest job.
 """
 
+import heapq
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from queues.picking.grouped_index import State
-from queues.picking.lines import Bid, Lines
-from queues.picking.share_accounts import ShareAccounts, ShareMember
-from queues.values import Account, Clock
+from queues.picking.grouped_index import Bid, GroupedIndex, Item, Lines, State
+from queues.values import ACCOUNT_SCHEME, NEW_ACCOUNT, Account, Clock
 
 Turn = tuple[int, str]
 """A queue's position in the order of turns, the first the least, and its name. Valid until the next change."""
@@ -57,16 +34,67 @@ UNIT = 1 << 16
 """A cost of 1, as a base counts it."""
 _BOUND = 3 * UNIT // 2
 """The largest lag of a queue that waits for room, in units of the largest job."""
+_FINE = 64
+"""The bits after the binary point of base / weight, by which debts are sorted. Two different quotients differ by more
+than 2**-64, since weights are at most 10**6."""
 BLOCKED: tuple[State, ...] = ("waiting", "aside")
 """The states of queues whose next jobs find no room."""
 
 
-class FairShare(ShareAccounts):
-    """The order of turns, and the accounts of all queues while picks are made."""
+@dataclass(slots=True)
+class ShareMember:
+    """A queue that contends, or that is ahead of its share."""
 
-    def __init__(self, clock: Clock, accounts: Mapping[str, Account]) -> None:
-        """Begin with the accounts as stored. Accounts of another version of the algorithm do not count."""
-        super().__init__(clock, accounts)
+    name: str
+    weight: int
+    """The weight with which the queue has counted since the last turn; 0: it joins at the next turn."""
+    base: int
+    largest: int
+    """The largest job with which the queue was picked since it was last even or behind."""
+    bid: Bid | None = None
+    """What the queue's next job asks for; None: the queue does not contend."""
+    size: int = 0
+    """The larger of `largest` and the cost of the queue's next job."""
+    line: GroupedIndex | None = None
+    """The index that holds `item` while the queue contends."""
+    item: Item = (0, "", 0)
+
+
+class FairShare:
+    """The order of turns, and the accounts of all queues while picks are made.
+
+    Any number of queues may come and go between two picks. Only when the next turn is taken does it count which
+    contend. Members that do not contend are ahead, so the lags of those that contend sum to 0 or more. The picked queue
+    has the largest `lag + w*k/W - k/2`, so at least minus half of a largest job; after the pick its lag is that less
+    k/2: no queue is ahead of its fluid share by more than one largest job, whatever any queue does.
+
+    Each pick changes one account, apart from the cuts of `_limit_lags`. Bases are whole numbers of 1/UNIT. They are
+    rounded up where a queue joins or its weight changes, so that it gains nothing by it, and are exact otherwise.
+    """
+
+    def __init__(self, clock: Clock, accounts: Mapping[str, Account], scheme: str = ACCOUNT_SCHEME) -> None:
+        """Begin with the accounts as stored. Accounts in another unit, or of another algorithm, do not count."""
+        self._stored = dict(accounts)
+        self._touched: set[str] = set()
+        self._scheme = scheme
+        if clock.scheme != scheme:
+            self._touched, accounts = set(accounts), {}
+        self._members: dict[str, ShareMember] = {}
+        self._sizes: dict[int, int] = {}
+        """The number of members of each size."""
+        self._served = self._weights = 0
+        for name, (base, weight, largest) in accounts.items():
+            if weight:
+                self._members[name] = ShareMember(name, weight, base, largest, size=largest)
+                self._sizes[largest] = self._sizes.get(largest, 0) + 1
+                self._served += base
+                self._weights += weight
+        self._unsettled = set(self._members)
+        """The members that began or stopped to contend since the last turn, or changed their weight."""
+        self._debts: list[tuple[int, str]] = []
+        """A heap of the members that do not contend, by when they are even."""
+        self._even_at: dict[str, int] = {}
+        """The valid entries of the heap."""
         self._lines = Lines()
 
     @property
@@ -106,6 +134,34 @@ class FairShare(ShareAccounts):
             member.line = None
             if not member.weight:
                 self._drop_member(member)
+
+    @property
+    def clock(self) -> Clock:
+        """The clock, which has the sums of all bases and weights, as it is now."""
+        return Clock._make((self._served, self._weights, self._scheme))
+
+    @property
+    def has_unsettled(self) -> bool:
+        """Whether other queues contend than at the last pick, or with other weights."""
+        return bool(self._unsettled)
+
+    def account(self, name: str) -> Account:
+        """Return a queue's account as it is now."""
+        member = self._members.get(name)
+        if member is None or not member.weight:
+            return NEW_ACCOUNT
+        return Account._make((member.base, member.weight, member.largest))
+
+    def changes(self) -> dict[str, Account]:
+        """Return the accounts that differ from those last stored. They count as stored from now on."""
+        changes: dict[str, Account] = {}
+        touched, stored = self._touched, self._stored
+        for name in sorted(touched) if len(touched) > 1 else touched:
+            account = self.account(name)
+            if account != stored.get(name, NEW_ACCOUNT):
+                changes[name] = stored[name] = account
+        touched.clear()
+        return changes
 
     # Turns
 
@@ -206,6 +262,11 @@ class FairShare(ShareAccounts):
     def _limit_lags(self) -> None:
         """Limit the lags of queues that were not picked for want of room; the other queues get the rest by weight.
 
+        The lag of a queue whose next job finds no room grows without bound, while the others get ever further ahead. So
+        where a pick brings a queue more than 3/2 of the largest job ahead, the lags of queues that wait for room become
+        3/2 of that job. The order among the others stays. The lag of a picked queue counts as that much at most; where
+        there is room for every job, no lag was observed to reach it, unless weights are multiplied meanwhile.
+
         Of queues of one weight and cost only the furthest behind is cut, so that the work does not grow with their
         number.
         """
@@ -218,6 +279,91 @@ class FairShare(ShareAccounts):
                 excess = member.weight * self._served - member.base * self._weights - self._lag_limit
                 if excess > 0:
                     self._serve(member, excess // (self._weights - member.weight))
+
+    # Joining and leaving
+
+    def _even_base(self, weight: int) -> int:
+        """Return the base with which a queue of a weight is even."""
+        return -(-weight * self._served // self._weights) if self._weights else 0
+
+    def _add_member(self, name: str, base: int) -> ShareMember:
+        member = self._members[name] = ShareMember(name, 0, base, 0)
+        self._sizes[0] = self._sizes.get(0, 0) + 1
+        return member
+
+    def _enter(self, member: ShareMember, weight: int, base: int) -> None:
+        """Let a member count with a weight and a base."""
+        self._weights += weight - member.weight
+        self._served += base - (member.base if member.weight else 0)
+        member.weight, member.base = weight, base
+        self._touched.add(member.name)
+        if member.line is not None:
+            old = member.item
+            member.item = base, old[1], old[2]
+            member.line.replace(old, member.item)
+
+    def _add_debt(self, member: ShareMember) -> None:
+        """Note that a member does not contend any more. It leaves when it is even."""
+        even_at = (member.base << _FINE) // member.weight
+        if self._even_at.get(member.name) != even_at:
+            self._even_at[member.name] = even_at
+            heapq.heappush(self._debts, (even_at, member.name))
+
+    def _drop_even(self) -> None:
+        """Drop the members that neither contend nor are ahead of their share. Each drop may make others even."""
+        debts = self._debts
+        while debts:
+            even_at, name = debts[0]
+            member = self._members.get(name) if self._even_at.get(name) == even_at else None
+            if member is None or member.bid is not None:
+                self._drop_debt()
+            elif member.base * self._weights > member.weight * self._served:
+                return
+            else:
+                self._drop_debt()
+                self._weights -= member.weight
+                self._served -= member.base
+                self._touched.add(name)
+                self._drop_member(member)
+
+    def _drop_debt(self) -> None:
+        even_at, name = heapq.heappop(self._debts)
+        if self._even_at.get(name) == even_at:
+            del self._even_at[name]
+
+    def _drop_member(self, member: ShareMember) -> None:
+        del self._members[member.name]
+        self._unsettled.discard(member.name)
+        self._drop_size(member.size)
+
+    def _note(self, member: ShareMember) -> None:
+        """Note whether a member contends as it did at the last turn."""
+        if member.weight == (0 if member.bid is None else member.bid.weight):
+            self._unsettled.discard(member.name)
+        else:
+            self._unsettled.add(member.name)
+
+    # Sizes of jobs
+
+    def _enlarge(self, member: ShareMember, cost: int, behind: int) -> None:
+        member.largest = cost if behind >= 0 else max(member.largest, cost)
+        self._resize(member)
+
+    def _resize(self, member: ShareMember) -> None:
+        size, bid = member.largest, member.bid
+        if bid is not None and bid.cost > size:
+            size = bid.cost
+        if size != member.size:
+            self._drop_size(member.size)
+            self._sizes[size] = self._sizes.get(size, 0) + 1
+            member.size = size
+
+    def _drop_size(self, size: int) -> None:
+        count = self._sizes[size] - 1
+        if count:
+            self._sizes[size] = count
+        else:
+            del self._sizes[size]
 
 
 def lag(account: Account, clock: Clock) -> float:

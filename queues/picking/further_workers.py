@@ -20,9 +20,8 @@ from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import quotas
 from queues.picking.kept_room import PoolReservation
-from queues.picking.known_entries import Candidate
 from queues.picking.pool import Pool
-from queues.picking.queue_state import QueueState
+from queues.picking.queue_state import Candidate, QueueState
 from queues.picking.quotas import Cohort
 
 _Room = tuple[QueueState | None, Amounts, Amounts]
@@ -33,12 +32,11 @@ _NONE: Set[str] = frozenset()
 class FurtherWorkers:
     """The amounts that jobs with a range take now, and the queues that bid with such an amount."""
 
-    def __init__(self, cohorts: Mapping[str, Cohort], pool: Pool, reservation: PoolReservation, cost: str) -> None:
-        """All but `cost`, the name of what a pick costs, belongs to the picker."""
+    def __init__(self, cohorts: Mapping[str, Cohort], pool: Pool, reservation: PoolReservation) -> None:
+        """All of it belongs to the picker."""
         self._cohorts = cohorts
         self._pool = pool
         self._reservation = reservation
-        self._cost = cost
         self.bidding: set[str] = set()
         """The queues whose bids may be of more than the least."""
         self._peak = NOTHING
@@ -68,7 +66,7 @@ class FurtherWorkers:
     def job_of_bid(self, queue: QueueState) -> Candidate:
         """Return the job with which a queue bids, at its present size: the first of those that are eligible."""
         job, name = queue.eligible[0], queue.spec.name
-        if not job.waiting.most or job.waiting.entry.unit.get(self._cost, 0) <= 0:
+        if not job.waiting.most or not self._pool.prices.count(job.waiting.entry.unit):
             self.bidding.discard(name)
             return job
         job = self.enlarge(queue, job)

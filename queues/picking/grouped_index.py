@@ -9,7 +9,7 @@ fills up, or room for one job becomes free, the state of a group changes, not th
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 State = Literal["open", "waiting", "aside"]
 """The state of a group.
@@ -24,6 +24,10 @@ Item = tuple[int, str, int]
 """Rank, name and group."""
 _HEAP_FROM = 2
 """The index has heaps if it has this number of groups or more."""
+
+
+Line = tuple[int, int]
+"""Weight and cost."""
 
 
 class GroupedIndex:
@@ -126,3 +130,46 @@ class GroupedIndex:
                 return item
             heapq.heappop(heap)  # the item has left, is not first any more, or its group has changed its state
         return None
+
+
+class Bid(NamedTuple):
+    """What a contending queue asks for: its weight, the cost of its next job, and its group.
+
+    The queues of one group ask the pool for the same room."""
+
+    weight: int
+    cost: int
+    group: int = 0
+
+
+class Lines:
+    """The contending queues. Within a line the queue with the least base is first."""
+
+    __slots__ = ("_states", "by_bid", "groups_without_room")
+
+    def __init__(self) -> None:
+        self.by_bid: dict[Line, GroupedIndex] = {}
+        self.groups_without_room: set[int] = set()
+        """The groups whose state is not open."""
+        self._states: dict[int, State] = {}
+
+    def line(self, bid: Bid, queues: int) -> GroupedIndex:
+        """Return the line of a queue's bid. `queues` is the largest possible number of queues."""
+        self._states.setdefault(bid.group, "open")
+        line = self.by_bid.get(bid[:2])
+        if line is None:
+            if len(self.by_bid) > 2 * queues + 16:
+                self.by_bid = {key: index for key, index in self.by_bid.items() if index}
+            line = self.by_bid[bid[:2]] = GroupedIndex(self._states)
+        return line
+
+    def set_state(self, group: int, state: State) -> None:
+        """Change a group's state."""
+        old = self._states[group]
+        self._states[group] = state
+        if state == "open":
+            self.groups_without_room.discard(group)
+        else:
+            self.groups_without_room.add(group)
+        for line in self.by_bid.values():
+            line.state_changed(group, old)

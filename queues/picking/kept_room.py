@@ -2,32 +2,33 @@
 
 One rule: every debt follows from what the store holds, so that a new picker collects it as well.
 
-Reserved room is idle while other queues wait. If the job is admitted, its queue pays for the pick. The queue pays the
-same, once, if the job leaves its position instead: it is deleted, suspended, held or moved to another queue, its demand
-is edited, or another job of the queue goes before it. The queue pays, too, if its quota or its cohort does not allow
-the job any more. The job's patience then begins again. So a reservation costs what the use of the room costs.
+The problem: reserved room is idle while other queues wait. If it were free of charge, an owner could submit a job for
+the whole pool, let room be kept for it, withdraw it, and begin again. So a reservation costs what the use of the room
+costs, once. Queue a has 8 of 8 GPUs reserved, and a job of 8 costs 8:
 
-A queue is liable (it owes for its job) from the moment when room is first reserved for the job. It stays liable while
-the reservation serves a job of another queue that was overtaken earlier. Other jobs of a liable queue pass its first
-one only if they leave the quota and the room that it needs.
+    the job of a                                              a pays
+    starts                                                    8, for the pick
+    is deleted, held, moved, edited, or passed by a job of a  8, and its patience begins anew
+    is no longer allowed by quota or cohort                   8, likewise
+    is larger than the queue or the pool can ever be now      0: its owner did not cause that
+    leaves while the admin has closed the queue               0, likewise
 
-No room is reserved for a job that would not fit beside its own queue's usage: a small job of its owner that never ends
-would keep the whole pool idle, and the owner would pay nothing. Once the queue's own jobs have made room, the job is
-overtaken as often as any other, and then room is reserved for it. No room is reserved for a job that borrows quota of
-its cohort: a lender that takes its quota back would make the borrower pay for room that nothing used.
+A queue is liable (it owes for its job) from the moment when room is first reserved. It stays liable while the
+reservation serves a job of another queue that was overtaken earlier. Other jobs of a liable queue pass its first one
+only if they leave the quota and the room that it needs.
 
-A queue owes nothing for a job that has become larger than the queue or the pool can ever give. A queue that its admin
-has closed owes nothing for a job that leaves it. The owner of the job caused neither.
+Room is reserved only for a job that fits beside what its own queue uses: else a small job of the same owner that never
+ends would keep the pool idle, and the owner would pay nothing. It is reserved for no job that borrows quota: a lender
+that takes its quota back would make the borrower pay for room that nothing used. To reserve for several jobs at once
+would keep more room idle, and the order in which they get it would not follow from the store.
 """
 
 from collections.abc import Collection, Mapping
 
 from crds.resources.amounts import NOTHING, Amounts
-from queues.picking import queue_state
 from queues.picking.fair_share import FairShare
-from queues.picking.known_entries import Candidate
-from queues.picking.queue_state import QueueState
-from queues.rules import Patience
+from queues.picking.prices import Prices
+from queues.picking.queue_state import Candidate, QueueState
 from queues.values import OvertakenJob, Settlement
 
 Records = Mapping[str, OvertakenJob | None]
@@ -39,10 +40,12 @@ Claim = tuple[float, str]
 class PoolReservation:
     """The holder of the reservation and the liable queues, while picks are made."""
 
-    def __init__(self, queues: Mapping[str, QueueState], patience: Patience) -> None:
-        """`queues` belongs to the caller, who calls `add` when one is loaded and `consider` when one bids."""
+    def __init__(self, queues: Mapping[str, QueueState], patience: float) -> None:
+        """`queues` belongs to the caller, who calls `add` when one is loaded and `consider` when one bids.
+
+        `patience` is that of the jobs, in seconds."""
         self._queues = queues
-        self._patience = patience
+        self.patience = patience
         self.holder: QueueState | None = None
         """The queue whose first job holds the reservation since the last choice."""
         self._claim: Claim | None = None
@@ -70,7 +73,7 @@ class PoolReservation:
             self._delayed.discard(name)
         else:
             self._delayed.add(name)
-        since = queue.impatient_since(now, self._patience)
+        since = queue.impatient_since(now, self.patience)
         claim = None if since is None else (since, name)
         if self._claim is not None and self._claim[1] == name:
             self.outdated |= claim != self._claim
@@ -83,7 +86,7 @@ class PoolReservation:
         Return the job's demand; nothing if there is no such job.
         """
         self.outdated = False
-        since = ((self._queues[name].impatient_since(now, self._patience), name) for name in self._delayed)
+        since = ((self._queues[name].impatient_since(now, self.patience), name) for name in self._delayed)
         self._claim = min(((start, name) for start, name in since if start is not None), default=None)
         self.holder = self._queues[self._claim[1]] if self._claim else None
         return NOTHING if self.holder is None or self.holder.first is None else self.holder.first.demand
@@ -103,11 +106,8 @@ class PoolReservation:
         """The queues that owe for a waiting job for which room is or was reserved."""
         return self._liable
 
-    def collect(self, fair_share: FairShare, cost: str) -> list[str]:
-        """Charge the liable queues whose jobs were withdrawn, and return their names.
-
-        `cost` is what a pick costs (`queues.rules`).
-        """
+    def collect(self, fair_share: FairShare, prices: Prices) -> list[str]:
+        """Charge the liable queues whose jobs were withdrawn, and return their names."""
         names = []
         for name in sorted(self._liable):
             queue = self._queues[name]
@@ -116,7 +116,7 @@ class PoolReservation:
                 continue
             self._release(queue)
             if state == "withdrawn" and queue.spec.open and record is not None and record.kept is not None:
-                self.settle(fair_share, name, queue_state.price(record.kept, cost))
+                self.settle(fair_share, name, prices.of(record.kept))
                 names.append(name)
         return names
 

@@ -3,40 +3,55 @@
 One rule: pure. The picks depend on what the store showed and on `now`; a picker to which every difference was applied
 picks what a new one would pick.
 
-The turn of a contending queue comes by its lag (`queues.picking.fair_share`). The pool may have no room for the first
-job of that queue. Then the queue keeps its turn while others go first, and each pick that overtakes the job counts.
-From its first turn on, a job is overtaken at most `patience.times` times and for at most `patience.seconds`. Then the
-job's patience ends, and it gets the pool's one reservation, unless that serves a job that was overtaken earlier.
-Nothing is admitted into the room that the job needs until the job runs or leaves. Without a reservation a stream of
-small jobs would delay a large one without end. A queue pays for reserved room whether the job starts or is withdrawn
-(`queues.picking.kept_room`). Jobs that end before the room is needed may borrow it (`queues.picking.backfill`).
+The problem: queues share one pool by weight, but their jobs differ in size. To wait for the job whose turn has come
+leaves the pool idle. To take whatever fits, as Kueue's BestEffortFIFO does, starves a large job: small ones take each
+bit of room that it needs. Preemption would end jobs for it. So turns come by lag (`queues.picking.fair_share`), and a
+job that finds no room at its turn is overtaken for as long as its patience lasts (`queues.rules`). Then it gets the
+pool's one reservation, unless that serves a job that was overtaken earlier. A pool of 8 GPUs, 2 of them free:
 
-A job that can use further workers takes as many as there is room for when its turn comes, and its queue bids with all
-of that (`queues.picking.further_workers`).
+    second   turn of    asks for   free   what happens, with a patience of 30 seconds
+    0        a          8          2      no room; a keeps its turn, and others go first
+    0        b          1          2      picked; the patience of a begins
+    9        c          1          1      picked
+    30       b          1          1      nothing: 8 are reserved, and what becomes free is kept, until a's job begins
+
+A queue pays for reserved room whether its job starts or is withdrawn (`queues.picking.kept_room`). Jobs that end before
+the room is needed may borrow it (`queues.picking.backfill`). A job that can use further workers takes as many as there
+is room for at its turn, and its queue bids with all of that (`queues.picking.further_workers`).
 
 Inside a queue, jobs that fit may pass a first job that does not, unless the queue is StrictFIFO: the first job of each
-distinct demand, in order. Each such pick counts, too. After `queue_bypasses` of them no job passes the first one any
-more, so that its queue's jobs end and make room.
+distinct demand, in order. Once the first job has waited for as long as its patience lasts, it is late: jobs pass it
+only if they leave what it needs of the resources that they use, so that its queue's jobs end and make room.
 """
 
 from collections.abc import Callable, Mapping
 
+from crds.keys import JobKey
+from crds.resources.amounts import Amounts
 from queues.picking import queue_state
 from queues.picking.backfill import JobEnds
 from queues.picking.fair_share import Turn
+from queues.picking.grouped_index import Bid
 from queues.picking.kept_room import Records
-from queues.picking.known_entries import Candidate
-from queues.picking.lines import Bid
 from queues.picking.picker_state import PickerState
-from queues.picking.queue_state import QueueState
+from queues.picking.queue_state import Candidate, QueueState
 from queues.values import NONE_OVERTAKEN, Batch, Pick
 
 Choice = tuple[QueueState, Candidate, Turn]
 """The queue that goes next, the job with which it goes, and its position in the order of turns."""
 
 
+OutsideLimits = Callable[[JobKey, Amounts], bool]
+"""Takes room outside of the queues for a demand of a job, and returns whether there was room."""
+
+
 class Picker(PickerState):
     """Makes picks on a working copy of the queues."""
+
+    outside: OutsideLimits | None = None
+    """Asked for each pick; None: nothing outside of the queues limits picks."""
+    has_set_aside = False
+    """Whether a job was left out for which there is no room outside of the queues."""
 
     def prepare_loans(self, now: float, job_ends: Callable[[], JobEnds | None]) -> None:
         """Read when jobs end, if room is reserved for a job. It counts for the picks until the next call."""
@@ -46,6 +61,12 @@ class Picker(PickerState):
         self._reserve()
         self._backfill.job_ends = job_ends() if self._reservation.holder is not None else None
 
+    def charge_raised(self, queue: str, before: Amounts, after: Amounts) -> None:
+        """Charge a queue for a job that takes more than when it was picked."""
+        more = self.pool.prices.of(after) - self.pool.prices.of(before)
+        if more > 0:
+            self.settle(queue, more)
+
     def picks(self, now: float, limit: int) -> Batch:
         """Return at most `limit` picks, best first; fewer if no more fit, or if a queue's next job is unread.
 
@@ -54,15 +75,21 @@ class Picker(PickerState):
         self._now = now
         if self.claims.names:
             self.claims.end()
+        if self.claims.passed:
+            self.claims.note_late(self.patience, now)
         self._refresh()
         if self._reservation.liable:
-            self._dirty.update(self._reservation.collect(self._fair_share, self._rules.cost))
+            self._dirty.update(self._reservation.collect(self._fair_share, self.pool.prices))
             self._refresh_bids()
         self._reserve(bind=True)
         self._backfill.begin_batch(now)
         picks: list[Pick] = []
         while len(picks) < limit and (choice := self._next()):
-            picks.append(self._take(*choice))
+            queue, candidate, _ = choice
+            if self.outside is None or self.outside(candidate.waiting.entry.key, candidate.demand):
+                picks.append(self._take(*choice))
+            else:
+                self._set_aside(queue, candidate)
         snapshot = self._snapshot
         settlement = self._reservation.settlement(self._fair_share) if self._reservation.has_unsaved else None
         return Batch(
@@ -90,7 +117,7 @@ class Picker(PickerState):
     def _choose(self) -> Choice | None:
         """Return the first queue with room; where no job fits beside the reservation, a job that borrows from it."""
         choice = self._first_with_room()
-        while choice is None and (loan := self._backfill.next(self.allows_passing, self._allows)):
+        while choice is None and (loan := self._backfill.next(self._allows)):
             choice = None if self._costs_more(loan[0], loan[1]) else loan
         return choice
 
@@ -113,7 +140,7 @@ class Picker(PickerState):
 
         If so, the queue bids with this job until the next pick: a turn that a small job won must not go to a large job.
         """
-        name, cost = queue.spec.name, queue_state.price_of(candidate, self._rules.cost)
+        name, cost = queue.spec.name, self.pool.prices.of(queue_state.paid_demand(candidate))
         if cost <= self._fair_share.cost(name):
             return False
         self._fair_share.bid(name, Bid(queue.spec.weight, cost, self.pool.group(queue)))
@@ -132,12 +159,12 @@ class Picker(PickerState):
     def _take(self, queue: QueueState, candidate: Candidate, turn: Turn) -> Pick:
         """Return the pick of a job, with all that it changes, and apply it to the working copy."""
         fair_share, spec, demand = self._fair_share, queue.spec, candidate.demand
-        cost = queue_state.price(demand or candidate.waiting.idle_demand, self._rules.cost)
+        cost = self.pool.prices.of(demand or candidate.waiting.idle_demand)
         overtaken = NONE_OVERTAKEN
         if candidate is not queue.first or fair_share.groups_without_room:
             overtaken = self._overtake(queue, candidate, turn)
         if self.claims.names and queue.first is not None and candidate.position == queue.first.position:
-            self.claims.close(spec.name)
+            self.claims.close(spec.name, late=False)
         if self._reservation.has_unsaved or spec.name in self._reservation.liable:
             overtaken = self._reservation.with_pick(queue, candidate, overtaken)
         fair_share.pay(spec.name, cost)
@@ -155,6 +182,19 @@ class Picker(PickerState):
         self._bid(queue)
         return pick
 
+    def _set_aside(self, queue: QueueState, candidate: Candidate) -> None:
+        """Leave out a job for which a limit outside of the queues has no room beside the picks made so far.
+
+        It blocks no other job. The working copy lacks the job then, so that the next round needs a new one. Until then
+        the queue goes no further than its known entries, so that other queues need not wait for more of them.
+        """
+        self.has_set_aside = True
+        queue.drop(candidate)
+        queue.unread = 0
+        self._mark_dirty(queue)
+        if queue.spec.cohort:
+            self._stale_cohorts.add(queue.spec.cohort)
+
     def _overtake(self, queue: QueueState, candidate: Candidate, turn: Turn) -> Records:
         """Record the jobs that a pick overtakes, and return the records.
 
@@ -169,7 +209,9 @@ class Picker(PickerState):
         if not passed:
             return NONE_OVERTAKEN
         self._dirty.update(passed_queue.spec.name for passed_queue in passed)
-        return {passed_queue.spec.name: passed_queue.overtake(self._now) for passed_queue in passed}
+        records = {passed_queue.spec.name: passed_queue.overtake(self._now) for passed_queue in passed}
+        self.claims.passed.update(name for name, record in records.items() if not record.late)
+        return records
 
     # Entries to read
 
@@ -212,6 +254,6 @@ class Picker(PickerState):
         return {name: self._queues[name].remaining for name in names if self._is_stuck(self._queues[name])}
 
     def _is_stuck(self, queue: QueueState) -> bool:
-        if not queue.remaining or not (queue.first is None or self.allows_passing(queue)):
+        if not queue.remaining or not (queue.first is None or not queue.spec.strict):
             return False
         return not (self.pool.first_fitting(queue) if self._scarce else queue.eligible)

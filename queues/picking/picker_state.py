@@ -13,40 +13,96 @@ from queues.picking import queue_state, quotas
 from queues.picking.backfill import Backfill, Shadows
 from queues.picking.fair_share import FairShare, lag
 from queues.picking.further_workers import FurtherWorkers
+from queues.picking.grouped_index import Bid
 from queues.picking.kept_room import PoolReservation
-from queues.picking.lines import Bid
 from queues.picking.open_claims import OpenClaims
 from queues.picking.pool import Pool
+from queues.picking.prices import Prices
 from queues.picking.queue_state import QueueState
 from queues.picking.quotas import Cohort
-from queues.picking.unread_entries import UnreadEntries
 from queues.rules import Patience, PickRules
 from queues.values import NextEntries, QueueSnapshot, Snapshot
+
+
+class UnreadEntries:
+    """The names of queues whose known entries are, or soon will be, too few."""
+
+    __slots__ = ("_queues", "exhausted", "needs_entries", "only_unrunnable", "partly_read")
+
+    def __init__(self, queues: Mapping[str, QueueState]) -> None:
+        """`queues` belongs to the caller, who calls `add` after each reading and `note` after each pick."""
+        self._queues = queues
+        self.needs_entries: set[str] = set()
+        """Queues that have few known entries, or none that can ever run, while more entries wait and are not requested
+        yet."""
+        self.exhausted: set[str] = set()
+        """Open queues whose next job is unread. No pick is possible while there is one."""
+        self.only_unrunnable: set[str] = set()
+        """Open queues whose known entries can never run, though others wait behind. They take no part in picks."""
+        self.partly_read: set[str] = set()
+        """Open queues in which entries wait behind the known ones."""
+
+    def add(self, queue: QueueState) -> None:
+        """Note a queue whose known entries have changed."""
+        name = queue.spec.name
+        for names in (self.needs_entries, self.exhausted, self.only_unrunnable):
+            names.discard(name)
+        _set_membership(self.partly_read, name, queue.is_partly_read)
+
+    def note(self, queue: QueueState) -> None:
+        """Note a queue whose known entries are few."""
+        name, is_open = queue.spec.name, queue.spec.open
+        _set_membership(self.needs_entries, name, queue.requested is None)
+        _set_membership(self.exhausted, name, queue.is_exhausted and is_open)
+        _set_membership(self.only_unrunnable, name, queue.has_only_unrunnable and is_open)
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the queues in `needs_entries`, and how many known entries of each remain."""
+        return {name: self._queues[name].remaining for name in self.needs_entries}
+
+    def request(self, limit: int) -> Mapping[str, int]:
+        """Return those of `counts` that have fewer than `limit` entries. They count as requested."""
+        counts = {name: count for name, count in self.counts().items() if count < limit}
+        for name, count in counts.items():
+            self._queues[name].requested = count
+            self.needs_entries.discard(name)
+        return counts
+
+
+def _set_membership(names: set[str], name: str, belongs: bool) -> None:
+    (names.add if belongs else names.discard)(name)
 
 
 class PickerState:
     """The queues as they will be once every pick stands."""
 
-    def __init__(self, snapshot: Snapshot, rules: PickRules, shadows: Shadows | None = None) -> None:
-        """Begin with a whole snapshot. `shadows` outlives the copy: it passes from one copy to the next."""
-        self._rules = rules
+    def __init__(
+        self, snapshot: Snapshot, rules: PickRules, shadows: Shadows | None = None, *, roomy: bool = False
+    ) -> None:
+        """Begin with a whole snapshot. `shadows` outlives the copy: it passes from one copy to the next. With `roomy`,
+        the pool has room for everything; prices stay."""
+        self._rules, self._roomy = rules, roomy
         self._shadows = Shadows() if shadows is None else shadows
         self._now = 0.0
+        self.patience = Patience()
+        """For how long others may pass jobs."""
         self._reset(snapshot)
 
     def _reset(self, snapshot: Snapshot) -> None:
         """Replace everything by a whole snapshot."""
         self._snapshot = snapshot
-        self.pool = Pool(NOTHING if snapshot.pool is None else snapshot.pool, snapshot.pool_usage)
+        prices = Prices(self._rules.cost, snapshot.pool, [view.spec for view in snapshot.queues])
+        capacity = NOTHING if snapshot.pool is None or self._roomy else snapshot.pool
+        self.pool = Pool(capacity, snapshot.pool_usage, prices)
         self._scarce = bool(self.pool.capacity)
         """Whether the pool limits anything."""
-        self._cohorts = quotas.cohorts((view.spec for view in snapshot.queues), self._rules.queue_bypasses)
+        self._cohorts = quotas.cohorts(view.spec for view in snapshot.queues)
         accounts = {**snapshot.departed, **{view.spec.name: view.account for view in snapshot.queues}}
-        self._fair_share = FairShare(snapshot.clock, accounts)
+        self._fair_share = FairShare(snapshot.clock, accounts, prices.scheme)
         self._queues: dict[str, QueueState] = {}
-        self._reservation = PoolReservation(self._queues, self._rules.patience)
-        self.claims = OpenClaims(self._queues, self._reservation, self._rules.patience)
-        self._further = FurtherWorkers(self._cohorts, self.pool, self._reservation, self._rules.cost)
+        self._reservation = PoolReservation(self._queues, self.patience.pool)
+        self.claims = OpenClaims(self._queues, self._reservation)
+        self._further = FurtherWorkers(self._cohorts, self.pool, self._reservation)
         self._backfill = Backfill(
             self._queues, self._cohorts, self.pool, self._fair_share, self._reservation, self._shadows
         )
@@ -146,22 +202,13 @@ class PickerState:
         return "" if self._reservation.holder is None else self._reservation.holder.spec.name
 
     @property
-    def cost(self) -> str:
-        """The name of what a pick costs (`queues.rules`)."""
-        return self._rules.cost
-
-    @property
-    def patience(self) -> Patience:
-        """How long other jobs may overtake a job that finds no room in the pool."""
-        return self._rules.patience
+    def rules(self) -> PickRules:
+        """The rules of picks."""
+        return self._rules
 
     def behind(self, name: str) -> float:
         """Return how much cost a queue is behind its share; below 0: ahead of it."""
         return lag(self._fair_share.account(name), self._fair_share.clock)
-
-    def allows_passing(self, queue: QueueState) -> bool:
-        """Return whether jobs of a queue may pass its first job."""
-        return queue.allows_passing(self._rules.queue_bypasses)
 
     # Bids
 
@@ -201,7 +248,7 @@ class PickerState:
 
     def _bid(self, queue: QueueState) -> None:
         spec = queue.spec
-        eligible = queue.eligible = queue.find_eligible(self._allows, self._rules.queue_bypasses, scarce=self._scarce)
+        eligible = queue.eligible = queue.find_eligible(self._allows, scarce=self._scarce)
         with_first = self._scarce and queue.contends_with_first
         reservable = with_first and (queue.is_liable or queue.can_reserve(eligible[0].demand))
         if reservable != queue.reservable:
@@ -211,7 +258,7 @@ class PickerState:
             queue.bid_demand = None
             self._fair_share.bid(spec.name, None)
         elif not alone or eligible[0].demand is not queue.bid_demand or eligible[0].waiting.most:
-            cost = queue_state.price_of(self._further.job_of_bid(queue), self._rules.cost)
+            cost = self.pool.prices.of(queue_state.paid_demand(self._further.job_of_bid(queue)))
             self._fair_share.bid(spec.name, Bid(spec.weight, cost, self.pool.group(queue)))
             # Payments have one demand, nothing, but costs of their own: each bids anew.
             queue.bid_demand = (eligible[0].demand or None) if alone else None
@@ -234,6 +281,7 @@ class PickerState:
 
     def _reserve(self, *, bind: bool = False) -> None:
         """Reserve room in a scarce pool for the job that is due for it; with `bind`, its queue becomes liable."""
+        self._reservation.patience = self.patience.pool
         demand = self._reservation.choose(self._now)
         if self._scarce:
             self.pool.reserve(demand)

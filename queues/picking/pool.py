@@ -8,21 +8,23 @@ from itertools import count
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues.picking import queue_state
-from queues.picking.known_entries import Candidate, Shape, shape
-from queues.picking.queue_state import QueueState
+from queues.picking.prices import Prices
+from queues.picking.queue_state import Candidate, QueueState, Shape, shape
 
 ONE_GROUP = 0
 """The group of all queues where nothing is scarce."""
-_GroupKey = tuple[frozenset[Shape], bool]
+_GroupKey = tuple[frozenset[Shape], bool, Shape | None]
 _SPARE_GROUPS = 1_024
 
 
 class Pool:
     """The capacity, the usage, and the room that is reserved for one job."""
 
-    def __init__(self, capacity: Amounts, used: Amounts) -> None:
+    def __init__(self, capacity: Amounts, used: Amounts, prices: Prices) -> None:
         """A pool with an empty capacity limits nothing."""
         self.capacity = capacity
+        self.prices = prices
+        """What picks cost with this capacity."""
         self.used = dict(used)
         self.used_or_reserved = dict(used)
         self._groups: dict[_GroupKey, int] = {}
@@ -38,11 +40,22 @@ class Pool:
         return amounts.fits(demand, self.used, self.capacity)
 
     def first_fitting(self, queue: QueueState) -> Candidate | None:
-        """Return the first of a queue's eligible jobs that fits beside the reservation."""
+        """Return the first of a queue's eligible jobs that fits beside the reservation. Those that pass a late job must
+        leave what it needs of the resources that they use."""
+        late = self._guarded(queue)
         for candidate in queue.eligible:
-            if self.fits(candidate.demand):
+            demand = candidate.demand
+            if late is not None and candidate.position != late.position:
+                demand = queue_state.with_needed(demand, late.demand)
+            if self.fits(demand):
                 return candidate
         return None
+
+    @staticmethod
+    def _guarded(queue: QueueState) -> Candidate | None:
+        """Return the late job of a queue that others of the queue must leave its room; None if there is none. If room
+        is reserved for it, the reservation has that room already."""
+        return queue.first if queue.is_late and not queue.is_liable else None
 
     def charge(self, demand: Amounts) -> None:
         """Count a demand as used."""
@@ -65,7 +78,10 @@ class Pool:
         """
         if not self.capacity:
             return ONE_GROUP
-        key = frozenset(shape(candidate.demand) for candidate in queue.eligible), queue.reservable
+        alone = len(queue.eligible) == 1 and queue.contends_with_first
+        guarded = None if alone else self._guarded(queue)
+        late = None if guarded is None else shape(guarded.demand)
+        key = frozenset(shape(candidate.demand) for candidate in queue.eligible), queue.reservable, late
         if key not in self._groups:
             self._groups[key] = next(self._numbers)
             for candidate in queue.eligible:

@@ -1,18 +1,20 @@
 """One queue while picks are made: which of its jobs may go, and how often its first job was overtaken.
 
-One rule: a queue's state changes only by what the store shows and by the picks made since.
+One rule: a queue's state changes only by what the store shows and by the picks made since. A job that is larger than
+its queue, its cohort or the pool can ever give is skipped: it delays no other job.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from crds.resources import amounts
-from crds.resources.amounts import Amounts
-from queues.picking.known_entries import Candidate, KnownEntries
-from queues.rules import Patience
-from queues.values import OvertakenJob, QueueSnapshot
+from crds.resources.amounts import NOTHING, Amounts
+from queues.values import NextEntries, OvertakenJob, QueueSnapshot, WaitingEntry
 
+Shape = frozenset[tuple[str, int]]
+"""A demand as a hashable value. Equal demands have equal shapes."""
 ReservationState = Literal["waits", "impossible", "unknown", "withdrawn"]
 """The state of a job for which the pool's room is or was reserved:
 
@@ -23,10 +25,41 @@ ReservationState = Literal["waits", "impossible", "unknown", "withdrawn"]
 """
 
 
-class QueueState(KnownEntries):
-    """The working copy of one queue."""
+@dataclass(slots=True)
+class Candidate:
+    """A known job that its queue, its cohort and the pool could run one day."""
 
-    __slots__ = ("eligible", "overtaken", "reservable", "spec", "used")
+    waiting: WaitingEntry
+    demand: Amounts
+    position: int
+    """The index among the known entries. The first runnable job of a queue has the lowest."""
+    units: int = 0
+    """The number of further workers that `demand` covers (`Entry.most`)."""
+
+
+class QueueState:
+    """The working copy of one queue: its entries that were read from the store, and which of them are picked."""
+
+    __slots__ = (
+        "_next",
+        "_picked",
+        "_positions",
+        "_total",
+        "_unrunnable",
+        "bid_demand",
+        "ceiling",
+        "eligible",
+        "entries",
+        "first",
+        "overtaken",
+        "remaining",
+        "requested",
+        "reservable",
+        "spec",
+        "uniform",
+        "unread",
+        "used",
+    )
 
     def __init__(self, snapshot: QueueSnapshot, ceiling: Amounts) -> None:
         """Begin with a snapshot of the queue. `ceiling` is the most that any job of the queue can ever have."""
@@ -41,9 +74,98 @@ class QueueState(KnownEntries):
         """Whether the pool may reserve room for the first job: the queue contends with this job, and it would fit
         beside the queue's own usage. Else the reservation could last without end, because the owner decides when that
         usage ends."""
-        super().__init__(snapshot, ceiling)
+        self.ceiling = ceiling
+        self.bid_demand: Amounts | None = None
+        """The demand of the first job, if the queue bids for this job alone (`queues.picking.fair_share`)."""
+        self.requested: int | None = None
+        """How many known entries remained when more were requested from the store; None: no request is under way."""
+        self._set(snapshot.heads, snapshot.waiting - len(snapshot.heads))
 
-    def find_eligible(self, allows: "Allows", bypasses: int, *, scarce: bool) -> tuple[Candidate, ...]:
+    def _set(self, entries: Sequence[WaitingEntry], unread: int) -> None:
+        self.entries = entries
+        self.unread = unread
+        """How many entries wait behind the known ones."""
+        self.remaining = self._total = len(entries)
+        """How many of the known entries are not picked."""
+        demand = entries[0].demand if entries else NOTHING  # most equal demands are one object
+        self.uniform = not [entry for entry in entries if entry.demand is not demand and entry.demand != demand]
+        """Whether all known entries have the same demand."""
+        self._next = 0
+        """The position from which the first runnable job is searched."""
+        self._unrunnable: list[WaitingEntry] = []
+        """The known entries before the first runnable job."""
+        self._picked: set[int] = set()
+        """The positions of picked entries behind the first runnable job."""
+        self._positions: dict[Shape, deque[int]] | None = None
+        self.first = self._find_first()
+        """The first known job that could ever run."""
+
+    def extend(self, snapshot: QueueSnapshot | NextEntries) -> None:
+        """Append entries from behind the known ones. Some known entries may have been picked since the request.
+
+        If the new entries do not follow the known ones, all known entries are dropped.
+        """
+        expected, self.requested = self.remaining if self.requested is None else self.requested, None
+        if snapshot.after == expected:
+            picked = expected - self.remaining
+            entries = self.entries[self._next :]
+            if self._picked:
+                entries = [entry for position, entry in enumerate(entries, self._next) if position not in self._picked]
+            extended = [*self._unrunnable, *entries, *snapshot.heads]
+            self._set(extended, snapshot.waiting - picked - len(extended))
+        else:
+            self._set((), snapshot.waiting)
+
+    def distinct(self) -> Iterator[Candidate]:
+        """Yield the first runnable job of each distinct demand, in order."""
+        if self._positions is None:
+            self._positions = self._group_by_shape()
+        for positions in self._positions.values():
+            while positions and (positions[0] < self._next or positions[0] in self._picked):
+                positions.popleft()
+        for position in sorted(positions[0] for positions in self._positions.values() if positions):
+            yield Candidate(self.entries[position], self.entries[position].demand, position)
+
+    def runnable(self) -> Iterator[Candidate]:
+        """Yield the runnable jobs that are known and not picked, in order."""
+        for position in range(self._next, len(self.entries)):
+            entry = self.entries[position]
+            if position not in self._picked and amounts.fits(entry.demand, NOTHING, self.ceiling):
+                yield Candidate(entry, entry.demand, position)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the queue's next job is unread, because all known runnable entries are picked."""
+        return self.unread > 0 and (not self.remaining or self.remaining < self._total) and self.first is None
+
+    @property
+    def has_only_unrunnable(self) -> bool:
+        """Whether none of the known entries can ever run, though more entries wait behind them."""
+        return self.unread > 0 and self.first is None and 0 < self.remaining == self._total
+
+    def _find_first(self) -> Candidate | None:
+        entries, position = self.entries, self._next
+        while position < len(entries):
+            waiting = entries[position]
+            if position not in self._picked:
+                demand = waiting.demand
+                if demand is self.bid_demand or amounts.fits(demand, NOTHING, self.ceiling):
+                    self._next = position
+                    return Candidate(waiting, demand, position)
+                self._unrunnable.append(waiting)
+            position += 1
+        self._next = position
+        return None
+
+    def _group_by_shape(self) -> dict[Shape, deque[int]]:
+        positions: dict[Shape, deque[int]] = {}
+        for position in range(self._next, len(self.entries)):
+            demand = self.entries[position].demand
+            if position not in self._picked and amounts.fits(demand, NOTHING, self.ceiling):
+                positions.setdefault(shape(demand), deque()).append(position)
+        return positions
+
+    def find_eligible(self, allows: "Allows", *, scarce: bool) -> tuple[Candidate, ...]:
         """Return the jobs that quota and cohort allow now, in order.
 
         The result has only the first job if no other job may pass it, or none can. None can if all known jobs have one
@@ -53,7 +175,7 @@ class QueueState(KnownEntries):
         if first is None or not self.spec.open:
             return ()
         allowed = not self.spec.quota or allows(self, first.demand)
-        if self.uniform or (allowed and not scarce) or not self.allows_passing(bypasses):
+        if self.uniform or (allowed and not scarce) or self.spec.strict:
             return (first,) if allowed else ()
         candidates = (candidate for candidate in self.distinct() if allows(self, candidate.demand))
         if not self.is_liable and not self.is_claimed:
@@ -74,9 +196,13 @@ class QueueState(KnownEntries):
 
     def take(self, candidate: Candidate) -> None:
         """Mark a job as picked, and count its demand as used."""
-        self.remaining -= 1
         if self.ceiling:
             charge_limited(self.used, candidate.demand, self.ceiling)
+        self.drop(candidate)
+
+    def drop(self, candidate: Candidate) -> None:
+        """Mark a job as one that does not wait here any more."""
+        self.remaining -= 1
         if candidate.position == self._next:
             self._next += 1
             self.first = self._find_first()
@@ -107,16 +233,6 @@ class QueueState(KnownEntries):
         key = self.first.waiting.entry.key
         return record if record.key is key or record.key == key else None
 
-    def allows_passing(self, times: int) -> bool:
-        """Return whether other jobs of the queue may pass the first one, if `times` jobs may pass it."""
-        return not self.spec.strict and (self.first_overtaken.times if self.first_overtaken else 0) < times
-
-    @property
-    def times_overtaken(self) -> int:
-        """How often other jobs went before the first one."""
-        record = self.first_overtaken
-        return 0 if record is None else record.times
-
     def record_of_first(self, now: float) -> OvertakenJob:
         """Return the record of the first job; a new one if it has none."""
         if self.first is None:
@@ -126,10 +242,8 @@ class QueueState(KnownEntries):
     def overtake(self, now: float) -> OvertakenJob:
         """Record that another job goes before the first one, and return the record."""
         record = self.record_of_first(now)
-        since = record.since if record.times else now
-        self.overtaken = OvertakenJob(
-            key=record.key, times=record.times + 1, since=since, kept=record.kept, claimed=record.claimed
-        )
+        since = record.since if record.times or record.impatient else now
+        self.overtaken = replace(record, times=record.times + 1, since=since)
         return self.overtaken
 
     def mark_reserved(self) -> OvertakenJob:
@@ -148,9 +262,16 @@ class QueueState(KnownEntries):
 
     @property
     def is_claimed(self) -> bool:
-        """Whether the first job has an open claim (`queues.picking.open_claims`)."""
+        """Whether no job passes the first one that takes what it needs: it has an open claim, or is late
+        (`queues.picking.open_claims`)."""
         record = self.overtaken
-        return record is not None and record.claimed and self.first_overtaken is record
+        return record is not None and (record.claimed or record.late) and self.first_overtaken is record
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the first job has waited for as long as others of its queue may pass it whatever they take."""
+        record = self.overtaken
+        return record is not None and record.late and self.first_overtaken is record
 
     @property
     def reservation_state(self) -> ReservationState:
@@ -165,13 +286,17 @@ class QueueState(KnownEntries):
             return "impossible"
         return "unknown" if first is None and self.unread and not self.remaining else "withdrawn"
 
-    def impatient_since(self, now: float, patience: Patience) -> float | None:
-        """Return when the first job was first overtaken, once its patience has ended; else None.
+    def impatient_since(self, now: float, patience: float) -> float | None:
+        """Return when the first job was first overtaken, once its patience, in seconds, has ended; else None.
 
-        The result is None, too, while the job waits for something other than the pool.
+        It does not begin anew once room is reserved for the job: what runs only gets older then. The result is None,
+        too, while the job waits for something other than the pool.
         """
         record = self.first_overtaken
-        return record.since if record and self.reservable and patience.ends(record, now) else None
+        if record is None or not self.reservable:
+            return None
+        is_late = record.times > 0 and now - record.since >= patience
+        return record.since if is_late or record.impatient or record.kept is not None else None
 
     @property
     def is_partly_read(self) -> bool:
@@ -188,6 +313,11 @@ class QueueState(KnownEntries):
         return not self.eligible or 2 * self.remaining <= self._total
 
 
+def shape(demand: Amounts) -> Shape:
+    """Return a demand as a hashable value."""
+    return frozenset(demand.items())
+
+
 Allows = Callable[[QueueState, Amounts], bool]
 """Whether quota and cohort allow a queue to use a further demand."""
 
@@ -197,15 +327,9 @@ def with_needed(demand: Amounts, needed: Amounts) -> Amounts:
     return {name: amount + (needed.get(name, 0) if amount > 0 else 0) for name, amount in demand.items()}
 
 
-def price(demand: Amounts, cost: str) -> int:
-    """Return what a job costs its queue: the amount of the resource that the setting `cost` names, at least 1."""
-    amount = demand.get(cost, 0)
-    return amount if amount > 1 else 1  # every pick needs it: a call of `max` would cost more than all the rest
-
-
-def price_of(job: Candidate, cost: str) -> int:
-    """Return what a job costs its queue. An entry without a demand pays for workers that the job has already."""
-    return price(job.demand or job.waiting.idle_demand, cost)
+def paid_demand(job: Candidate) -> Amounts:
+    """Return what a queue pays for. An entry without a demand pays for workers that the job has already."""
+    return job.demand or job.waiting.idle_demand
 
 
 def charge(used: dict[str, int], demand: Amounts) -> None:

@@ -15,8 +15,7 @@ from typing import Literal
 
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
-from queues.picking.known_entries import Candidate
-from queues.picking.queue_state import QueueState
+from queues.picking.queue_state import Candidate, QueueState
 from queues.values import QueueSpec
 
 
@@ -24,7 +23,6 @@ class Cohort:
     """Queues that lend to each other, while picks are made."""
 
     __slots__ = (
-        "_bypasses",
         "_claimed",
         "_largest",
         "_largest_claim",
@@ -38,9 +36,8 @@ class Cohort:
         "used",
     )
 
-    def __init__(self, members: Sequence[QueueSpec], bypasses: int) -> None:
-        """`members` are all queues of one cohort; `bypasses` is how many jobs may pass a queue's first one."""
-        self._bypasses = bypasses
+    def __init__(self, members: Sequence[QueueSpec]) -> None:
+        """`members` are all queues of one cohort."""
         self._members = len(members)
         self._largest = {name: max(spec.quota.get(name, 0) for spec in members) for name in _quota_resources(members)}
         """The largest quota of any member, by resource. A larger demand is no claim."""
@@ -143,7 +140,7 @@ class Cohort:
         first = queue.first if queue.spec.open else None
         if first is None or not _exceeds_borrowing(queue, beyond(queue.spec.quota, queue.used, first.demand)):
             return first
-        if queue.uniform or queue.is_claimed or not queue.allows_passing(self._bypasses):
+        if queue.uniform or queue.is_claimed or queue.spec.strict:
             return None
         candidates = (
             candidate
@@ -234,13 +231,13 @@ def beyond(quota: Amounts, used: Amounts, demand: Amounts) -> Mapping[str, int]:
     return excess
 
 
-def cohorts(specs: Iterable[QueueSpec], bypasses: int = 0) -> dict[str, Cohort]:
-    """Return all cohorts by name. `bypasses` is how many jobs may pass a queue's first one."""
+def cohorts(specs: Iterable[QueueSpec]) -> dict[str, Cohort]:
+    """Return all cohorts by name."""
     members: dict[str, list[QueueSpec]] = {}
     for spec in specs:
         if spec.cohort:
             members.setdefault(spec.cohort, []).append(spec)
-    return {name: Cohort(specs_of_one, bypasses) for name, specs_of_one in members.items()}
+    return {name: Cohort(specs_of_one) for name, specs_of_one in members.items()}
 
 
 def _exceeds(demand: Amounts, most: Amounts, names: Iterable[str]) -> bool:

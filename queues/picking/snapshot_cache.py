@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from queues.picking import read_depth
-from queues.picking.forecast import Forecast
+from queues.picking.picker import Picker
 from queues.rules import PickRules
 from queues.store import QueueReader
 from queues.values import Pick, Snapshot
@@ -59,7 +59,7 @@ class SnapshotCache:
         snapshot, heads = self.read(), FIRST
         depth = read_depth.per_queue(len(snapshot.queues))
         while True:
-            forecast = Forecast(without_pool(snapshot) if roomy else snapshot, rules)
+            forecast = Picker(snapshot, rules, roomy=roomy)
             partly_read = set(forecast.partly_read(depth))
             picks = forecast.picks(self.clock(), count).picks
             short = nearly_used_up(snapshot, picks) if len(picks) < count else frozenset()
@@ -97,8 +97,3 @@ def nearly_used_up(snapshot: Snapshot, picks: Collection[Pick]) -> frozenset[str
     if not any(picked[name] >= count for name, count in counts.items()):
         return frozenset()
     return frozenset(name for name, count in counts.items() if 2 * picked[name] >= count)
-
-
-def without_pool(snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with a pool that has room for everything."""
-    return replace(snapshot, pool=None)

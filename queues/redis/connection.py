@@ -328,12 +328,6 @@ def evaluate_all(
                     raise answer
 
 
-def _is_refusal(error: RedisError) -> bool:
-    """Return whether Redis does not know the user, or does not allow it the command."""
-    refusals = redis.AuthenticationError | redis.exceptions.NoPermissionError
-    return isinstance(error, refusals) or any(part in str(error) for part in _NOT_ALLOWED)
-
-
 def _translate(error: RedisError, server: str) -> errors.QueueError:
     message = _IN_PIPELINE.sub("", str(error))
     if isinstance(error, ServerReplaced):
@@ -341,7 +335,8 @@ def _translate(error: RedisError, server: str) -> errors.QueueError:
     refusal = _REFUSALS.get(message.partition(" ")[0])
     if refusal is not None:
         return refusal(f"{message.partition(' ')[2]} (Redis at {server})")
-    if _is_refusal(error):
+    refusals = redis.AuthenticationError | redis.exceptions.NoPermissionError
+    if isinstance(error, refusals) or any(part in str(error) for part in _NOT_ALLOWED):
         return errors.CredentialsRefused(
             f"Redis at {server} refuses these credentials (check the Redis URL): {message}"
         )

@@ -7,9 +7,8 @@ workers that have not ended, nor that of waiting jobs to which it is given back.
 from collections.abc import Mapping
 
 from crds.resources import amounts
-from queues.picking.known_entries import Shape, shape
 from queues.picking.picker import Picker
-from queues.picking.queue_state import QueueState
+from queues.picking.queue_state import QueueState, Shape, shape
 from queues.resizing.room import Room
 from queues.resizing.values import ElasticJob
 

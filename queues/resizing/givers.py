@@ -1,13 +1,53 @@
 """The elastic jobs that can give workers back, and how many each has left while a plan is made.
 
 One rule: a job gives its idle growth first, never goes below its least, and changes its size in its steps.
+
+A queue's share is a part of the whole pool, by weight among the queues that use it or wait. What counts is what prices
+count (`queues.picking.prices`), of several resources the one of which a queue has the largest part; where all jobs cost
+the same, the resources of the pool.
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from crds.keys import JobKey
-from queues.resizing.shares import Shares
+from crds.resources.amounts import Amounts
+from queues.picking.prices import Prices
+from queues.resizing.room import Room
 from queues.resizing.values import ElasticJob
+
+
+class Shares:
+    """What queues use beyond their shares, as parts of the pool."""
+
+    def __init__(self, room: Room, prices: Prices) -> None:
+        """`room` belongs to the caller, who may change it."""
+        self._room = room
+        counted = prices.whole or room.capacity
+        self._capacity = {name: amount for name, amount in counted.items() if amount > 0}
+
+    def above(self, queue: str) -> float:
+        """Return how far a queue is above its share with all that its running jobs use."""
+        return self.size(self._room.held(queue)) - self._share(queue)
+
+    def paid_above(self, queue: str) -> float:
+        """Return how far a queue is above its share with what it has paid for."""
+        held, idle = self._room.held(queue), self._room.idle(queue)
+        paid = {name: held.get(name, 0) - idle.get(name, 0) for name in self._capacity}
+        return self.size(paid) - self._share(queue)
+
+    def size(self, used: Amounts) -> float:
+        """Return which part of the pool an amount is."""
+        return max([used.get(name, 0) / most for name, most in self._capacity.items()], default=0.0)
+
+    def _share(self, queue: str) -> float:
+        return self._room.queues[queue].spec.weight / self._weights
+
+    @cached_property
+    def _weights(self) -> int:
+        """The sum of the weights of the queues that use something or wait."""
+        queues = self._room.queues.values()
+        return sum(queue.spec.weight for queue in queues if queue.first is not None or any(queue.used.values())) or 1
 
 
 class Giver:

@@ -2,7 +2,7 @@
 
 One rule: nobody gives for a job that does not fit once all that may go is gone.
 
-Who may be asked is in `queues.resizing.table`. The job with the pool's reservation is served first, then those for
+Who may be asked is in `queues.resizing.search`. The job with the pool's reservation is served first, then those for
 which workers are on their way out, then the queues that are furthest behind their shares. A job that is served counts
 as running for those behind it. When the first job of a queue is served, the jobs behind it follow; if it is not, and
 may be passed, the others of its queue follow that may pass it.
@@ -13,50 +13,41 @@ Workers that are on their way out count as gone, so that one waiting job never m
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from crds.keys import JobKey
 from crds.resources import amounts
-from queues.picking.known_entries import Shape, shape
 from queues.picking.picker import Picker
-from queues.picking.queue_state import QueueState
+from queues.picking.queue_state import QueueState, Shape, shape
 from queues.resizing import givers
-from queues.resizing.givers import Giver
+from queues.resizing.givers import Giver, Shares
 from queues.resizing.room import Room
-from queues.resizing.search import Search
-from queues.resizing.shares import Shares
-from queues.resizing.table import Waiting
+from queues.resizing.search import Search, Waiting
 from queues.resizing.values import ElasticJob, Resize
 
 _SHAPES = 4
 """The most different demands of one queue that are considered in one plan."""
 
 
+@dataclass
 class GivingBack:
     """The waiting jobs of one plan."""
 
-    def __init__(
-        self,
-        picker: Picker,
-        queues: Mapping[str, QueueState],
-        jobs: Sequence[ElasticJob],
-        room: Room,
-        shares: Shares,
-        now: float,
-    ) -> None:
-        """`room` changes: it has in the end what is left if everything goes as planned."""
-        self._picker = picker
-        self._now = now
-        self._queues = queues
-        self._jobs = jobs
-        self._room = room
-        self._shares = shares
-        self._present = Room(picker, queues, ())
-        """What is used now, by workers on their way out, too."""
-        self._asked: dict[Giver, Waiting] = {}
-        self.claims: dict[str, JobKey] = {}
-        self.hasten: dict[str, JobKey] = {}
-        self.patient_until = -math.inf
-        """When the last first job that lacks the pool has waited for as long as its patience lasts."""
+    _picker: Picker
+    _queues: Mapping[str, QueueState]
+    _jobs: Sequence[ElasticJob]
+    _room: Room
+    """It has in the end what is left if everything goes as planned."""
+    _shares: Shares
+    _now: float
+    _asked: dict[Giver, Waiting] = field(default_factory=dict)
+    claims: dict[str, JobKey] = field(default_factory=dict)
+    hasten: dict[str, JobKey] = field(default_factory=dict)
+    patient_until: float = -math.inf
+    """When the last first job that lacks the pool has waited for as long as its patience lasts."""
+
+    def __post_init__(self) -> None:
+        self._present = Room(self._picker, self._queues, ())  # what is used now, by workers on their way out, too
 
     def serve(self) -> None:
         """Find room for as many waiting jobs as possible."""
@@ -111,14 +102,14 @@ class GivingBack:
         """Return whether the first job of a queue holds the pool's reservation, or gets it next.
 
         Nobody overtakes a job where all the others are content, so that it would never get the reservation by itself.
-        Its patience ends as well once it has waited for so long.
+        Its patience ends as well once it has waited for the least patience: this room need not wait for any job's end.
         """
         holder, first = self._picker.reservation_holder, queue.first
         if holder or self.hasten or first is None or not queue.reservable:
             return queue.spec.name == holder
         if self._present.lacks(queue, first.demand) != "pool":
             return False
-        ends = first.waiting.entry.submitted + self._picker.patience.seconds
+        ends = first.waiting.entry.submitted + self._picker.rules.least_patience
         self.patient_until = max(self.patient_until, ends)
         return ends <= self._now
 
@@ -133,7 +124,7 @@ class GivingBack:
                 continue
             if not self._serve(Waiting(queue, candidate, is_first, is_first and may_take_paid)):
                 failed.add(shape(candidate.demand))
-                if holder or len(failed) > _SHAPES or not self._picker.allows_passing(queue):
+                if holder or len(failed) > _SHAPES or queue.spec.strict:
                     return
             yield True
 
@@ -146,15 +137,12 @@ class GivingBack:
                 self._asked.setdefault(giver, waiting)
         if served:
             self._protect(waiting)
-            self._charge(waiting)
+            self._room.satisfy(waiting.queue, waiting.candidate)
+            self._room.charge(waiting.queue.spec.name, waiting.demand)
+            self._search.charge(waiting.demand)
         elif waiting.may_take_paid and self._picker.reservation_holder:
             self._room.reserve(waiting.demand)
         return served
-
-    def _charge(self, waiting: Waiting) -> None:
-        self._room.satisfy(waiting.queue, waiting.candidate)
-        self._room.charge(waiting.queue.spec.name, waiting.demand)
-        self._search.charge(waiting.demand)
 
     def _protect(self, waiting: Waiting) -> None:
         """Keep the room of a first job that has to wait for workers to end."""

@@ -10,9 +10,8 @@ from typing import Literal
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import quotas
-from queues.picking.known_entries import Candidate
 from queues.picking.picker import Picker
-from queues.picking.queue_state import QueueState
+from queues.picking.queue_state import Candidate, QueueState
 from queues.picking.quotas import Cohort
 from queues.resizing.values import ElasticJob
 

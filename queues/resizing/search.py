@@ -3,21 +3,256 @@
 One rule: what is cheap to see comes first. A waiting job for which even all that may go is not enough costs no search.
 """
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Literal, NamedTuple, TypeVar
 
+from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
-from queues.picking.queue_state import QueueState
-from queues.resizing.givers import Giver
-from queues.resizing.room import Room
-from queues.resizing.shares import Shares
-from queues.resizing.table import Givers, Table, TableRow, Waiting
-from queues.resizing.victims import Victims
+from queues.picking.queue_state import Candidate, QueueState
+from queues.resizing.givers import Giver, Shares
+from queues.resizing.room import Limit, Room
+from queues.resizing.values import ElasticJob
+
+W = TypeVar("W")
+Part = Literal["idle", "paid"]
+"""What a job gives: its idle growth, or further workers above its least."""
+_Turn = tuple[float, int, Giver]
+
+
+Givers = Mapping[str, Sequence[Giver]]
+"""The jobs that can give, by queue."""
+
 
 _SEARCHES = 64
 _LOOKS = 2_000
 """The most searches in one plan, and the most looks at elastic jobs. The waiting jobs behind are served by the next
 plans."""
+
+
+class Tier:
+    """Jobs that may be asked next, and for what. The most fulfilled job gives first.
+
+    One tier can serve the searches for several waiting jobs.
+    """
+
+    def __init__(
+        self,
+        givers: Iterable[Giver],
+        part: Part,
+        may: Callable[[str], bool] = lambda _: True,
+        first: Callable[[str], float] | None = None,
+    ) -> None:
+        """`may` returns whether a queue may be asked for one more step. `first` is the order of the queues, the
+        greatest first; it falls while the queue gives, and changes by nothing else. None: they are asked alike.
+        """
+        self.part: Part = part
+        self.may = may
+        self._first = first
+        self._turns: dict[str, list[_Turn]] = {}
+        self.looked_at = 0
+        """How many jobs were looked at. It bounds the time of a plan."""
+        for giver in givers:
+            if getattr(giver, part):
+                self._turns.setdefault(self._line(giver), []).append(_turn(giver))
+                self.looked_at += 1
+        for turns in self._turns.values():
+            heapq.heapify(turns)
+        self._lines = [(self._order(line), line) for line in self._turns]
+        heapq.heapify(self._lines)
+
+    def next(self) -> Giver | None:
+        """Remove and return the job that gives first; None if no job has anything to give."""
+        while self._lines:
+            order, line = heapq.heappop(self._lines)
+            if (present := self._order(line)) != order:
+                heapq.heappush(self._lines, (present, line))
+            elif (giver := self._next_of(self._turns[line])) is not None:
+                heapq.heappush(self._lines, (order, line))
+                return giver
+        return None
+
+    def add(self, giver: Giver) -> None:
+        """Put a job back that `next` has removed, or that has more to give again."""
+        line = self._line(giver)
+        heapq.heappush(self._turns[line], _turn(giver))
+        heapq.heappush(self._lines, (self._order(line), line))
+
+    def _next_of(self, turns: list[_Turn]) -> Giver | None:
+        while turns:
+            turn = heapq.heappop(turns)
+            giver = turn[-1]
+            if getattr(giver, self.part):
+                if (present := _turn(giver)) == turn:
+                    return giver
+                heapq.heappush(turns, present)
+        return None
+
+    def _line(self, giver: Giver) -> str:
+        """Return the name of the line in which a job gives: that of its queue, if the queues have an order."""
+        return "" if self._first is None else giver.job.queue
+
+    def _order(self, line: str) -> float:
+        return 0.0 if self._first is None else -self._first(line)
+
+
+def _turn(giver: Giver) -> _Turn:
+    return -giver.fulfilment, -giver.rank, giver
+
+
+class Victims:
+    """The steps that were taken so far for one waiting job."""
+
+    def __init__(self, room: Room, key: JobKey) -> None:
+        """`key` is the waiting job, which gives nothing to itself."""
+        self._room = room
+        self._key = key
+        self._steps: list[tuple[Giver, Tier]] = []
+
+    @property
+    def givers(self) -> list[Giver]:
+        """The jobs that give, in the order in which they were asked."""
+        return list(dict.fromkeys(giver for giver, _ in self._steps))
+
+    @property
+    def paid(self) -> list[tuple[ElasticJob, int]]:
+        """The workers that are no idle growth, step by step."""
+        return [(giver.job, giver.job.step) for giver, tier in self._steps if tier.part == "paid"]
+
+    def take(self, tier: Tier, lacking: Callable[[], Amounts], counts: Callable[[str, str], bool]) -> bool:
+        """Take steps of a tier until nothing lacks any more, and return whether that is so.
+
+        `counts` returns whether a queue's use of a resource counts for the limit.
+        """
+        lack, aside = lacking(), []
+        while lack and (giver := tier.next()) is not None:
+            job = giver.job
+            helps = any(job.unit.get(name, 0) > 0 and counts(job.queue, name) for name in lack)
+            if not helps or job.key == self._key or not tier.may(job.queue):
+                aside.append(giver)
+                continue
+            self._give(giver, tier.part, 1)
+            self._steps.append((giver, tier))
+            tier.add(giver)
+            lack = lacking()
+        for giver in aside:
+            tier.add(giver)
+        return not lack
+
+    def undo(self) -> None:
+        """Give all steps back."""
+        while self._steps:
+            self._give_back(len(self._steps) - 1)
+
+    def spare(self, fits: Callable[[W], bool], waiting: W) -> None:
+        """Give back every step without which the waiting job fits as well, the last one first."""
+        if len(self._steps) == 1:
+            return  # the job did not fit before it
+        for index in range(len(self._steps) - 1, -1, -1):
+            giver, tier = self._steps[index]
+            self._give(giver, tier.part, -1)
+            fitting = fits(waiting)
+            self._give(giver, tier.part, 1)
+            if fitting:
+                self._give_back(index)
+
+    def _give_back(self, index: int) -> None:
+        giver, tier = self._steps.pop(index)
+        self._give(giver, tier.part, -1)
+        tier.add(giver)
+
+    def _give(self, giver: Giver, part: Part, times: int) -> None:
+        workers = times * giver.job.step
+        giver.workers -= workers
+        if part == "idle":
+            giver.idle -= workers
+        else:
+            giver.paid -= workers
+        self._room.give(giver.job, workers, idle=part == "idle")
+
+
+class Waiting(NamedTuple):
+    """A waiting job that may be given room."""
+
+    queue: QueueState
+    candidate: Candidate
+    is_first: bool
+    """Whether it is the first job of its queue."""
+    may_take_paid: bool
+    """Whether paid workers may make room for it in the pool: it holds the pool's reservation, or gets it next."""
+
+    @property
+    def demand(self) -> Amounts:
+        """The least that the job takes."""
+        return self.candidate.demand
+
+    @property
+    def key(self) -> JobKey:
+        """The key of the job."""
+        return self.candidate.waiting.entry.key
+
+
+class TableRow(NamedTuple):
+    """Who may be asked because of one limit."""
+
+    limit: Limit
+    tiers: Iterable[Tier]
+    within_quota: bool = False
+    """Whether the room must be found in the own quota of the job's queue, so that nothing is borrowed."""
+
+
+class Table:
+    """The rows for each waiting job."""
+
+    def __init__(self, room: Room, givers: Givers, shares: Shares) -> None:
+        """All of it belongs to the caller, who may change it."""
+        self._room = room
+        self._givers = givers
+        self._shares = shares
+
+    @cached_property
+    def _idle_of_all(self) -> Tier:
+        return Tier(self._all(), "idle", first=self._shares.above)
+
+    def attempts(self, waiting: Waiting) -> Iterator[Sequence[TableRow]]:
+        """Yield the rows to try, one after the other, until the job fits."""
+        claims = waiting.is_first and self._room.covers(waiting.queue, waiting.demand)
+        pool = TableRow("pool", self._pool(waiting))
+        yield TableRow("quota", self._quota(waiting)), TableRow("cohort", self._cohort(waiting, claims=claims)), pool
+        if waiting.is_first and waiting.queue.spec.cohort and not claims:
+            own = TableRow("quota", [self._idle_of(waiting)], within_quota=True)
+            yield own, TableRow("cohort", self._cohort(waiting, claims=True)), pool
+
+    def _quota(self, waiting: Waiting) -> Iterator[Tier]:
+        yield self._idle_of(waiting)
+        if waiting.is_first:
+            priority = waiting.candidate.waiting.entry.priority
+            yield Tier([giver for giver in self._of(waiting) if giver.job.priority < priority], "paid")
+
+    def _cohort(self, waiting: Waiting, *, claims: bool) -> Iterator[Tier]:
+        cohort = self._room.cohort(waiting.queue)
+        members = [] if cohort is None else [giver for name in cohort.queues for giver in self._givers.get(name, ())]
+        yield Tier(members, "idle", self._room.borrows)
+        yield Tier(members, "idle")
+        if claims:
+            yield Tier(members, "paid", self._room.borrows)
+
+    def _pool(self, waiting: Waiting) -> Iterator[Tier]:
+        yield self._idle_of_all
+        if waiting.may_take_paid and self._shares.paid_above(waiting.queue.spec.name) <= 0:
+            yield Tier(self._all(), "paid", lambda queue: self._shares.paid_above(queue) > 0, self._shares.paid_above)
+
+    def _all(self) -> Iterator[Giver]:
+        return chain.from_iterable(self._givers.values())
+
+    def _idle_of(self, waiting: Waiting) -> Tier:
+        return Tier(self._of(waiting), "idle")
+
+    def _of(self, waiting: Waiting) -> Sequence[Giver]:
+        return self._givers.get(waiting.queue.spec.name, ())
 
 
 class Search:
@@ -50,7 +285,9 @@ class Search:
         """Return the jobs that give room to a job that lacks it; none if all that may go is not enough."""
         if self.is_tired or not (waiting.may_take_paid or self._may_fit(waiting.demand)):
             return ()
-        if not self._has_givers(waiting):
+        # The first limit that the job lacks says whether any job may be asked.
+        limit, spec = self._room.lacks(waiting.queue, waiting.demand), waiting.queue.spec
+        if not (limit == "pool" or (spec.name in self._givers if limit == "quota" else spec.cohort in self._cohorts)):
             return ()
         self._searches -= 1
         for rows in self._table.attempts(waiting):
@@ -62,11 +299,6 @@ class Search:
                 return victims.givers
             victims.undo()
         return ()
-
-    def _has_givers(self, waiting: Waiting) -> bool:
-        """Return whether any job may be asked because of the first limit that a waiting job lacks."""
-        limit, spec = self._room.lacks(waiting.queue, waiting.demand), waiting.queue.spec
-        return limit == "pool" or (spec.name in self._givers if limit == "quota" else spec.cohort in self._cohorts)
 
     def _ask(self, victims: Victims, waiting: Waiting, row: TableRow) -> bool:
         """Ask the tiers of a row, and return whether its limit lacks nothing any more."""

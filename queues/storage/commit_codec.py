@@ -21,28 +21,31 @@ Encoded = tuple[bytes, bytes]
 
 
 class _Demands:
-    """The distinct pairs of demand and attempt of a batch. Equal demands mostly are one object, and a look-up by
-    identity is faster than a look-up by content."""
+    """The distinct triples of demand, attempt and cost of a batch. Equal demands mostly are one object, and a look-up
+    by identity is faster than a look-up by content."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.attempts: list[int] = []
-        self._by_identity: dict[tuple[int, int], int] = {}
-        self._by_text: dict[tuple[str, int], int] = {}
+        self.costs: list[int] = []
+        self._by_identity: dict[tuple[int, int, int], int] = {}
+        self._by_text: dict[tuple[str, int, int], int] = {}
 
-    def number(self, demand: Amounts, attempt: int) -> int:
-        """Return the number of a pair, from 1; add the pair if it is new."""
-        number = self._by_identity.get((id(demand), attempt))
+    def number(self, demand: Amounts, attempt: int, cost: int) -> int:
+        """Return the number of a triple, from 1; add the triple if it is new."""
+        triple = id(demand), attempt, cost
+        number = self._by_identity.get(triple)
         if number is None:
-            number = self._by_identity[id(demand), attempt] = self.add(codec.encode_amounts(demand), attempt)
+            number = self._by_identity[triple] = self.add(codec.encode_amounts(demand), attempt, cost)
         return number
 
-    def add(self, text: str, attempt: int) -> int:
-        """Return the number of a pair whose demand is already encoded."""
-        number = self._by_text.setdefault((text, attempt), len(self.texts) + 1)
+    def add(self, text: str, attempt: int, cost: int) -> int:
+        """Return the number of a triple whose demand is already encoded."""
+        number = self._by_text.setdefault((text, attempt, cost), len(self.texts) + 1)
         if number > len(self.texts):
             self.texts.append(text)
             self.attempts.append(attempt)
+            self.costs.append(cost)
         return number
 
 
@@ -71,11 +74,11 @@ def encode(batch: Batch) -> Encoded:
     entries = [pick.waiting for pick in picks]
     tickets = [entry.ticket for entry in entries]
     keys = [key for key, _, _ in tickets]
-    demand_of = [demands.number(entry.demand, ticket[1]) for entry, ticket in zip(entries, tickets, strict=True)]
+    demand_of = [demands.number(pick.waiting.demand, pick.waiting.ticket[1], pick.cost) for pick in picks]
     sizes: list[int] = []
     for at in [at for at, pick in enumerate(picks) if pick.units or pick.waiting.size]:
         sizes += (at + 1, picks[at].size)
-        demand_of[at] = demands.add(codec.encode_amounts(picks[at].charge), tickets[at][1])
+        demand_of[at] = demands.add(codec.encode_amounts(picks[at].charge), tickets[at][1], picks[at].cost)
     columns = {
         "keys": keys,
         "versions": [f"{entry.version}," for entry in entries],
@@ -86,7 +89,7 @@ def encode(batch: Batch) -> Encoded:
         "sizes": sizes,
         **_totals(batch, clocks, accounts, overtaken),
     }
-    tables = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts}
+    tables = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts, "costs": demands.costs}
     single_changes = {"clocks": clocks, "accounts": accounts, "overtaken": overtaken}
     return orjson.dumps(columns | tables), orjson.dumps(single_changes)
 
@@ -143,5 +146,6 @@ def _reservations(epoch: int, picks: Sequence[Pick], decided: list[str], number:
             pick=number,
             port=int(text or 0),
             size=pick.size,
+            paid=pick.cost,
         )
         number += 1

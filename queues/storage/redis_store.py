@@ -6,15 +6,15 @@ One rule: every method runs one atomic script; only a rebuild and long lists tak
 import threading
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import cast
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues import limits, redis_keys
-from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.chunks import chunks
-from queues.inspection import redis_reader, reset
+from queues.inspection import redis_reader
 from queues.inspection_values import StoreInspection
 from queues.installation import Installation
 from queues.redis import codec, fitness
@@ -28,10 +28,10 @@ from queues.redis.connection import (
 )
 from queues.redis.scripts import Script
 from queues.storage import commit_codec, snapshot_codec
-from queues.storage.commits import PipelinedCommit
-from queues.store import PendingCommit, StoreSettings
+from queues.store import IdleGrowth, LoweredCharge, PendingCommit, StoreSettings
 from queues.values import (
     Batch,
+    CommitResult,
     Entry,
     NextEntries,
     QueuePosition,
@@ -141,7 +141,7 @@ class RedisStore:
 
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
         """See QueueStore."""
-        specs = [text for spec in queues for text in _spec_texts(spec)]
+        specs = [text for spec in queues for text in (spec.name, codec.encode_spec(spec), codec.encode_rules(spec))]
         names = codec.encode_names(limits.usage_resources(queues, pool, self._settings.counted))
         _CONFIGURE(self._connection, arguments=[self._epoch, codec.encode_amounts(pool), names, *specs])
 
@@ -151,11 +151,7 @@ class RedisStore:
 
     def remove(self, keys: Iterable[JobKey], pods_version: int | None = None) -> list[JobKey]:
         """See QueueStore."""
-        retained: list[bytes] = []
-        for chunk in _chunks((str(key),) for key in keys):
-            version = "" if pods_version is None else pods_version
-            retained += _REMOVE(self._connection, arguments=[self._epoch, version, *chunk])
-        return [JobKey.parse(key.decode()) for key in retained]
+        return self._free(_REMOVE, ((str(key),) for key in keys), pods_version)
 
     def withdraw(self, keys: Iterable[JobKey]) -> None:
         """See QueueStore."""
@@ -163,11 +159,13 @@ class RedisStore:
 
     def lower(self, charges: Iterable[LoweredCharge], pods_version: int | None = None) -> list[JobKey]:
         """See QueueStore."""
-        retained: list[bytes] = []
-        for chunk in _chunks(map(_lowered_texts, charges)):
-            version = "" if pods_version is None else pods_version
-            retained += _LOWER(self._connection, arguments=[self._epoch, version, *chunk])
-        return [JobKey.parse(key.decode()) for key in retained]
+        return self._free(_LOWER, map(_lowered_texts, charges), pods_version)
+
+    def _free(self, script: Script, items: Iterable[tuple[str, ...]], pods_version: int | None) -> list[JobKey]:
+        """Run a script that frees what jobs are charged for. Return the keys whose charge stays."""
+        version = "" if pods_version is None else pods_version
+        calls = (script(self._connection, arguments=[self._epoch, version, *chunk]) for chunk in _chunks(items))
+        return [JobKey.parse(key.decode()) for retained in calls for key in retained]
 
     def grow_idle(self, growths: Iterable[IdleGrowth], epoch: int, revision: int) -> list[Refusal]:
         """See QueueStore."""
@@ -195,29 +193,19 @@ class RedisStore:
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""
-        return PipelinedCommit(self._send, self._read_next_entries, batch)
+        return _PipelinedCommit(self, batch)
 
-    def _send(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> Callable[[], list[bytes]]:
-        return _COMMIT.send(self._pipeline, self._arguments(batch, name, picks))
+    def send(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> Callable[[], list[bytes]]:
+        """Send the commit of an encoded batch under a name. Return a function that waits for the answer."""
+        ports = self._settings.ports or (0, 0)
+        head = (batch.epoch, batch.revision, name, batch.follows, self._now(), *ports, batch.change)
+        needs = (value for pair in batch.needs_entries.items() for value in pair)
+        return _COMMIT.send(self._pipeline, [*head, *picks, batch.heads, *needs])
 
-    def _read_next_entries(self, answer: list[bytes]) -> tuple[NextEntries, ...]:
+    def read_next_entries(self, answer: list[bytes]) -> tuple[NextEntries, ...]:
+        """Decode the next entries of queues in the answer to a commit."""
         with self._reader_lock, translate_parse_errors(self._connection):
             return self._reader.read_next_entries(answer[commit_codec.NEXT_ENTRIES :])
-
-    def _arguments(self, batch: Batch, name: str, picks: commit_codec.Encoded) -> list[str | bytes | int | float]:
-        """Return the arguments of the commit script."""
-        first, last = self._settings.ports or (0, 0)
-        head: list[str | int] = [
-            batch.epoch,
-            batch.revision,
-            name,
-            batch.follows,
-            self._now(),
-            first,
-            last,
-            batch.change,
-        ]
-        return [*head, *picks, batch.heads, *(value for pair in batch.needs_entries.items() for value in pair)]
 
     def _now(self) -> str:
         """Return the time for a script; empty: the server's time."""
@@ -246,12 +234,12 @@ class RedisStore:
 
     def forget(self, epoch: int) -> None:
         """See QueueStore."""
-        reset.reset_store(self._connection, epoch)
+        redis_reader.reset_store(self._connection, epoch)
 
     def _reservations(self, epoch: int, selection: Sequence[str]) -> dict[JobKey, Reservation]:
         texts = _RESERVATIONS(self._connection, arguments=[epoch, *selection])
         with translate_parse_errors(self._connection):
-            pairs = ((JobKey.parse(key.decode()), text) for key, text in _pairs(texts))
+            pairs = ((JobKey.parse(key.decode()), text) for key, text in zip(texts[::2], texts[1::2], strict=True))
             return {key: codec.decode_reservation(key, text) for key, text in pairs}
 
     def _begin(self, epoch: int) -> Texts:
@@ -270,14 +258,43 @@ class RedisStore:
         own = self._installation.encode() if self._installation else ""
         if layout != redis_keys.LAYOUT_NUMBER and any((layout, *epochs)):
             fitness.check_owner(self._connection, self._installation)
-            reset.reset_store(self._connection, epoch - 1)
-            reset.reset_work(self._connection, epoch - 1)
+            redis_reader.reset_store(self._connection, epoch - 1)
+            redis_reader.reset_work(self._connection, epoch - 1)
         _REBUILD(self._connection, arguments=[epoch, "begin", own])
 
     def _put(self, epoch: int, texts: Texts) -> None:
         pieces = _chunks((key, *text) for key, text in texts.items())
         _PUT(self._connection, arguments=[epoch, *next(pieces)])
         _PUT.run_all(self._connection, ([epoch, *piece] for piece in pieces))
+
+
+class _PipelinedCommit:
+    """A commit that the server does while this process goes on. Slow work is done while the caller waits for nothing: a
+    batch is encoded before its commit begins, and its result is decoded after the next commit has begun."""
+
+    def __init__(self, store: RedisStore, batch: Batch) -> None:
+        self.name = uuid.uuid4().hex
+        self._store, self._batch = store, batch
+        self._picks = commit_codec.encode(batch)
+        self._wait: Callable[[], list[bytes]] = list
+        self._answer: list[bytes] = []
+
+    def begin(self, change: int) -> None:
+        """See PendingCommit."""
+        self._wait = self._store.send(replace(self._batch, change=change), self.name, self._picks)
+
+    def outcome(self) -> CommitResult:
+        """See PendingCommit."""
+        self._answer = self._wait()
+        return commit_codec.outcome(self._answer)
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """See PendingCommit."""
+        return commit_codec.reservations(self._batch, self._answer)
+
+    def next_entries(self) -> tuple[NextEntries, ...]:
+        """See PendingCommit."""
+        return self._store.read_next_entries(self._answer)
 
 
 def _texts(entries: Iterable[Entry]) -> Texts:
@@ -292,14 +309,6 @@ def _lowered_texts(lowered: LoweredCharge) -> tuple[str, str, str]:
 def _growth_texts(growth: IdleGrowth) -> tuple[str, str, str]:
     wanted = {"attempt": growth.attempt, "grown": growth.grown, "workers": growth.workers}
     return str(growth.key), codec.dump(wanted), codec.encode_amounts(growth.charge)
-
-
-def _spec_texts(spec: QueueSpec) -> tuple[str, str, str]:
-    return spec.name, codec.encode_spec(spec), codec.encode_rules(spec)
-
-
-def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    return zip(flat[::2], flat[1::2], strict=True)
 
 
 def _chunks(items: Iterable[tuple[str, ...]]) -> Iterator[list[str]]:

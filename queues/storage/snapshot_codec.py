@@ -87,7 +87,7 @@ class SnapshotReader:
             self._entries, self._older = {}, {}
         self._epoch, self._revision, self.newest = epoch, revision, header["version"]
         if whole:
-            specs = [codec.spec_from_fields(view[0]) for view in views]
+            specs = [QueueSpec(**view[0]) for view in views]
             self._specs = {spec.name: spec for spec in specs}
             self._pool = header["pool"]
         return Snapshot(

@@ -19,19 +19,10 @@ from crds.resources.amounts import Amounts
 from kube import errors
 from kube.api import Cluster, Manifest
 from queues.values import Refusal
-from reconcilers.apply import object_writer, webhook_changes
-from reconcilers.apply.interruptions import (
-    Blocked,
-    ChargeRefused,
-    KeyLost,
-    ObserveAgain,
-    PodRefused,
-    QuotaRefused,
-    SizeRefused,
-    classify_refusal,
-)
-from reconcilers.apply.object_writer import ObjectWriter
+from reconcilers.apply import events, object_writer
+from reconcilers.apply.object_writer import KeyLost, ObjectWriter, ObserveAgain, Obstructed, classify_refusal
 from reconcilers.apply.parallel import ParallelRun
+from reconcilers.errors import NameTaken
 from reconcilers.plan.status import PODS_FORBIDDEN
 from reconcilers.pods import measure
 from reconcilers.settings import ReconcileSettings
@@ -46,8 +37,10 @@ from reconcilers.values import (
     DeletePods,
     DeleteService,
     EmitEvent,
+    InvalidPod,
+    NoMemory,
     NoRoom,
-    OverQuota,
+    Obstacle,
     PatchObject,
     PatchPodMetadata,
     PatchRequest,
@@ -78,18 +71,10 @@ class Outcome:
 
     requeue_after: float | None = None
     """Seconds after which the key is observed again; None if an event will follow."""
-    refused: str = ""
-    """The message with which the API server refused a pod of the job. It will always refuse the same pod."""
-    size_refused: str = ""
-    """The message with which the API server refused a number of workers."""
-    blocked: Blocked | None = None
-    """Why an object of the job cannot be created now: a permission, a policy, a kind that is not installed."""
-    over_quota: OverQuota | None = None
-    """The ResourceQuota of the namespace because of which an object was refused."""
-    no_room: NoRoom | None = None
-    """The limit that left no room for what the job's pods request."""
-    no_memory: NoRoom | None = None
-    """The limit that left no room for memory that is to grow."""
+    obstacle: Obstacle | None = None
+    """What ended the plan; the next plan has to know it."""
+    error: errors.ClusterError | NameTaken | None = None
+    """The error behind a Blocker."""
     quiet: bool = False
     """Whether all of the plan was done, and the plan only wrote the job's status and created at most a single pod."""
     written: Manifest | None = None
@@ -145,16 +130,8 @@ class Application:
                 self._do(batch)
         except ObserveAgain as again:
             return Outcome(again.after)
-        except PodRefused as refused:
-            return Outcome(refused=str(refused))
-        except SizeRefused as refused:
-            return Outcome(size_refused=str(refused))
-        except Blocked as blocked:
-            return Outcome(blocked=blocked)
-        except QuotaRefused as over:
-            return Outcome(over_quota=over.by)
-        except ChargeRefused as refused:
-            return Outcome(no_memory=refused.by) if refused.for_memory else Outcome(no_room=refused.by)
+        except Obstructed as end:
+            return Outcome(obstacle=end.obstacle, error=end.error)
         except KeyLost:
             log.info("%s: another worker holds the key now; the rest of the plan is dropped", self.key)
             return Outcome(plan.requeue_after)
@@ -216,7 +193,7 @@ class Application:
         refused = self.raise_charge(action.attempt, action.charge)
         match refused:
             case "quota" | "cohort" | "pool":
-                raise ChargeRefused(refused, for_memory=action.for_memory)
+                raise Obstructed(NoMemory(refused) if action.for_memory else NoRoom(refused))
             case "":
                 log.info("%s: the job is charged for what its pods request", self.key)
             case _:  # the key or the reservation is lost: the next observation shows which
@@ -250,19 +227,19 @@ class Application:
 
         def may_begin(at: int) -> None:
             nonlocal checked_at, remaining
-            if before + at >= self.settings.parallel and self._is_budget_spent(asks):
+            if before + at >= self.settings.parallel_writes and self._is_budget_spent(asks):
                 raise ObserveAgain(0.0)
             if fenced and not (remaining and 0 <= self.clock() - checked_at <= FENCE_SECONDS):
-                checked_at, remaining = self.clock(), self.settings.parallel
+                checked_at, remaining = self.clock(), self.settings.parallel_writes
                 self._fence()
             remaining -= 1
             self.writes += 1
 
         failures = ParallelRun(work, items, self.executor, may_begin).run(
-            self.settings.parallel_asks if asks else self.settings.parallel
+            self.settings.parallel_asks if asks else self.settings.parallel_writes
         )
         if failures:
-            raise next((failure for failure in failures if isinstance(failure, PodRefused)), failures[0])
+            raise next(filter(_is_about_manifest, failures), failures[0])
 
     def _is_budget_spent(self, asks: bool) -> bool:
         """Return whether this reconcile has taken too long, or may do no further write."""
@@ -272,12 +249,13 @@ class Application:
     def _create_pod(self, manifest: Manifest) -> None:
         try:
             pod = self._objects.make(PODS, manifest)
-            if changed := webhook_changes.event(manifest, pod):
+            if changed := events.pod_changed(manifest, pod):
                 self._objects.emit_event(changed, self.clock())
         except errors.AlreadyExists:
             pod = self._same_pod(manifest)
         except errors.Invalid as error:
-            raise PodRefused(_describe_refusal(manifest, error)) from error
+            causes = "; ".join(f"{cause.field}: {cause.message}" for cause in error.causes)
+            raise Obstructed(InvalidPod(f"pod {manifest['metadata']['name']}: {causes or error}")) from error
         except errors.Forbidden as error:
             if self._objects.is_new(PODS, manifest, error):
                 raise classify_refusal(error, PODS_FORBIDDEN) from error
@@ -343,6 +321,5 @@ def _is_quiet(action: Action) -> bool:
     return False
 
 
-def _describe_refusal(manifest: Manifest, error: errors.Invalid) -> str:
-    causes = "; ".join(f"{cause.field}: {cause.message}" for cause in error.causes)
-    return f"pod {manifest['metadata']['name']}: {causes or error}"
+def _is_about_manifest(failure: Exception) -> bool:
+    return isinstance(failure, Obstructed) and isinstance(failure.obstacle, InvalidPod)

@@ -1,18 +1,36 @@
-"""The Event that reports to a job's owner.
+"""The Events that report to a job's owner, and the thread that writes those of a normal life.
 
-One rule: its name is made from its text, so that a repeated reconcile creates no second one.
+One rule: an Event's name is made from its text, so that a repeated reconcile creates no second one.
+
+Nobody waits for the Events of a normal life. They have a budget of their own, and one that the budget does not cover is
+dropped: a burst of jobs needs all other writes more.
 """
 
+import contextlib
 import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from crds import excerpts, timestamps
 from crds.api_resources import EVENTS, TORCHJOBS
 from crds.keys import JobKey
-from kube.api import Manifest
+from crds.labels import GROUP
+from kube import errors
+from kube.api import Cluster, Manifest
 from reconcilers.values import EmitEvent
 
 LONGEST = 1024
 """The largest number of characters of an event's message."""
+CHANGED = "PodChanged"
+REMEDY = "leave pods of torchq out of that webhook, or let it add to them only"
+PER_SECOND = 5.0
+AT_ONCE = 50
+"""The Events that one process may write together before `PER_SECOND` applies, and that may wait to be written."""
+
+log = logging.getLogger(__name__)
 
 
 def manifest(key: JobKey, event: EmitEvent, now: float, *, owned: bool = False) -> Manifest:
@@ -41,3 +59,77 @@ def manifest(key: JobKey, event: EmitEvent, now: float, *, owned: bool = False) 
         "lastTimestamp": at,
         "count": 1,
     }
+
+
+def pod_changed(sent: Manifest, made: Manifest) -> EmitEvent | None:
+    """Return the Event about a pod that an admission webhook has made otherwise than it was asked to; None if it is
+    fine. What a webhook adds to a pod is its business."""
+    found = [*_lost_labels(sent, made), *_policy(sent, made)]
+    if not found:
+        return None
+    name = sent["metadata"]["name"]
+    return EmitEvent(CHANGED, f"pod {name}: an admission webhook {', and '.join(found)}: {REMEDY}", warning=True)
+
+
+def _lost_labels(sent: Manifest, made: Manifest) -> list[str]:
+    wanted, given = sent["metadata"].get("labels") or {}, made["metadata"].get("labels") or {}
+    lost = sorted(name for name, value in wanted.items() if name.startswith(GROUP) and given.get(name) != value)
+    return [f"has replaced labels ({', '.join(lost)}), by which torchq finds it"] if lost else []
+
+
+def _policy(sent: Manifest, made: Manifest) -> list[str]:
+    wanted, given = ((each.get("spec") or {}).get("restartPolicy") for each in (sent, made))
+    return (
+        [f"has changed restartPolicy {wanted} to {given}, which decides who restarts its containers"]
+        if wanted != given
+        else []
+    )
+
+
+class LifeEventWriter:
+    """Writes Events on a thread of its own; safe to share between threads."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock` gives the times of Events, `elapsed` those of the budget."""
+        self._cluster, self._clock, self._elapsed = cluster, clock, elapsed
+        self._lock = threading.Lock()
+        self._left = float(AT_ONCE)
+        self._since = elapsed()
+        self._waiting = 0
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="life-events")
+
+    def tell(self, key: JobKey, event: EmitEvent) -> None:
+        """Write an Event on a job soon, or drop it. Neither waits nor raises."""
+        if self._takes():
+            with contextlib.suppress(RuntimeError):  # the writer was closed
+                self._executor.submit(self._write, key, event, self._clock())
+
+    def close(self) -> None:
+        """Drop the Events that wait."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def _takes(self) -> bool:
+        """Take a place for one Event; return whether there was one."""
+        with self._lock:
+            now = self._elapsed()
+            self._left = min(float(AT_ONCE), self._left + (now - self._since) * PER_SECOND)
+            self._since = now
+            if self._left < 1.0 or self._waiting >= AT_ONCE:
+                return False
+            self._left -= 1.0
+            self._waiting += 1
+            return True
+
+    def _write(self, key: JobKey, event: EmitEvent, now: float) -> None:
+        try:
+            self._cluster.create(EVENTS, manifest(key, event, now, owned=True), key.namespace)
+        except errors.ClusterError as error:
+            log.debug("%s: the Event %s could not be created: %s", key, event.reason, error)
+        finally:
+            with self._lock:
+                self._waiting -= 1

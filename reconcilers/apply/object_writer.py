@@ -1,7 +1,8 @@
 """The writes of one plan to objects other than the job and its pods.
 
 One rule: each write may find its work done already. An object of the same name that belongs to an earlier job is
-deleted, and the key is observed again. An object that is not torchq's blocks the job.
+deleted, and the key is observed again. An object that is not torchq's blocks the job. The exceptions that end a plan
+carry what the next observation of the job has to include.
 """
 
 import logging
@@ -14,21 +15,56 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster, Manifest
 from reconcilers.apply import events
-from reconcilers.apply.interruptions import (
-    FAILURES,
-    Blocked,
-    ObserveAgain,
-    SizeRefused,
-    classify_refusal,
-    not_created,
-)
 from reconcilers.errors import NameTaken
 from reconcilers.plan import over_quota
-from reconcilers.plan.status import NAME_TAKEN, PODS_FORBIDDEN
-from reconcilers.values import CreateObject, EmitEvent, PatchRequest
+from reconcilers.plan.status import NAME_TAKEN, NOT_CREATED, PODS_FORBIDDEN
+from reconcilers.values import Blocker, CreateObject, EmitEvent, InvalidSize, Obstacle, PatchRequest
 from reconcilers.views import recreate_request
 
+FAILURES = (errors.Unreachable, errors.TooManyRequests, errors.ServerError)
+"""The errors of a create that may succeed later: nothing is wrong with the object or with the account's rights."""
 log = logging.getLogger(__name__)
+
+
+class ObserveAgain(Exception):
+    """The plan is outdated, or too long for one reconcile."""
+
+    def __init__(self, after: float) -> None:
+        super().__init__(after)
+        self.after = after
+
+
+class KeyLost(Exception):
+    """Another worker has the key."""
+
+
+class Obstructed(Exception):
+    """The next plan has to know an obstacle."""
+
+    def __init__(self, obstacle: Obstacle, error: errors.ClusterError | NameTaken | None = None) -> None:
+        """`error` is what made a Blocker; the other obstacles are told without it."""
+        super().__init__(obstacle)
+        self.obstacle = obstacle
+        self.error = error
+
+
+def blocked(
+    reason: str, error: errors.ClusterError | NameTaken, message: str = "", *, passing: bool = False
+) -> Obstructed:
+    """Return the exception for an object of the job that cannot be created now."""
+    return Obstructed(Blocker(reason, message or str(error), passing), error)
+
+
+def classify_refusal(error: errors.Forbidden, reason: str) -> Obstructed:
+    """Return the exception for a refusal: because of a ResourceQuota, or for a reason that the owner has to resolve."""
+    quota = over_quota.parse_refusal(str(error))
+    return blocked(reason, error) if quota is None else Obstructed(quota)
+
+
+def not_created(resource: Resource, name: str, error: errors.ClusterError) -> Obstructed:
+    """Return the exception for one of FAILURES."""
+    kind = resource.kind
+    return blocked(f"{kind}{NOT_CREATED}", error, f"{kind} {name}: {error}", passing=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +79,7 @@ class ObjectWriter:
     """The version in which requests to recreate containers are served; plans name the newest."""
 
     def make(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """Create and return an object. Raises Blocked if the API server fails, and the error with which it refuses."""
+        """Create and return an object. Raises Obstructed if the API server fails, else the error of its refusal."""
         try:
             return self.cluster.create(resource, {**manifest, "apiVersion": resource.api_version}, self.key.namespace)
         except FAILURES as error:
@@ -68,7 +104,7 @@ class ObjectWriter:
             self.delete(SERVICES, name, metadata["uid"])
 
     def create(self, action: CreateObject) -> None:
-        """Create an object, unless the job has it already. Raises Blocked, or QuotaRefused, if it cannot be created."""
+        """Create an object, unless the job has it already. Raises Obstructed if it cannot be created."""
         resource = self.requests if action.resource == RECREATE_REQUESTS else action.resource
         try:
             self.make(resource, action.manifest)
@@ -78,11 +114,11 @@ class ObjectWriter:
             if action.optional:
                 return
             message = f"the cluster has no {resource.kind} of {resource.api_version}: {action.remedy or 'install it'}"
-            raise Blocked(f"{resource.kind}Missing", error, message) from error
+            raise blocked(f"{resource.kind}Missing", error, message) from error
         except (errors.Forbidden, errors.Invalid) as error:
             reason = f"{resource.kind}Refused"
             if isinstance(error, errors.Invalid) or resource.is_version_of(RECREATE_REQUESTS):
-                raise Blocked(reason, error) from error
+                raise blocked(reason, error) from error
             raise classify_refusal(error, reason) from error
 
     def patch(self, resource: Resource, name: str, change: Manifest) -> None:
@@ -120,7 +156,7 @@ class ObjectWriter:
             raise ObserveAgain(self.name_retry) from error
 
     def set_workers(self, workers: int, resource_version: str) -> None:
-        """Change the number of workers that the job requests. Raises SizeRefused if the API server refuses it, and
+        """Change the number of workers that the job requests. Raises Obstructed if the API server refuses it, and
         ObserveAgain if the job has changed since it was observed."""
         change = {"spec": {"replicas": workers}}
         try:
@@ -134,7 +170,7 @@ class ObjectWriter:
             )
         except errors.Invalid as error:
             causes = "; ".join(f"{cause.field}: {cause.message}" for cause in error.causes)
-            raise SizeRefused(causes or str(error)) from error
+            raise Obstructed(InvalidSize(causes or str(error))) from error
         except (errors.NotFound, errors.Conflict) as error:
             raise ObserveAgain(0.0) from error
 
@@ -163,7 +199,7 @@ class ObjectWriter:
             log.debug("%s: the Event %s could not be created: %s", self.key, event.reason, error)
 
     def existing(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """Return the object that has the name of a new one. Raises Blocked if the object belongs to no TorchJob.
+        """Return the object that has the name of a new one. Raises Obstructed if the object belongs to no TorchJob.
 
         A pod of this job whose labels were changed is deleted: no watch of the job's pods shows it.
         """
@@ -205,13 +241,13 @@ class ObjectWriter:
             self.delete(resource, metadata["name"], metadata["uid"])
             raise ObserveAgain(self.name_retry) from error
 
-    def _name_taken(self, resource: Resource, name: str) -> Blocked:
+    def _name_taken(self, resource: Resource, name: str) -> Obstructed:
         kind = resource.kind.lower()
         message = (
             f"the job needs a {kind} named {name}, but the one of that name in namespace {self.key.namespace} is not "
             f"torchq's: delete that {kind} or give the job another name"
         )
-        return Blocked(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
+        return blocked(NAME_TAKEN, NameTaken(f"{self.key}: {message}"), message)
 
 
 def is_namesake(error: errors.Invalid) -> bool:

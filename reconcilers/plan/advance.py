@@ -6,33 +6,30 @@ records that a stage has begun before anything of the stage is created.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 
 from crds import labels
 from crds.torchjob.status import Admission, StageStatus, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
-from gang import backends
-from reconcilers.plan import backoff, departures, progress, status
-from reconcilers.plan.charges import memory
-from reconcilers.plan.charges.memory import UnchargedMemory
+from reconcilers.plan import backoff, departures, grown_memory, progress, status
+from reconcilers.plan.elastic import checkpoints
 from reconcilers.plan.gangs import Groups, Scheduling
+from reconcilers.plan.grown_memory import UnchargedMemory
+from reconcilers.plan.in_place import waves
 from reconcilers.plan.lifecycle import Active
-from reconcilers.plan.progress import JobProgress
+from reconcilers.plan.moment import Moment
 from reconcilers.plan.start_gates import StartGates
-from reconcilers.plan.worlds import checkpoints
-from reconcilers.pods import disruption_budget, manifests, start_gate, topology
+from reconcilers.pods import disruption_budget, pod_manifests, start_gate, topology
 from reconcilers.pods.task_members import PodMember
 from reconcilers.pods.topology import NodeLabels
-from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
     Blocker,
     CreateObject,
     CreatePods,
     CreateService,
-    Observation,
+    NoMemory,
     PatchObject,
     PatchPodMetadata,
     earliest,
@@ -46,16 +43,11 @@ class Advance:
     """An active job and its objects."""
 
     run: Active
-    observation: Observation
-    settings: ReconcileSettings
-    now: datetime
+    at: Moment
     stuck: bool = False
     """Whether finalizers keep pods that should no longer exist."""
-
-    @cached_property
-    def progress(self) -> JobProgress:
-        """How far the job has progressed."""
-        return progress.assess(self.run.job, self.run.pods)
+    held: bool = False
+    """Whether new pods wait at their start gates, because runs from before a restart go on."""
 
     @cached_property
     def scheduling(self) -> Scheduling:
@@ -63,21 +55,25 @@ class Advance:
         return Scheduling(
             job=self.run.job,
             admission=self.run.admission,
-            backend=backends.get_backend(self.run.admission.gang_scheduler, self.settings.served.__contains__),
-            at_once=self.settings.pods_at_once,
+            backend=self.at.settings.backend(self.run.admission.gang_scheduler),
+            default_queue=self.at.observation.gang_queue,
+            at_once=self.at.settings.pods_at_once,
+            now=self.at.now.timestamp(),
         )
 
     @cached_property
     def groups(self) -> Groups:
         """The next step for the job's groups."""
-        if not self.settings.make_pods:
+        if not self.at.settings.make_pods:
             return Groups()
-        return self.scheduling.groups(self.progress, self.observation.groups, self.run.pods)
+        return self.scheduling.groups(
+            self.run.progress, self.at.observation.groups, self.run.pods, self.run.members.values()
+        )
 
     @cached_property
     def uncharged(self) -> UnchargedMemory | None:
         """The memory that some of the next pods are to have and that the job is not charged for."""
-        return memory.find_uncharged(self.run.job)
+        return grown_memory.find_uncharged(self.run.job)
 
     @property
     def changed_groups(self) -> tuple[Action, ...]:
@@ -89,24 +85,25 @@ class Advance:
         job = self.run.job
         update = {"stages": self._stages(), "departed": departures.remaining(job, self.run.members, self.run.pods)}
         after = checkpoints.forget_leaving(self._phase(job).model_copy(update=update))
-        return backoff.forget_if_stable(after, self.now)
+        return backoff.forget_if_stable(after, self.at.now)
 
     def _phase(self, job: TorchJob) -> TorchJobStatus:
         blocker = self.groups.blocker
         is_blocked = status.is_blocked(job.status) and not (self.stuck and _is_stuck_reported(self.run.job))
         if blocker is not None:
-            return status.block(job, blocker, self.now)
-        runs = progress.all_running(job, self.progress, progress.begun_stages(job))
+            return status.block(job, blocker, self.at.now)
+        runs = progress.all_running(job, self.run.progress, progress.begun_stages(job))
         if runs and (job.status.phase != "Running" or (is_blocked and not self._lacks_pods())):
-            return status.mark_running(job, self.now)
-        if self.uncharged is not None and self.observation.no_memory is not None:
-            message = self.uncharged.describe_refusal(self.run.admission.queue, self.observation.no_memory)
+            return status.mark_running(job, self.at.now)
+        full = self.at.observation.met(NoMemory)
+        if self.uncharged is not None and full is not None:
+            message = self.uncharged.describe_refusal(self.run.admission.queue, full.by)
             if runs:
-                return status.block(job, Blocker(status.NO_MEMORY, message), self.now)
+                return status.block(job, Blocker(status.NO_MEMORY, message), self.at.now)
             # It holds its room and does not run: that has a limit (`Deadline`).
-            return status.enter(job, "Admitted", status.NO_MEMORY, message, self.now)
+            return status.enter(job, "Admitted", status.NO_MEMORY, message, self.at.now)
         if is_blocked and self._is_over():
-            return status.unblock(job, self.now)
+            return status.unblock(job, self.at.now)
         return status.observe_generation(job)
 
     def _lacks_pods(self) -> bool:
@@ -130,17 +127,17 @@ class Advance:
     def _stages(self) -> dict[str, StageStatus]:
         """Return which stages have begun, and which of them have run."""
         stages = dict(self.run.job.status.stages)
-        for stage in self.progress.begun if self.settings.make_pods else ():
+        for stage in self.run.progress.begun if self.at.settings.make_pods else ():
             entry = stages.get(str(stage.index))
             if stage.awaits and entry is None:
-                stages[str(stage.index)] = StageStatus(began=self.now)
-            elif entry and entry.running is None and progress.all_running(self.run.job, self.progress, (stage,)):
-                stages[str(stage.index)] = StageStatus(began=entry.began, running=self.now)
+                stages[str(stage.index)] = StageStatus(began=self.at.now)
+            elif entry and entry.running is None and progress.all_running(self.run.job, self.run.progress, (stage,)):
+                stages[str(stage.index)] = StageStatus(began=entry.began, running=self.at.now)
         return stages
 
     def actions(self) -> tuple[Action, ...]:
         """Return the actions that create groups, open gates, and create the missing pods that may exist now."""
-        if not self.settings.make_pods:
+        if not self.at.settings.make_pods:
             return ()
         return (*self.groups.actions, *self._open_gates(), *self._pods())
 
@@ -153,9 +150,10 @@ class Advance:
         return StartGates(
             job=run.job,
             pods=run.pods,
-            progress=self.progress,
-            now=self.now.timestamp(),
+            progress=self.run.progress,
+            now=self.at.now.timestamp(),
             joining=joining,
+            held=self.held,
             unplaced=frozenset(name for name, member in self._placed.items() if member.lead not in bound),
         )
 
@@ -170,29 +168,30 @@ class Advance:
     @property
     def requeue_after(self) -> float | None:
         """Seconds after which the next step may change although no event arrives."""
-        try_again = None if self.uncharged is None else memory.TRY_AGAIN
+        try_again = None if self.uncharged is None else grown_memory.TRY_AGAIN
         return earliest((self.groups.requeue_after, self.gates.requeue_after, try_again))
 
     def _open_gates(self) -> tuple[Action, ...]:
         """Return the actions that open the gates of pods that may start, with the ranks that their nodes give them."""
-        return _open(self.gates.to_open, self._placed, self.run.admission, self.observation.node_labels)
+        return _open(self.gates.to_open, self._placed, self.run.admission, self.at.observation.node_labels)
 
     def _pods(self) -> tuple[Action, ...]:
-        names = {pod.name for pod in self.observation.pods}
+        names = {pod.name for pod in self.at.observation.pods}
         if self._waits_for_removed_pods():
             return ()
-        absent = [member for name, member in self.run.members.items() if name not in names and not self._waits(name)]
+        waits = partial(backoff.is_pod_waiting, self.run.job.status, settings=self.at.settings, now=self.at.now)
+        absent = [member for name, member in self.run.members.items() if name not in names and not waits(name)]
         if not absent:
             return ()
         blueprint = self._blueprint()
         missing = self._with_room([member for member in absent if self._may_be_made(blueprint, member)])
-        first = self._first(missing)
+        first = _first(missing, self.run.pods)
         leads = [member for member in missing if member.name == member.lead and blueprint.needs_service(member.lead)]
-        beside: tuple[Action, ...] = tuple(CreateService(manifests.service(blueprint, lead)) for lead in leads)
+        beside: tuple[Action, ...] = tuple(CreateService(pod_manifests.service(blueprint, lead)) for lead in leads)
         if missing and not self.run.pods:
             beside = (*disruption_budget.creation(self.run.job, self.run.admission.attempt), *beside)
         batches = (tuple(member for member in missing if (member.name in first) is before) for before in (True, False))
-        return (*beside, *(CreatePods(manifests.PodManifests(blueprint, batch)) for batch in batches if batch))
+        return (*beside, *(CreatePods(pod_manifests.PodManifests(blueprint, batch)) for batch in batches if batch))
 
     def _waits_for_removed_pods(self) -> bool:
         """Return whether removed workers have to be gone before any pod is created.
@@ -208,7 +207,7 @@ class Advance:
     @property
     def _revoked_to(self) -> int | None:
         """The number of workers for which room is reserved, if a growth was revoked; else None."""
-        held, workers = self.observation.reservation, self.run.admission.workers or 0
+        held, workers = self.at.observation.reservation, self.run.admission.workers or 0
         return held.size if held is not None and 0 < held.size < workers else None
 
     def _with_room(self, missing: list[PodMember]) -> list[PodMember]:
@@ -220,47 +219,47 @@ class Advance:
         workers = [member for member in missing if member.task_type == WORKER][: max(0, room)]
         return [member for member in missing if member.task_type != WORKER or member in workers]
 
-    def _first(self, missing: list[PodMember]) -> frozenset[str]:
-        """Return the first pod of each task without any pod. What the API server makes of it is checked before the
-        task's other pods are created. The result is empty if no other pods would follow."""
-        tasks_with_pods = {pod.task for pod in self.run.pods}
-        first = {
-            member.task_type: member.name
-            for member in reversed(missing)
-            if member.task_type.lower() not in tasks_with_pods
-        }
-        return frozenset(first.values() if len(first) < len(missing) else ())
-
-    def _waits(self, pod: str) -> bool:
-        return backoff.is_pod_waiting(self.run.job.status, pod, self.settings, self.now)
-
-    def _blueprint(self) -> manifests.Blueprint:
-        together, without = self.scheduling.together, self.scheduling.incomplete_tasks(self.progress, self.run.pods)
-        return manifests.Blueprint(
+    def _blueprint(self) -> pod_manifests.Blueprint:
+        scheduling, without = self.scheduling, self.scheduling.incomplete_tasks(self.run.progress, self.run.pods)
+        begun = self.run.progress.begun if scheduling.together else ()
+        return pod_manifests.Blueprint(
             job=self.run.job,
             admission=self.run.admission,
             members=self.run.members,
-            settings=self.settings,
-            fits_elsewhere=self.observation.other_nodes,
-            backend=self.scheduling.backend,
-            gangs={stage.index: self.scheduling.gang(stage, without) for stage in self.progress.begun}
-            if together
-            else {},
+            settings=self.at.settings,
+            fits_elsewhere=self.at.observation.other_nodes,
+            backend=scheduling.backend,
+            gangs={stage.index: scheduling.gang(stage, without) for stage in begun},
+            gang_queue=scheduling.queue,
+            alone=self.groups.alone,
             open_gates=self.gates.open_tasks,
+            held=self.held,
         )
 
-    def _may_be_made(self, blueprint: manifests.Blueprint, member: PodMember) -> bool:
+    def _may_be_made(self, blueprint: pod_manifests.Blueprint, member: PodMember) -> bool:
         """Return whether a pod may be created: with its whole stage where a gang scheduler binds it, else once its own
         upstream tasks have progressed far enough."""
-        if member.task_type in self.progress.passed | self.progress.closed:
+        if member.task_type in self.run.progress.passed | self.run.progress.closed:
             return False
         if self.uncharged is not None and member.task_type in self.uncharged.amounts:
             return False
+        if self.held and member.task_type.lower() not in waves.gated_tasks(self.run.job):
+            return False
         if blueprint.is_gang_bound(member):
-            return member.stage in self.groups.ready
+            return member.stage in self.groups.ready and member.name not in self.groups.later
         if blueprint.is_ordered(member):  # its world starts once all of it is bound
-            return any(member.stage == stage.index for stage in self.progress.begun)
-        return member.task_type in self.progress.started
+            return any(member.stage == stage.index for stage in self.run.progress.begun)
+        return member.task_type in self.run.progress.started
+
+
+def _first(missing: Sequence[PodMember], pods: Sequence[PodView]) -> frozenset[str]:
+    """Return the first pod of each task without any pod. What the API server makes of it is checked before the task's
+    other pods are created. The result is empty if no other pods would follow."""
+    tasks_with_pods = {pod.task for pod in pods}
+    first = {
+        member.task_type: member.name for member in reversed(missing) if member.task_type.lower() not in tasks_with_pods
+    }
+    return frozenset(first.values() if len(first) < len(missing) else ())
 
 
 def _is_stuck_reported(job: TorchJob) -> bool:

@@ -29,10 +29,10 @@ from crds.torchjob import conditions
 from crds.torchjob.status import MOST_AT_ONCE, TorchJobStatus
 from reconcilers.settings import ReconcileSettings
 
-RUNS_WELL = 600.0
-"""The seconds that a job has to run until its earlier restarts are forgotten: twice a kubelet's longest back-off."""
 JITTER = 0.25
 """The largest fraction of a pause that is left out."""
+RUNS_WELL = 600.0
+"""The seconds that a job has to run until its earlier restarts are forgotten: twice a kubelet's longest back-off."""
 DISRUPTIONS_AT_ONCE = 10
 DISRUPTION_SECONDS = 10.0
 """The seconds after which one more disruption is free."""
@@ -43,12 +43,17 @@ def pause(key: JobKey, number: int, settings: ReconcileSettings) -> float:
     if number <= 1:
         return 0.0
     seconds = min(settings.longest_restart_backoff, settings.restart_backoff * 2.0 ** min(number - 2, 64))
-    return seconds * (1.0 - _jitter(key, number))
+    return spread(seconds, f"{key.uid}/restart/{number}")
 
 
-def _jitter(key: JobKey, number: int) -> float:
-    digest = hashlib.sha256(f"{key.uid}/restart/{number}".encode()).digest()
-    return JITTER * int.from_bytes(digest[:4], "big") / 2**32
+def spread(seconds: float, what: str) -> float:
+    """Return a pause with up to a quarter of it left out, which differs by what pauses: a job, and one of its tries.
+
+    Jobs that failed together then do not come back together. Two gangs that each got half of a cluster would otherwise
+    repeat that without end.
+    """
+    digest = hashlib.sha256(what.encode()).digest()
+    return seconds * (1.0 - JITTER * int.from_bytes(digest[:4], "big") / 2**32)
 
 
 def remaining_pause(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float:

@@ -13,9 +13,13 @@ neither a failure nor a disruption, however the pod then ends.
     it is on a node that it was created to avoid         it stays: whoever bound it there would do so again
     its node ended it, and was about to go away anyway   it has left, as above
     its node was lost, or ended the pod without notice   nothing here: `failures` judges the pod
+    a scheduler preempts it, or reclaims its room        nothing here: `failures` judges the pod once it is deleted
     a pod of its world has succeeded                     nothing here: nobody can join the others any more
 
 The others go on without the pod, or restart with it, as after a failure of that pod (`failures.is_whole`).
+
+A preempted pod is a disruption. It has left no node that is about to go away, so no node is avoided for it. Its room
+has gone to another job, so an elastic job gives a worker up that finds no other, as one that has left its node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,17 +29,18 @@ from itertools import islice
 
 from crds.torchjob.status import MOST_AT_ONCE, MOST_LEFT, Departure, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import closing, failures, rendezvous, restart_counts
+from reconcilers.plan import failures, rendezvous, restart_counts
 from reconcilers.pods.task_members import LABELS_CHANGED, PodMember
 from reconcilers.values import EmitEvent
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 
 EVENT = "NodeLeaving"
-MOST_NAMED = 5
 ENDED_BY_THE_NODE = frozenset({"DeletionByPodGC", "DeletionByTaintManager", "TerminationByKubelet"})
 """The reasons of the condition DisruptionTarget by which a node is lost, or ends the pod itself."""
-NOT_ANNOUNCED = ENDED_BY_THE_NODE | {pod_view.EVICTED_BY_VOLCANO, LABELS_CHANGED.partition(":")[0]}
+NOT_ANNOUNCED = ENDED_BY_THE_NODE | pod_view.BY_SCHEDULER | {LABELS_CHANGED.partition(":")[0]}
+"""The reasons after which there is nothing to leave early. Who gives one has deleted the pod by the next call, or the
+node has ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ def find(job: TorchJob, pods: Sequence[PodView], nodes: Mapping[str, str]) -> tu
     """Return the pods that leave their nodes. `nodes` are those that lose their pods, each with the reason."""
     if rendezvous.has_succeeded(job, pods):
         return ()
-    alone = closing.find_tasks(job, pods) if nodes or any(pod.disruption for pod in pods) else frozenset()
+    alone = rendezvous.find_closing_tasks(job, pods) if nodes or any(pod.disruption for pod in pods) else frozenset()
     return tuple(LeavingPod(pod, why) for pod in pods if pod.task not in alone and (why := _reason(pod, nodes)))
 
 
@@ -78,7 +83,7 @@ def depart(job: TorchJob, leaving: Sequence[LeavingPod], pods: Iterable[PodView]
     lost = sum(rendezvous.meets_others(job, entry.pod) for entry in leaving)
     is_whole = any(failures.is_whole(job, entry.pod) for entry in leaving)
     if is_whole or rendezvous.uses_up_restarts(job, lost):
-        after = restart_counts.restart_elsewhere(job, describe(leaving), now)
+        after = restart_counts.restart_job(job, describe(leaving), now)
     else:
         after = restart_counts.replace_pods(job, (entry.pod.uid for entry in leaving), pods)
     departed = job.status.departed | {entry.pod.name: _departure(job, entry.pod, now) for entry in leaving}
@@ -97,7 +102,7 @@ def _departure(job: TorchJob, pod: PodView, now: datetime) -> Departure:
 
 def describe(leaving: Sequence[LeavingPod]) -> str:
     """Return a sentence about leaving pods."""
-    names = pod_view.list_names([entry.pod.name for entry in leaving], MOST_NAMED)
+    names = pod_view.list_names([entry.pod.name for entry in leaving])
     return f"{names}: {leaving[0].why}" if len(leaving) > 1 else f"pod {names} {leaving[0].why}"
 
 

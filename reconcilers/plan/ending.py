@@ -11,13 +11,12 @@ from datetime import datetime
 from crds.torchjob import conditions
 from crds.torchjob.status import Completion, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import gangs, progress, status
-from reconcilers.plan.deadline import Deadline
+from reconcilers.plan import progress, status
 from reconcilers.plan.in_place import interruptions
-from reconcilers.plan.pod_deletion import PodDeletion
+from reconcilers.plan.moment import Moment
 from reconcilers.pods import task_members
 from reconcilers.pods.grants import Grant
-from reconcilers.settings import ReconcileSettings
+from reconcilers.pods.task_members import PodMember
 from reconcilers.values import (
     Action,
     DeleteJob,
@@ -35,18 +34,21 @@ from reconcilers.views.pod_view import PodView
 Pods = tuple[PodView, ...]
 
 
-def has_succeeded(job: TorchJob, pods: Pods) -> bool:
+def has_succeeded(granted: Grant, pods: Pods) -> bool:
     """Return whether the pods of the newest admission have completed the job, also if the coordinator alone saw it."""
-    if job.admission is None:
-        return False
-    if find_record(job) is not None:
+    if find_record(granted.wanted) is not None:
         return True
-    if not (job.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
+    if not (granted.wanted.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
         return False
-    granted = Grant(job, job.admission)
     job_progress = progress.assess(granted.job, granted.own_pods(pods))
     decisive = task_members.decisive_tasks(granted.job)
     return bool(decisive) and all(map(job_progress.done, decisive))
+
+
+def done_message(pods: Pods) -> str:
+    """Return the message of a success. It says so if a pod was connected with a pod of another job."""
+    told = next((f"pod {pod.name}: {pod.advice}" for pod in pods if pod.advice and pod.phase != "Failed"), "")
+    return f"all is done, but {told}" if told else "all is done"
 
 
 def find_record(job: TorchJob) -> Completion | None:
@@ -66,20 +68,16 @@ def judge_completion(observation: Observation, now: datetime) -> tuple[bool, Pod
     job = settled.job
     if not isinstance(job, TorchJob) or job.is_finished or find_record(job) is not None:
         return False, None, None
-    is_complete = has_succeeded(job, settled.pods)
-    return is_complete, _result_giver(settled) if is_complete else None, settled_in
+    granted = Grant(job, job.admission) if job.admission is not None else None
+    is_complete = granted is not None and has_succeeded(granted, settled.pods)
+    return is_complete, _result_giver(granted, settled.pods) if is_complete else None, settled_in
 
 
-def finish(
-    job: TorchJob,
-    observation: Observation,
-    after: TorchJobStatus,
-    deletion: PodDeletion,
-    before: tuple[Action, ...] = (),
-) -> Plan:
+def finish(job: TorchJob, after: TorchJobStatus, at: Moment, before: tuple[Action, ...] = ()) -> Plan:
     """End the job, after some other actions. The services are deleted first, because their existence is not recorded
     anywhere else. The status is written next, with the job's result, and the pods that prove it are deleted last."""
-    giver = _result_giver(observation)
+    observation, deletion = at.observation, at.deletion
+    giver = _result_giver(at.grant, observation.pods)
     if giver is not None and observation.result is None:
         return Plan(result_of=giver)
     record = find_record(job)
@@ -90,34 +88,27 @@ def finish(
     remaining = tuple(pod for pod in pods if pod.uid not in uids)
     may_have_services = job.spec.clean_pod_policy != "None" and (pods or job.status.attempt > 0)
     services = delete_all_services(job, pods) if may_have_services else ()
-    groups = gangs.delete_groups(observation.groups)
-    return Plan(
-        before
-        + services
-        + status.write(job, after, remaining)
-        + deletion.delete(to_delete, shorten=True)
-        + groups
-        + _failure_events(after)
-    )
+    writes = services + status.write(job, after, remaining)
+    deletions = deletion.delete(to_delete, shorten=True) + at.group_deletions
+    return Plan(before + writes + deletions + _failure_events(after))
 
 
-def _result_giver(observation: Observation) -> PodView | None:
-    """Return the pod whose result is that of the job: rank 0 of the last run, and of the last stage that gave one.
+def _result_giver(granted: Grant | None, pods: Pods) -> PodView | None:
+    """Return the pod that gives the result of the job: of the last run and the last stage that gave one, the pod with
+    rank 0, else the first that did. None if there is no such pod.
 
-    Where torchrun chooses the ranks, it is the pod that gave a result. None if there is no such pod.
+    Which process has rank 0 is for the training to say: torchrun's own rendezvous gives ranks in another order.
     """
-    job = observation.job
-    if not isinstance(job, TorchJob) or job.admission is None or not any(pod.has_result for pod in observation.pods):
+    if granted is None or not any(pod.has_result for pod in pods):
         return None
-    granted = Grant(job, job.admission)
-    meeting, members = task_members.meeting_tasks(job.spec), granted.members
-    found = [
-        pod
-        for pod in granted.own_pods(observation.pods)
-        if pod.has_result and not progress.is_outdated(job, pod)
-        if members[pod.name].rank == 0 or members[pod.name].task_type in meeting
-    ]
-    return max(found, key=lambda pod: members[pod.name].stage, default=None)
+    own, members = granted.own_pods(pods), granted.members
+    found = [pod for pod in own if pod.has_result and not progress.is_outdated(granted.wanted, pod)]
+    return min(found, key=lambda pod: _order_of_givers(members[pod.name]), default=None)
+
+
+def _order_of_givers(member: PodMember) -> tuple[int, float, str]:
+    """Return what orders the pods that gave a result: later stages, then ranks, then pods without a rank."""
+    return -member.stage, math.inf if member.rank is None else member.rank, member.name
 
 
 def _failure_events(after: TorchJobStatus) -> tuple[Action, ...]:
@@ -131,33 +122,29 @@ def _failure_events(after: TorchJobStatus) -> tuple[Action, ...]:
     )
 
 
-def plan_finished(
-    job: TorchJob, observation: Observation, deletion: PodDeletion, settings: ReconcileSettings, now: datetime
-) -> Plan:
+def plan_finished(job: TorchJob, at: Moment) -> Plan:
     """Clean up after a finished job, and delete the job itself when its time to live is over."""
+    observation, deletion = at.observation, at.deletion
     time_to_live = job.spec.ttl_seconds_after_finished
     if time_to_live is None and job.is_cancelled:
-        time_to_live = settings.cancelled_ttl_seconds
-    remaining = _seconds_left(job.status.completion_time, time_to_live, now)
+        time_to_live = at.settings.cancelled_ttl_seconds
+    remaining = _seconds_left(job.status.completion_time, time_to_live, at.now)
     if remaining is not None and remaining <= 0:
         return Plan((DeleteJob(),))
     # In a drained queue, and beyond activeDeadlineSeconds, no pod keeps its resources, even if the job's owner wants
     # its pods kept.
     policy = job.spec.clean_pod_policy
-    active = Deadline(0.0, now).active_remaining(job)
+    active = at.deadline.active_remaining(job)
     is_returning = observation.draining or (active is not None and active <= 0)
     policy = "Running" if is_returning and policy == "None" else policy
     leftovers = _leftovers(policy, job.status, observation.pods, deletion.now)
-    deletions = deletion.delete(leftovers, shorten=True) + report_stuck_pods(observation, deletion, now)
+    deletions = deletion.delete(leftovers, shorten=True) + report_stuck_pods(at)
     has_occupying_pods = any(pod_view.occupies(pod) for pod in observation.pods)
     requeue_after = earliest((remaining, active if has_occupying_pods and not is_returning else None))
-    return Plan(_observe_spec(job) + deletions + gangs.delete_groups(observation.groups), requeue_after=requeue_after)
-
-
-def _observe_spec(job: TorchJob) -> tuple[Action, ...]:
-    """Record the newest spec as observed; the counts of pods stay as they are."""
+    # The newest spec is recorded as observed; the counts of pods stay as they are.
     changed = status.patch_from(job.status, status.observe_generation(job))
-    return (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
+    writes = (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
+    return Plan(writes + deletions + at.group_deletions, requeue_after=requeue_after)
 
 
 def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) -> float | None:
@@ -176,23 +163,24 @@ def _leftovers(policy: str, after: TorchJobStatus, pods: Pods, now: float) -> Po
     return ()
 
 
-def plan_deleted(observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
+def plan_deleted(at: Moment) -> Plan:
     """Delete the pods of a deleted job. They keep their own grace, and the queue pays for it; while the queue is being
     drained, the grace is limited to the setting."""
-    graceful = deletion if observation.draining else replace(deletion, longest=math.inf)
-    deletions = graceful.delete(observation.pods, shorten=True) + report_stuck_pods(observation, deletion, now)
-    return Plan(_delete_services(observation.pods) + deletions + gangs.delete_groups(observation.groups))
+    pods, deletion = at.observation.pods, at.deletion
+    graceful = deletion if at.observation.draining else replace(deletion, longest=math.inf)
+    services = tuple(DeleteService(pod.service) for pod in pods if pod.service and not pod.deleting)
+    return Plan(services + graceful.delete(pods, shorten=True) + report_stuck_pods(at) + at.group_deletions)
 
 
-def plan_invalid(job: InvalidJob, observation: Observation, deletion: PodDeletion, now: datetime) -> Plan:
+def plan_invalid(job: InvalidJob, at: Moment) -> Plan:
     """Report an invalid job, delete its pods, and delete the job itself when its time to live is over."""
     ended = job.status.completion_time if job.status.is_finished else None
-    remaining = _seconds_left(ended, job.time_to_live, now)
+    remaining = _seconds_left(ended, job.time_to_live, at.now)
     if remaining is not None and remaining <= 0:
         return Plan((DeleteJob(),))
-    writes = () if job.status.is_finished else _report_invalid(job, now)
-    deletions = deletion.delete(observation.pods, shorten=True) + report_stuck_pods(observation, deletion, now)
-    return Plan(writes + deletions + gangs.delete_groups(observation.groups), remaining)
+    writes = () if job.status.is_finished else _report_invalid(job, at.now)
+    deletions = at.deletion.delete(at.observation.pods, shorten=True) + report_stuck_pods(at)
+    return Plan(writes + deletions + at.group_deletions, remaining)
 
 
 def _report_invalid(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
@@ -203,24 +191,20 @@ def _report_invalid(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
     return (WriteStatus({"status": change}, job.resource_version),)
 
 
-def report_stuck_pods(observation: Observation, deletion: PodDeletion, now: datetime) -> tuple[Action, ...]:
+def report_stuck_pods(at: Moment) -> tuple[Action, ...]:
     """Report pods that finalizers keep although the job should have none: as an Event, and in the status of an admitted
     job."""
-    job, stuck = observation.job, deletion.stuck_pods(observation.pods)
+    job, stuck = at.observation.job, at.deletion.stuck_pods(at.observation.pods)
     if not stuck:
         return ()
-    message = deletion.describe_stuck(stuck)
+    message = at.deletion.describe_stuck(stuck)
     # The Event's name is made from its text, so a repetition creates no second one.
     events = (EmitEvent(status.PODS_STUCK, message, warning=True),)
     if not isinstance(job, TorchJob) or job.is_finished or job.admission is None:
         return events
     if status.is_blocked(job.status):
-        return events if status.admission_reason(job.status) in status.SENT_BACK else ()
-    return status.write(job, status.block_on_stuck_pods(job, message, now), observation.pods) + events
-
-
-def _delete_services(pods: Pods) -> tuple[Action, ...]:
-    return tuple(DeleteService(pod.service) for pod in pods if pod.service and not pod.deleting)
+        return events if at.reason in status.SENT_BACK else ()
+    return status.write(job, status.block_on_stuck_pods(job, message, at.now), at.observation.pods) + events
 
 
 def delete_all_services(job: TorchJob, pods: Pods) -> tuple[Action, ...]:

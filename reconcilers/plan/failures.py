@@ -43,19 +43,18 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import closing, rendezvous
-from reconcilers.plan.charges import memory
+from reconcilers.plan import grown_memory, rendezvous
 from reconcilers.plan.health import early_failures
 from reconcilers.pods import static_world
 from reconcilers.pods.task_members import PodMember
-from reconcilers.views import pod_code, pod_end, pod_outcome, torchrun
+from reconcilers.views import pod_code, pod_end, pod_outcome, pod_view, torchrun
 from reconcilers.views.pod_history import SETTLING
 from reconcilers.views.pod_view import PodView
 
 NEVER_BEGAN = frozenset({"ContainerCannotRun", "NotSupported", "StartError"}) | pod_code.FOR_GOOD
 """The reasons of containers that could not be started, of pods that the embedded node cannot run, and of pods whose
 code cannot be unpacked."""
-PREEMPTED = frozenset({"Preempting", "PreemptionByScheduler", "Evict", "EvictionByEvictionAPI"})
+PREEMPTED = pod_view.BY_SCHEDULER | {"Preempting", "EvictionByEvictionAPI"}
 """The reasons that do not blame the node: other pods needed the resources, or the node is being drained."""
 PRESSURE = "low on"
 """The words of a kubelet that evicts pods because its node lacks resources. A kubelet that makes room for a critical
@@ -155,7 +154,7 @@ def find_faults(
         if (fault := _find_fault_of_task(job, policies[pod.task], pod, dead, restarting)) is not None
         if fault.mark not in counted
     ]
-    alone = closing.find_tasks(job, candidates) if new_faults else frozenset()
+    alone = rendezvous.find_closing_tasks(job, candidates) if new_faults else frozenset()
     if alone:
         new_faults = [replace(fault, irreplaceable=is_irreplaceable(job, fault.pod, alone)) for fault in new_faults]
     timed = all(fault.pod.ended is not None for fault in new_faults if fault.kind != "Disruption")
@@ -191,7 +190,7 @@ def _find_fault_of_task(
         )
         return PodFault(pod, "Permanent", message, rendezvous.FAILED)
     fault = _find_fault(policy, pod, pod.node in dead, pod.uid in restarting)
-    if fault is not None and memory.is_outgrown(job, pod):
+    if fault is not None and grown_memory.is_outgrown(job, pod):
         return replace(fault, outgrown=True)
     lost_store = rendezvous.meets_others(job, pod) and rendezvous.lost_store(pod)
     if fault is not None and (lost_store or (rendezvous.is_store(job, pod) and _was_killed(pod))):
@@ -306,7 +305,7 @@ def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, 
         whole=whole or is_worn,
         marks=tuple(fault.mark for fault in job_faults),
         pods=tuple(fault.pod.name for fault in job_faults if root.kind == "Disruption" or fault.kind != "Disruption"),
-        memory=memory.raised(job, (fault.pod for fault in job_faults)),
+        memory=grown_memory.raised(job, (fault.pod for fault in job_faults)),
         node=root.pod.node if blames_node(root) else "",
         early=early or (job.status.early_failure if root.kind == "Disruption" else ""),
         wait=_settling(job, root, now) if _is_consequence(root) else 0.0,
@@ -328,7 +327,7 @@ def _settling(job: TorchJob, root: PodFault, now: float) -> float:
 
 def is_irreplaceable(job: TorchJob, pod: PodView, alone: frozenset[str]) -> bool:
     """Return whether no other pod can take the place of this one, because it belongs to one of the tasks `alone`
-    (`closing`) and has joined its peers."""
+    (`rendezvous.find_closing_tasks`) and has joined its peers."""
     return pod.task in alone and not static_world.has_yet_to_join(job, pod.task, pod.index)
 
 
@@ -356,6 +355,11 @@ def blames_node(root: PodFault) -> bool:
     return not (pod.deleting or makes_room) and (PREEMPTED | SHUT_DOWN).isdisjoint((pod.reason, reason))
 
 
+def exit_code(pod: PodView) -> int | None:
+    """Return the exit code of a pod; of the process that torchrun blames for its own 1."""
+    return pod.cause if pod.exit_code == 1 and pod.cause is not None else pod.exit_code
+
+
 def describe(pod: PodView) -> str:
     """Return a sentence with the pod's name and how it ended."""
     if pod.reason in SHUT_DOWN:
@@ -363,8 +367,7 @@ def describe(pod: PodView) -> str:
     if pod.reason in pod_code.FOR_GOOD:
         return f"pod {pod.name} cannot start: {pod.message}"
     how = f"with exit code {pod.exit_code}" if pod.exit_code is not None else "without an exit code"
-    through = pod.cause if pod.exit_code == 1 and pod.cause not in (None, 1) else None
-    if through is not None:
+    if (through := exit_code(pod)) not in (None, pod.exit_code):
         how += f" of torchrun, whose process ended with {torchrun.signal_name(through) or through}"
     reasons = ", ".join(dict.fromkeys(filter(None, (pod.reason, _disruption_reason(pod)))))
     why = f" ({reasons})" if reasons else ""

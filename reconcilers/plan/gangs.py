@@ -1,10 +1,15 @@
 """The groups of pods that a gang scheduler binds all or none: one for each stage that has begun.
 
 One rule: pure. A group is created before its pods and deleted when its stage, or the job's admission, is over. A
-restart keeps the group; another admission has its own. Auxiliary tasks are in no group.
+restart keeps the group; another admission has its own. Auxiliary tasks are in no group: the same scheduler binds each
+of their pods alone.
 
 A stage's pods are created when its group is not Pending, or when some of them exist already. With `pods_at_once` they
 do not wait for the group. `reconcilers.plan.advance` opens their gates when they may start.
+
+Finished pods are in the way. No scheduler counts on them, so a pod that replaces another one after a member has ended
+would wait for ever for a gang that is whole. The minimum is lowered then to the pods that still can be bound. Where a
+gang's size is fixed, a pod that is made once the gang was bound is in no gang.
 
 A group may become Pending again while some of its pods have their nodes. It then requests no resources until it is let
 in. Otherwise its scheduler would look for room for the whole group beside the resources it has, and a cluster that the
@@ -16,6 +21,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 from crds import labels
 from crds.resources.amounts import NOTHING, PODS, Amounts, add, scale
@@ -24,13 +30,17 @@ from crds.torchjob.stages import Stage
 from crds.torchjob.status import Admission
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
+from gang import backend
 from gang.backend import Backend
 from gang.values import Gang, GroupView
 from reconcilers.plan.progress import JobProgress
 from reconcilers.pods import task_members
+from reconcilers.pods.task_members import PodMember
 from reconcilers.values import Action, Blocker, CreateObject, DeleteObject, PatchObject
 from reconcilers.views.pod_view import PodView
 
+DEFAULT_SCHEDULER = "default-scheduler"
+"""The scheduler of pods that name none."""
 OTHER_SCHEDULER = "GangSchedulerMismatch"
 """Reason: a template names a scheduler other than the one that binds the gang."""
 
@@ -47,6 +57,10 @@ class Groups:
     actions: tuple[Action, ...] = ()
     ready: frozenset[int] = frozenset()
     """The stages whose pods may be created."""
+    alone: frozenset[str] = frozenset()
+    """The names of the pods in no gang, which are bound by themselves."""
+    later: frozenset[str] = frozenset()
+    """The names of those of them that are created once the gang is bound."""
     blocker: Blocker | None = None
     requeue_after: float | None = None
     """Seconds after which the key is observed again: no event reports that a gang scheduler's own queue was opened."""
@@ -59,18 +73,27 @@ class Scheduling:
     job: TorchJob
     admission: Admission
     backend: Backend
+    default_queue: str = ""
+    """The queue of the gang scheduler for a job that names none; empty: the scheduler's own default."""
     at_once: bool = False
     """Whether pods are created before their group is let in."""
+    now: float = 0.0
+    """The time in seconds since the epoch."""
 
     @property
     def together(self) -> bool:
         """Whether a gang scheduler binds the pods of a stage all or none."""
         return self.backend.together
 
+    @property
+    def queue(self) -> str:
+        """The queue of the gang scheduler: the one that the job names, else that of its tenant queue."""
+        return self.job.spec.scheduling_policy.gang_queue or self.default_queue
+
     def incomplete_tasks(self, progress: JobProgress, pods: Sequence[PodView]) -> frozenset[str]:
         """Return the tasks with missing pods that are not created again.
 
-        A gang that counted them would never be bound. Succeeded pods that still exist count with every scheduler.
+        A gang that counted them would never be bound.
         """
         present = Counter(pod.task for pod in pods if not pod.deleting)
         minimums = {task_type: self.least(task_type) for task_type in progress.passed}
@@ -107,14 +130,52 @@ class Scheduling:
             minimum={task_type.lower(): count for task_type, count in least.items()},
             total=sum(spec.tasks[task_type].num_tasks for task_type in training),
             resources=_resources(self.job, least),
-            queue=spec.scheduling_policy.gang_queue,
+            queue=self.queue,
             priority_class=spec.scheduling_policy.priority_class_name,
         )
 
-    def groups(self, progress: JobProgress, current: Sequence[GroupView], pods: Sequence[PodView]) -> Groups:
-        """Return the next step for the groups, given the existing groups and pods."""
-        expected = self._expected_gangs(progress, self.incomplete_tasks(progress, pods)) if self.together else {}
-        matching = {group.name: group for group in current if self._is_ours(group) and group.name in expected}
+    def _outside(
+        self, expected: Collection[tuple[Stage, Gang]], pods: Sequence[PodView], members: Iterable[PodMember]
+    ) -> Groups:
+        """Return which pods are in no gang.
+
+        Where a gang's size is fixed, a gang has the first pods of each task, as many as its minimum, and no pod is
+        added once one of them is bound.
+        """
+        if not (self.together and self.backend.is_fixed):
+            return Groups()
+        gangs = {stage.index: gang for stage, gang in expected}
+        bound = {
+            stage.index
+            for stage, _ in expected
+            if any(pod.node or pod.phase != "Pending" for pod in _existing_pods(self.job, stage, pods))
+        }
+        places, others = Counter[str](), []
+        for member in members:
+            gang, task_type = gangs.get(member.stage), member.task_type.lower()
+            places[task_type] += 1
+            if gang is not None and (member.stage in bound or places[task_type] > gang.minimum.get(task_type, 0)):
+                others.append(member)
+        later = frozenset(member.name for member in others if member.stage not in bound)
+        return Groups(alone=frozenset(member.name for member in others), later=later)
+
+    def groups(
+        self,
+        progress: JobProgress,
+        current: Sequence[GroupView],
+        pods: Sequence[PodView],
+        members: Iterable[PodMember] = (),
+    ) -> Groups:
+        """Return the next step for the groups, given the existing groups and pods and all pods that are wanted."""
+        without = self.incomplete_tasks(progress, pods)
+        expected = self._expected_gangs(progress, without) if self.together else {}
+        matching = {
+            group.name: group
+            for group in current
+            if self._is_ours(group)
+            and group.name in expected
+            and not self._is_outgrown(expected[group.name][1], group, pods)
+        }
         others = [group for group in current if matching.get(group.name) is not group]
         mismatch = self._scheduler_mismatch(stage for stage, _ in expected.values())
         if mismatch is not None:
@@ -125,12 +186,13 @@ class Scheduling:
             for stage, gang in expected.values()
             if gang.name not in other_names
         ]
-        return Groups(
-            delete_groups(others) + tuple(action for step in steps for action in step.actions),
-            frozenset(stage for step in steps for stage in step.ready),
-            next((step.blocker for step in steps if step.blocker is not None), None)
+        return replace(
+            self._outside(expected.values(), pods, members),
+            actions=delete_groups(others) + tuple(action for step in steps for action in step.actions),
+            ready=frozenset(stage for step in steps for stage in step.ready),
+            blocker=next((step.blocker for step in steps if step.blocker is not None), None)
             or _stuck_blocker(group for group in others if group.name in expected),
-            next((step.requeue_after for step in steps if step.requeue_after is not None), None),
+            requeue_after=next((step.requeue_after for step in steps if step.requeue_after is not None), None),
         )
 
     def _expected_gangs(self, progress: JobProgress, without: Collection[str]) -> dict[str, tuple[Stage, Gang]]:
@@ -147,6 +209,11 @@ class Scheduling:
         same = (group.resource, group.attempt) == (self.backend.resource, self.admission.attempt)
         return same and not group.deleting
 
+    def _is_outgrown(self, gang: Gang, group: GroupView, pods: Iterable[PodView]) -> bool:
+        """Return whether a group has another size than its gang, which cannot be changed, and has no pods."""
+        is_empty = not any(pod.task in gang.minimum for pod in pods)
+        return self.backend.is_fixed and is_empty and bool(self.backend.resize(gang, group))
+
     def _step(self, stage: Stage, gang: Gang, group: GroupView | None, pods: Sequence[PodView]) -> Groups:
         if group is None:
             manifest = self.backend.create(gang)
@@ -155,32 +222,70 @@ class Scheduling:
             at_once = self.at_once or bool(pods)
             creation = CreateObject(self.backend.resource, manifest, remedy=_remedy(self.backend))
             return Groups((creation,), frozenset({stage.index} if at_once else ()))
-        # The gang's minimum must not exceed the number of pods.
-        target = replace(gang, resources=NOTHING) if _is_partly_bound(gang, group, pods) else gang
-        change = self.backend.resize(target, group) if not pods or gang.size <= len(pods) else None
-        identity = {"metadata": {"uid": group.uid}}
-        changed = (PatchObject(group.resource, group.name, {**change, **identity}),) if change else ()
+        patch, again = self._change(gang, group, pods)
+        changed = (PatchObject(group.resource, group.name, patch),) if patch else ()
         ready = group.phase == "Ready" or self.at_once or bool(pods)
         may_be_made = frozenset({stage.index} if ready else ())
         if group.phase != "Refused":
-            return Groups(changed, may_be_made)
-        return Groups(changed, may_be_made, Blocker(group.reason, group.message), RECHECK_SECONDS)
+            return Groups(changed, may_be_made, requeue_after=again)
+        blocker = Blocker(group.reason, group.message)
+        return Groups(changed, may_be_made, blocker=blocker, requeue_after=RECHECK_SECONDS)
+
+    def _change(
+        self, gang: Gang, group: GroupView, pods: Sequence[PodView]
+    ) -> tuple[Mapping[str, Any] | None, float | None]:
+        """Return the patch of a group, and the seconds after which it is written again so that its scheduler tries
+        again."""
+        waiting = any(pod.phase == "Pending" and not pod.node for pod in pods)
+        all_bound = not waiting and len(pods) >= gang.total
+        has_ended = any(pod.phase == "Succeeded" for pod in pods)
+        target = self._reachable(gang, pods)
+        bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in pods)
+        if group.phase == "Pending" and 0 < bound < gang.size:  # it was let in before
+            target = replace(target, resources=NOTHING)
+        # The gang's minimum must not exceed the number of pods. Once some have ended and all others are bound, it has
+        # no effect.
+        fits = not self.backend.is_fixed and (not pods or target.size <= len(pods)) and not (has_ended and all_bound)
+        change = dict((self.backend.resize(target, group) if fits else None) or {})
+        again: float | None = None
+        interval = self.backend.touch_seconds
+        if waiting and interval is not None:
+            again = max(0.0, group.written + interval - self.now)
+            if not again or change:
+                change, again = {**change, **backend.touch(self.now)}, interval
+        if change:
+            change["metadata"] = {**change.get("metadata", {}), "uid": group.uid}
+        return change or None, again
+
+    def _reachable(self, gang: Gang, pods: Iterable[PodView]) -> Gang:
+        """Return the gang with a minimum that the pods can reach that have not succeeded."""
+        ended = Counter(pod.task for pod in pods if pod.phase == "Succeeded")
+        if not ended:
+            return gang
+        minimum = {task_type: least - ended[task_type] for task_type, least in gang.minimum.items()}
+        left = {task_type: least for task_type, least in minimum.items() if least > 0}
+        names = {task_type.lower(): task_type for task_type in self.job.spec.tasks}
+        resources = _resources(self.job, {names[task_type]: least for task_type, least in left.items()})
+        return replace(gang, minimum=left or {next(iter(gang.minimum)): 1}, resources=resources)
+
+    def scheduler_of(self, task_type: str) -> str:
+        """Return the scheduler to which the pods of a task belong, by its template or its gang."""
+        named = self.job.spec.tasks[task_type].template["spec"].get("schedulerName")
+        return named or self.backend.scheduler or DEFAULT_SCHEDULER
 
     def _scheduler_mismatch(self, stages: Iterable[Stage]) -> Blocker | None:
-        """Return the blocker for a template with another scheduler, whose pod would never be bound with the others."""
-        scheduler = self.backend.scheduler
-        training = (
-            task_type for stage in stages for task_type in task_members.training_tasks(self.job.spec, stage.tasks)
-        )
-        for task_type in training:
-            template_scheduler = self.job.spec.tasks[task_type].template["spec"].get("schedulerName")
-            if scheduler and template_scheduler and template_scheduler != scheduler:
-                return Blocker(
-                    OTHER_SCHEDULER,
-                    f"spec.torchTaskSpecs.{task_type}.template.spec.schedulerName is {template_scheduler}, but "
-                    f"{self.backend.name} binds the job's pods: leave it out, or set "
-                    "spec.schedulingPolicy.gangScheduler to none",
-                )
+        """Return the blocker for templates of one gang with different schedulers: none of these would bind it."""
+        for stage in stages:
+            training = task_members.training_tasks(self.job.spec, stage.tasks)
+            expected = self.backend.scheduler or self.scheduler_of(training[0])
+            for task_type in training:
+                if (scheduler := self.scheduler_of(task_type)) != expected:
+                    return Blocker(
+                        OTHER_SCHEDULER,
+                        f"spec.torchTaskSpecs.{task_type}.template.spec.schedulerName is {scheduler}, but {expected} "
+                        f"binds other pods of the gang ({self.backend.name}): leave it out, give all of them the same, "
+                        "or set spec.schedulingPolicy.gangScheduler to none",
+                    )
         return None
 
 
@@ -203,12 +308,6 @@ def _existing_pods(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequ
     names = {task_type.lower() for task_type in task_members.training_tasks(job.spec, stage.tasks)}
     replaced = frozenset(job.status.replacing)
     return [pod for pod in pods if pod.task in names and not pod.deleting and pod.uid not in replaced]
-
-
-def _is_partly_bound(gang: Gang, group: GroupView, pods: Iterable[PodView]) -> bool:
-    """Return whether a group waits to be let in that was let in before: some of its pods are bound."""
-    bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in pods)
-    return group.phase == "Pending" and 0 < bound < gang.size
 
 
 def _resources(job: TorchJob, least: Mapping[str, int]) -> Amounts:

@@ -2,9 +2,6 @@
 
 One rule: pure, a ladder of early returns, one reason each. Pods are created only on the last rung.
 
-    Deleted          the object is deleted, or another object has its name: nothing of the job may stay
-    Invalid          the object cannot run: it says so and holds nothing
-    Finished         Succeeded or Failed: clean up
     DeletePodsFirst  pods are in the way: they are deleted first
     NotAdmitted      it waits or is suspended, and holds nothing
     Requeue          it has to give back the resources that it holds
@@ -13,39 +10,25 @@ One rule: pure, a ladder of early returns, one reason each. Pods are created onl
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
+from crds.torchjob import conditions
 from crds.torchjob.conditions import Phase
 from crds.torchjob.status import Admission
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
-from reconcilers.plan import not_running_reason, status
-from reconcilers.plan.deadline import Deadline
+from reconcilers.plan import not_running_reason, progress, status
+from reconcilers.plan.moment import Moment
+from reconcilers.plan.progress import JobProgress
 from reconcilers.pods import topology
 from reconcilers.pods.grants import Grant
 from reconcilers.pods.task_members import PodMember
 from reconcilers.pods.topology import NodeLabels
-from reconcilers.values import InvalidJob, Observation
 from reconcilers.views.pod_view import PodView
 
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """The job is deleted: nothing of it may stay."""
-
-
-@dataclass(frozen=True, slots=True)
-class Invalid:
-    """The job cannot run."""
-
-    job: InvalidJob
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The job has reached its end."""
-
-    job: TorchJob
+GivingBack = Literal["NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForScheduler"]
+"""Why a job gives its room back that cannot use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +39,7 @@ class DeletionCause:
     """
 
     job: TorchJob
-    reason: Literal["Suspending", "Draining", "Resizing", "NotRunningInTime", "ExceedsQuota", "NamespaceQuota"]
+    reason: Literal["Suspending", "Draining", "Resizing"] | GivingBack
     message: str
 
 
@@ -79,7 +62,7 @@ class NotAdmitted:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Active:
     """The job holds its resources under an admission, which may not be written yet."""
 
@@ -96,66 +79,62 @@ class Active:
     """The existing pods of this admission that the job no longer has: those of removed workers, and unexpected ones,
     such as pods whose labels were changed. They are deleted, and nothing waits for their end."""
 
+    @cached_property
+    def progress(self) -> JobProgress:
+        """How far the job has progressed."""
+        return progress.assess(self.job, self.pods)
+
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
     """The job gives back the resources that it holds, and none of its pods exists."""
 
     job: TorchJob
-    why: Literal["QueueDrained", "Resized", "NotRunningInTime", "ExceedsQuota", "NamespaceQuota"]
+    why: Literal["QueueDrained", "Resized"] | GivingBack
     message: str = ""
     """What kept the job from running, where its status does not say it."""
 
 
+_DECIDED: Mapping[str, GivingBack] = {
+    status.NAMESPACE_QUOTA: "NamespaceQuota",
+    status.EXCEEDS: "ExceedsQuota",
+    conditions.WAITS_FOR_SCHEDULER: "WaitingForScheduler",
+}
+"""The reasons of the condition Admitted under which a job gives its room back."""
 GRACE = "its pods keep their grace period"
-JobState = Deleted | Invalid | Finished | DeletePodsFirst | NotAdmitted | Requeue | Active
+JobState = DeletePodsFirst | NotAdmitted | Requeue | Active
 
 
-def job_state(observation: Observation, deadline: Deadline) -> JobState:
-    """Return the state of the job."""
-    job, pods = observation.job, observation.pods
-    match job:
-        case None:
-            return Deleted()
-        case InvalidJob():
-            return Invalid(job)
-    if job.is_finished:
-        return Finished(job)
+def job_state(job: TorchJob, at: Moment) -> JobState:
+    """Return the state of an observed job that is not finished."""
+    observation, pods = at.observation, at.observation.pods
     if job.spec.suspend:
         cause = DeletionCause(job, "Suspending", f"suspended by its owner: {GRACE}")
-        return (
-            _delete_all_pods(cause, pods)
-            if pods
-            else NotAdmitted(job, "Suspended", "Suspended", "suspended by its owner")
-        )
+        waits = NotAdmitted(job, "Suspended", "Suspended", "suspended by its owner")
+        return _delete_all_pods(cause, at) if pods else waits
     if job.admission is not None and observation.draining:
         cause = DeletionCause(job, "Draining", f"queue {job.admission.queue} is drained: {GRACE}")
-        return _delete_all_pods(cause, pods) if pods else Requeue(job, "QueueDrained")
+        return _delete_all_pods(cause, at) if pods else Requeue(job, "QueueDrained")
     admission = None if observation.draining else current_admission(job, observation.reservation)
     if admission is None:
         return DeletePodsFirst(pods) if pods else _wait(job)
-    if admission.grown is None and _is_resized(job, admission):
+    # A version that did not count growths admitted the job; its pods cannot meet others than those they began with.
+    if admission.grown is None and job.spec.is_elastic and admission.workers not in (None, job.spec.worker_count):
         cause = DeletionCause(
             job,
             "Resizing",
             f"the job is to be resized from {admission.workers} to {job.spec.worker_count} workers: {GRACE}",
         )
-        return _delete_all_pods(cause, pods) if pods else Requeue(job, "Resized")
+        return _delete_all_pods(cause, at) if pods else Requeue(job, "Resized")
     foreign = tuple(pod for pod in pods if pod.attempt != admission.attempt)
     # A job whose deadline is over ends even if such pods remain. The deadline of a previous admission ends nothing.
-    is_overdue = job.admission == admission and deadline.is_active_over(job)
+    is_written = at.grant is not None and at.grant.admission == admission
+    is_overdue = is_written and at.deadline.is_active_over(job)
     if foreign and not is_overdue:
         return DeletePodsFirst(foreign)
-    active = _active(Grant(job, admission), pods, observation.node_labels)
-    return _give_back(active, observation, deadline) or active
-
-
-def _is_resized(job: TorchJob, admission: Admission) -> bool:
-    """Return whether the owner has changed the number of workers of an elastic job.
-
-    A version that did not count growths admitted the job; its pods cannot meet others than those they began with.
-    """
-    return job.spec.is_elastic and admission.workers not in (None, job.spec.worker_count)
+    granted = at.grant if at.grant is not None and is_written else Grant(job, admission)
+    active = _active(granted, pods, observation.node_labels)
+    return _give_back(active, at) or active
 
 
 def _active(grant: Grant, pods: tuple[PodView, ...], nodes: NodeLabels) -> Active:
@@ -177,39 +156,28 @@ def _may_stay(pod: PodView, members: Mapping[str, PodMember]) -> bool:
     return member is not None and (pod.finished or member.is_labelled(pod))
 
 
-def _give_back(active: Active, observation: Observation, deadline: Deadline) -> DeletePodsFirst | Requeue | None:
+def _give_back(active: Active, at: Moment) -> DeletePodsFirst | Requeue | None:
     """Return the state of a job that cannot use its resources; None if it can.
 
-    There is no room for what its pods request, a ResourceQuota refuses them, or they do not run in time.
+    There is no room for what its pods request, a ResourceQuota or a gang scheduler refuses them, or they do not run in
+    time.
     """
-    job, pods = active.job, observation.pods
-    if status.admission_reason(job.status) == status.NAMESPACE_QUOTA:
-        message = status.admission_message(job.status)
-        return (
-            _delete_all_pods(DeletionCause(job, "NamespaceQuota", message), pods)
-            if pods
-            else Requeue(job, "NamespaceQuota", message)
-        )
-    if status.admission_reason(job.status) == status.EXCEEDS:
-        message = status.admission_message(job.status)
-        return (
-            _delete_all_pods(DeletionCause(job, "ExceedsQuota", message), pods)
-            if pods
-            else Requeue(job, "ExceedsQuota", message)
-        )
-    if status.admission_reason(job.status) == status.LATE or deadline.has_passed(job, active.pods):
-        message = not_running_reason.describe(job, active.pods, observation.groups)
-        blocked = status.admission_message(job.status) if status.waits_for_memory(job.status) else ""
+    job, pods, told = active.job, at.observation.pods, status.admission_message(active.job.status)
+    if at.reason in _DECIDED:
+        why = _DECIDED[at.reason]
+        return _delete_all_pods(DeletionCause(job, why, told), at) if pods else Requeue(job, why, told)
+    if at.reason == status.LATE or at.deadline.has_passed(job, active.pods):
+        message = not_running_reason.describe(job, active.pods, at.observation.groups)
+        blocked = told if at.reason == status.NO_MEMORY else ""
         cause = DeletionCause(job, "NotRunningInTime", blocked or message or "not all of its pods ran in time")
-        return _delete_all_pods(cause, pods) if pods else Requeue(job, "NotRunningInTime", message)
+        return _delete_all_pods(cause, at) if pods else Requeue(job, "NotRunningInTime", message)
     return None
 
 
-def _delete_all_pods(cause: DeletionCause, pods: tuple[PodView, ...]) -> DeletePodsFirst:
+def _delete_all_pods(cause: DeletionCause, at: Moment) -> DeletePodsFirst:
     """Return the state in which all pods are deleted. The reason is written once, and again only if new pods
     appeared."""
-    job = cause.job
-    same_reason = status.admission_reason(job.status) in (cause.reason, status.PODS_STUCK)
+    job, pods, same_reason = cause.job, at.observation.pods, at.reason in (cause.reason, status.PODS_STUCK)
     announced = same_reason and not any(pod.restart == job.status.restart_generation for pod in pods)
     return DeletePodsFirst(pods, None if job.admission is None or announced else cause)
 
@@ -234,10 +202,12 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
     if reservation.attempt < job.status.attempt or sent_back or job.spec.scheduling_policy.hold:
         return None
     workers = reservation.size or job.spec.worker_count
-    if not _is_grantable(job, workers):
+    scope = job.spec.worker_range
+    if not (workers == job.spec.worker_count if scope is None else workers in scope):
         return None
     if not reservation.serves(job.queue, job.charge_of(workers), port=job.spec.wants_port):
         return None
+    processes = {name: job.spec.processes(name) for name, task in job.spec.tasks.items() if not task.auxiliary}
     return Admission(
         queue=reservation.queue,
         attempt=reservation.attempt,
@@ -247,26 +217,14 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
         port=reservation.port,
         workers=workers if _counts_workers(job) else None,
         grown=0 if _counts_workers(job) else None,
-        nproc_per_node=_processes(job),
+        nproc_per_node={name: count for name, count in processes.items() if count != 1} or None,
         success_policy=job.spec.success_policy,
     )
-
-
-def _processes(job: TorchJob) -> dict[str, int] | None:
-    """Return the number of processes that torchrun starts in a pod of each task with ranks, where that is not 1."""
-    processes = {name: job.spec.processes(name) for name, task in job.spec.tasks.items() if not task.auxiliary}
-    return {name: count for name, count in processes.items() if count != 1} or None
 
 
 def _counts_workers(job: TorchJob) -> bool:
     """Return whether the number of workers of the job may change while it is admitted."""
     return job.spec.is_elastic or job.spec.worker_range is not None
-
-
-def _is_grantable(job: TorchJob, workers: int) -> bool:
-    """Return whether the job can be admitted with a number of workers."""
-    scope = job.spec.worker_range
-    return workers == job.spec.worker_count if scope is None else workers in scope
 
 
 def _wait(job: TorchJob) -> NotAdmitted:

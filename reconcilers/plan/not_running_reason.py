@@ -1,15 +1,16 @@
 """The reason why a job does not run, as a message for its owner.
 
-One rule: pure, over the current reports of nodes and schedulers. The message is built once, when the pods are about to
-be deleted: its numbers may change at any time.
+One rule: pure, over the current reports of nodes and schedulers. The numbers of the message may change at any time, so
+it is not written each time it changes.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from crds.torchjob.torchjob import TorchJob
 from gang.values import GroupView
 from reconcilers.plan import progress
+from reconcilers.views import pod_problems
 from reconcilers.views.pod_view import PodView
 
 MOST = 3
@@ -17,30 +18,42 @@ MOST = 3
 
 
 def describe(job: TorchJob, pods: Iterable[PodView], groups: Iterable[GroupView]) -> str:
-    """Return a message with the tasks that have too few running pods, each with its most common problem.
-
-    What the groups wait for follows. The message is empty if there is no report.
-    """
+    """Return a message about the tasks that have too few running pods, and the groups; empty if there is no report."""
     existing = [pod for pod in pods if not pod.deleting]
     job_progress = progress.assess(job, existing)
-    short = (
-        task_type for stage in job_progress.begun for task_type in stage.tasks if not job_progress.enough(task_type)
-    )
-    waits = (group for group in groups if group.phase != "Ready" and not group.deleting and group.message)
-    reasons = [sentence for task_type in short for sentence in _describe_task(task_type, existing)]
-    reasons += [f"{group.resource.kind} {group.name}: {group.message}" for group in waits]
-    return "; ".join(reasons[:MOST])
+    enough = {task_type.lower() for task_type in job_progress.members if job_progress.enough(task_type)}
+    return summarize(job, [pod for pod in existing if pod.task not in enough], groups)
 
 
-def _describe_task(task_type: str, pods: Iterable[PodView]) -> Iterator[str]:
-    """Yield the most common problem of a task's pods, with the first pod that has it."""
+def summarize(job: TorchJob, pods: Sequence[PodView], groups: Iterable[GroupView]) -> str:
+    """Return a message with the most telling problem of each task's pods, then what groups wait for, the most telling
+    first. Pods and groups that only wait for others are left out where there is a cause."""
+    found = [problem for task_type in job.spec.tasks for problem in _find_problem(task_type, pods)]
+    for group in groups:
+        if group.message and not group.deleting:
+            place = pod_problems.place(pod_problems.UNSCHEDULABLE, group.message)
+            found.append((place, f"{group.resource.kind} {group.name}: {group.message}"))
+    found.sort(key=lambda problem: problem[0])
+    causes = [text for place, text in found if place < pod_problems.WAITS_FOR_OTHERS]
+    return "; ".join((causes or [text for _, text in found])[:MOST])
+
+
+def _find_problem(task_type: str, pods: Iterable[PodView]) -> Iterator[tuple[int, str]]:
+    """Yield the place and the text of the most telling problem of a task's pods, of equal ones the most common, with
+    the first pod that has it."""
     task_pods = (pod for pod in pods if pod.task == task_type.lower())
     troubled = [pod for pod in task_pods if not (pod.running or pod.finished)]
     if troubled:
-        reason, count = Counter(map(_reason, troubled)).most_common(1)[0]
-        example = next(pod for pod in troubled if _reason(pod) == reason)
+        counts = Counter((place_of(pod), _reason(pod)) for pod in troubled)
+        place, reason = min(counts, key=lambda each: (each[0], -counts[each]))
+        example = next(pod for pod in troubled if (place_of(pod), _reason(pod)) == (place, reason))
         message = example.problem.removeprefix(reason)
-        yield f"{task_type}: {count} {reason} ({example.name}){message}"
+        yield place, f"{task_type}: {counts[place, reason]} {reason} ({example.name}){message}"
+
+
+def place_of(pod: PodView) -> int:
+    """Return the place of a pod's problem among those of the job, the most telling first."""
+    return pod_problems.place(_reason(pod), pod.problem)
 
 
 def _reason(pod: PodView) -> str:

@@ -5,7 +5,7 @@ One rule: pure. The patterns match the messages of Kubernetes' admission plugin 
 
 import re
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from crds.torchjob.resource_quota import UNSPECIFIED
 from crds.torchjob.status import QueueStatus, QuotaRefusal, TorchJobStatus
@@ -103,12 +103,6 @@ def send_back(job: TorchJob, refusal: QuotaRefusal | None, message: str, now: da
     times = refusal.times if refusal is not None else 1
     is_lacking = refusal is not None and any(hard.startswith(UNSPECIFIED) for hard in (refusal.hard or {}).values())
     first = UNSPECIFIED_PAUSE if is_lacking else PAUSE
-    seconds = min(LONGEST_PAUSE, first * 2.0 ** min(times - 1, 64)) * (1.0 - status.jitter(job, times))
-    queue = QueueStatus(
-        name=job.queue,
-        since=now,
-        not_before=now + timedelta(seconds=seconds),
-        tries=status.admission_tries(job, now),
-        refused_by=refusal or QuotaRefusal(generation=job.metadata.generation, times=1),
-    )
+    refused_by = refusal or QuotaRefusal(generation=job.metadata.generation, times=1)
+    queue = status.back_off(job, now, status.pause(job, times, first, LONGEST_PAUSE), refused_by=refused_by)
     return status.send_back(job, status.NAMESPACE_QUOTA, message, queue, now)

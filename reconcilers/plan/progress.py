@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from crds.torchjob.stages import Stage
 from crds.torchjob.tasks import RENDEZVOUS, Dependency
 from crds.torchjob.torchjob import TorchJob
-from gang.members import TaskMembers
+from gang.values import TaskMembers
 from reconcilers.plan import rendezvous, status
 from reconcilers.plan.in_place import interruptions
 from reconcilers.pods import task_members
@@ -67,7 +67,9 @@ def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
     if task_members.needs_all_tasks(job):
         members = {task_type: _begun_members(job, task, task_type, current) for task_type, task in members.items()}
     members |= {task_type: _joined_members(members[task_type], task_type, current) for task_type in closed}
-    begun = _find_begun(job, members)
+    before = begun_stages(job)
+    done = _upstream_tasks(before) | {task_type for task_type, task in members.items() if task.done}
+    begun = tuple(stage for stage in job.spec.stages if stage in before or stage.awaits <= done)
     passed = _passed_tasks(job, begun)
     result = JobProgress(members=members, begun=begun, passed=passed, started=frozenset(), closed=closed)
     return replace(result, started=_startable_tasks(job, result, current))
@@ -89,13 +91,6 @@ def _joined_members(task: TaskMembers, task_type: str, current: Iterable[PodView
     """Return the counts of a task of which only those pods are needed that have joined the others."""
     joined = sum(pod.task == task_type.lower() and rendezvous.has_joined(pod) for pod in current)
     return replace(task, wanted=min(task.wanted, joined))
-
-
-def _find_begun(job: TorchJob, members: Mapping[str, TaskMembers]) -> tuple[Stage, ...]:
-    """Return the stages that have begun before, and those whose required tasks have all succeeded now."""
-    before = begun_stages(job)
-    done = _upstream_tasks(before) | {task_type for task_type, task in members.items() if task.done}
-    return tuple(stage for stage in job.spec.stages if stage in before or stage.awaits <= done)
 
 
 def _passed_tasks(job: TorchJob, begun: Iterable[Stage]) -> frozenset[str]:

@@ -4,10 +4,10 @@ One rule: pure, a ladder. A failure is counted before anything is done about it,
 anything else is created.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 
 from crds.api_resources import RECREATE_REQUESTS
 from crds.torchjob import restart_requests
@@ -15,22 +15,24 @@ from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import Hang, StageStatus, TorchJobStatus
 from crds.torchjob.tasks import RENDEZVOUS
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, closing, departures, failures, progress, rendezvous, restart_counts, status
-from reconcilers.plan.charges import memory
+from reconcilers.plan import backoff, departures, failures, grown_memory, progress, rendezvous, restart_counts, status
 from reconcilers.plan.departures import LeavingPod
-from reconcilers.plan.failures import PodFault
+from reconcilers.plan.elastic import checkpoints
+from reconcilers.plan.failures import JobVerdict, PodFault
 from reconcilers.plan.health import hangs
-from reconcilers.plan.in_place import graces, interruptions, kruise, restarts
+from reconcilers.plan.in_place import interruptions, kruise, restarts
 from reconcilers.plan.in_place.drivers import find_drivers
 from reconcilers.plan.in_place.requested import RequestedRestart
 from reconcilers.plan.in_place.restarts import Restarts
-from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.plan.worlds.restarts import WorldRestarts
+from reconcilers.plan.lifecycle import Active
+from reconcilers.plan.moment import Moment
 from reconcilers.pods import static_world
-from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, Blocker, DeletePods, EmitEvent, Observation, earliest
+from reconcilers.values import Action, Blocker, DeletePods, EmitEvent, NoMemory, Observation, earliest
 from reconcilers.views.pod_view import PodView
+
+SHORTEST_PAUSE = 1.0
+"""The shortest pause, in seconds, before a request to recreate containers is made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +48,26 @@ class Recovery:
     actions: tuple[Action, ...] = ()
     blocked: bool = False
     """Whether nothing else may be done for now."""
+    held: bool = False
+    """Whether new pods wait at their start gates, because runs from before a restart go on."""
     requeue_after: float | None = None
     unexplained: PodView | None = None
     """The pod that caused the failure, if its log may explain it further; the log is read before anything else."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RecoveryContext:
     """An active job with its pods and the state of their nodes."""
 
+    run: Active
+    at: Moment
     job: TorchJob
-    pods: tuple[PodView, ...]
-    members: Mapping[str, PodMember]
-    observation: Observation
-    settings: ReconcileSettings
-    deletion: PodDeletion
-    now: datetime
+    """The job with the status that is being decided on."""
+
+    @property
+    def pods(self) -> tuple[PodView, ...]:
+        """The existing pods of the granted job."""
+        return self.run.pods
 
     def recover(self) -> Recovery:
         """Return the first thing that has to be done; an empty Recovery if there is nothing."""
@@ -70,7 +76,8 @@ class RecoveryContext:
             return resumed
         leaving = departures.unhandled(self.job, self._leaving)
         if leaving:
-            return self._depart(leaving)
+            after = self._keep_graces(departures.depart(self.job, leaving, self.pods, self.at.now))
+            return Recovery(after, actions=(departures.event(leaving), *self._first_step(after)))
         faults = self._faults()
         if faults:
             return self._set_back(faults)
@@ -82,13 +89,13 @@ class RecoveryContext:
             return handled
         if rendezvous.has_no_restart_left(self.job) and not rendezvous.has_succeeded(self.job, self.pods):
             return self._renew_restarts()
-        stuck = self.deletion.stuck_pods(self.pods)
+        stuck = self.at.deletion.stuck_pods(self.pods)
         if stuck and not status.is_blocked(self.job.status):
-            message = self.deletion.describe_stuck(stuck)
+            message = self.at.deletion.describe_stuck(stuck)
             event = EmitEvent(status.PODS_STUCK, message, warning=True)
-            return Recovery(status.block_on_stuck_pods(self.job, message, self.now), actions=(event,))
+            return Recovery(status.block_on_stuck_pods(self.job, message, self.at.now), actions=(event,))
         if (
-            len(self.pods) == len(self.members)
+            len(self.pods) == len(self.run.members)
             and restart_counts.remaining_marks(self.job, self.pods) != self.job.status.replacing
         ):
             # All pods exist again, so earlier replacements no longer explain a missing pod.
@@ -100,44 +107,41 @@ class RecoveryContext:
         """The pods that leave their nodes before they lose them; the failures that follow from that are not judged."""
         behind = progress.completed_tasks(self.job)
         needed = [pod for pod in self.pods if pod.task not in behind]
-        return departures.find(self.job, needed, self.observation.departures)
+        return departures.find(self.job, needed, self.at.observation.departures)
 
     @cached_property
     def _restarts(self) -> Restarts:
         outdated = any(pod.restart != self.job.status.restart_generation for pod in self.pods)
-        places = static_world.places(self.job, self.job.admission, self.members) if outdated else {}
-        return (partial(WorldRestarts, places=places) if places else Restarts)(
+        # Pods whose stage begins anew after the last restart are not restarted with the others.
+        begun = {name.lower() for stage in progress.begun_stages(self.job) for name in stage.tasks}
+        return Restarts(
             job=self.job,
             pods=self.pods,
             leads=self._leads() if outdated else frozenset(),
-            deletion=self.deletion,
+            deletion=self.at.deletion,
             drivers=find_drivers(
                 self.job,
                 self.pods,
-                self.observation.recreations,
-                self.settings,
-                self.now.timestamp(),
-                refused=is_about_requests(self.observation.blocker),
+                self.at.observation.recreations,
+                self.at.settings,
+                self.at.now.timestamp(),
+                refused=is_about_requests(self.at.observation.met(Blocker)),
             ),
-            leaving=frozenset(entry.pod.uid for entry in self._leaving) | self._too_early,
-            memory=memory.charged(self.job) if outdated else {},
-            pause=backoff.job_pause(self.job.status, self.settings, self.now),
+            leaving=frozenset(entry.pod.uid for entry in self._leaving)
+            | frozenset(pod.uid for pod in self.pods if pod.task not in begun),
+            memory=grown_memory.charged(self.job) if outdated else {},
+            places=static_world.places(self.job, self.job.admission, self.run.members) if outdated else {},
+            pause=backoff.job_pause(self.job.status, self.at.settings, self.at.now),
         )
-
-    @property
-    def _too_early(self) -> frozenset[str]:
-        """The uids of pods whose stage begins anew after the last restart: they are not restarted with the others."""
-        begun = {name.lower() for stage in progress.begun_stages(self.job) for name in stage.tasks}
-        return frozenset(pod.uid for pod in self.pods if pod.task not in begun)
 
     def _leads(self) -> frozenset[str]:
         """Return the names of the pods that count as restarted before those that connect to them. Pods that meet at the
         rendezvous store need no order."""
-        leads = frozenset(member.lead for member in self.members.values())
+        leads = frozenset(member.lead for member in self.run.members.values())
         return leads - {self.job.pod_name(RENDEZVOUS, 0)} if self.job.spec.rendezvous else leads
 
     def _refusal_events(self) -> tuple[Action, ...]:
-        blocker = self.observation.blocker
+        blocker = self.at.observation.met(Blocker)
         if blocker is None or not is_about_requests(blocker):
             return ()
         number = f"restart {self.job.status.restart_generation}"
@@ -145,10 +149,10 @@ class RecoveryContext:
         return (EmitEvent("NotRestartedInPlace", message, warning=True),)
 
     def _faults(self) -> list[PodFault]:
-        dead, behind = self.deletion.dead, progress.completed_tasks(self.job)
+        dead, behind = self.at.deletion.dead, progress.completed_tasks(self.job)
         needed = (pod for pod in self.pods if pod.task not in behind and not interruptions.is_uncounted(pod))
         faults = failures.find_faults(self.job, needed, dead, self._restarts.pods_in_restart() | self._deferred_pods())
-        return [*faults, *_missing_pod_faults(self.job, self.members, self.observation)]
+        return [*faults, *_missing_pod_faults(self.job, self.run, self.at.observation)]
 
     def _deferred_pods(self) -> frozenset[str]:
         """Return the uids of pods that their nodes restart while the job backs off.
@@ -156,27 +160,23 @@ class RecoveryContext:
         Their restarts are counted together after the back-off. A node may restart containers very often, and each count
         would be a write.
         """
-        if backoff.remaining_pause(self.job.status, self.settings, self.now) <= 0:
+        if backoff.remaining_pause(self.job.status, self.at.settings, self.at.now) <= 0:
             return frozenset()
         return frozenset(pod.uid for pod in self.pods if pod.self_healing)
 
-    def _depart(self, leaving: Sequence[LeavingPod]) -> Recovery:
-        after = self._keep_graces(departures.depart(self.job, leaving, self.pods, self.now))
-        return Recovery(after, actions=(departures.event(leaving), *self._first_step(after)))
-
     def _set_back(self, faults: list[PodFault]) -> Recovery:
-        job, now = self.job, self.now
-        verdict = failures.judge(job, faults, self.settings.most_disruptions, now.timestamp())
+        job, now = self.job, self.at.now
+        verdict = failures.judge(job, faults, self.at.settings.most_disruptions, now.timestamp())
         if verdict.wait and any(pod.started for pod in self.pods):
             return Recovery(blocked=True, requeue_after=verdict.wait)
         if faults[0].pod.unexplained:
             return Recovery(blocked=True, unexplained=faults[0].pod)
         if verdict.permanent:
-            return Recovery(status.finish(job, "Failed", verdict.reason, verdict.message, now), ended=True)
-        after = restart_counts.count_failure(job, verdict, self.pods, now, self.settings)
-        events = self._failure_events(after, verdict.message) + memory.growth_events(job, after)
-        raises, after = memory.charge_growth(job, after, self.observation.no_memory)
-        if self.observation.no_memory is not None and any(fault.would_come_back for fault in faults):
+            return Recovery(_fail(job, verdict, faults[0].pod, now), ended=True)
+        after = restart_counts.count_failure(job, verdict, self.pods, now, self.at.settings)
+        events = self._failure_events(after, verdict.message) + grown_memory.growth_events(job, after)
+        raises, after = grown_memory.charge_growth(job, after, self.at.observation.met(NoMemory))
+        if self.at.observation.met(NoMemory) is not None and any(fault.would_come_back for fault in faults):
             after = after.model_copy(update={"recreate_generation": after.restart_generation})
         return Recovery(after, before=raises, actions=events + self._first_step(after))
 
@@ -186,11 +186,11 @@ class RecoveryContext:
         if job.spec.health.on_hang == "Report":
             after = hangs.report(job, hang)
             return Recovery(after, before=(event,)) if after is not None else None
-        verdict = hangs.judge(job, hang, self.pods, self.now)
+        verdict = hangs.judge(job, hang, self.pods, self.at.now)
         if verdict.permanent:
-            ended = status.finish(job, "Failed", verdict.reason, verdict.message, self.now)
+            ended = status.finish(job, "Failed", verdict.reason, verdict.message, self.at.now)
             return Recovery(ended, ended=True, before=(event,))
-        after = hangs.restart(job, verdict, self.pods, self.now, self.settings)
+        after = hangs.restart(job, verdict, self.pods, self.at.now, self.at.settings)
         actions = self._failure_events(after, verdict.message) + self._first_step(after)
         return Recovery(after, before=(event,), actions=actions)
 
@@ -203,17 +203,17 @@ class RecoveryContext:
         if not status.is_leaving(self.job.status):
             return None
         after = status.enter(
-            self.job, "Admitted", "Restarting", "the job goes on although its pods were being deleted", self.now
+            self.job, "Admitted", "Restarting", "the job goes on although its pods were being deleted", self.at.now
         )
-        stages = {str(stage.index): StageStatus(began=self.now) for stage in progress.begun_stages(self.job)}
+        stages = {str(stage.index): StageStatus(began=self.at.now) for stage in progress.begun_stages(self.job)}
         admission = self.job.admission
         since = admission.admitted_at if admission is not None else None
-        after = after.model_copy(update={"start_time": since or self.now, "stages": stages})
+        after = after.model_copy(update={"start_time": since or self.at.now, "stages": stages})
         return Recovery(after, actions=self._first_step(after))
 
     def _failure_events(self, after: TorchJobStatus, message: str) -> tuple[Action, ...]:
         """Return the Events about a counted failure."""
-        more = backoff.describe(after, self.settings, self.now)
+        more = backoff.describe(after, self.at.settings, self.at.now)
         return (_restart_event(self.job, after, message + more), *_exclusion_events(self.job, after))
 
     def _first_step(self, after: TorchJobStatus) -> tuple[Action, ...]:
@@ -222,18 +222,18 @@ class RecoveryContext:
         return replace(self, job=job)._continue().actions
 
     def _renew_restarts(self) -> Recovery:
-        after = self._keep_graces(restart_counts.renew_restarts(self.job, self.now))
+        after = self._keep_graces(restart_counts.restart_job(self.job, rendezvous.why_restarted(self.job), self.at.now))
         event = EmitEvent("Restarting", rendezvous.why_restarted(self.job))
         return Recovery(after, actions=(event, *self._first_step(after)))
 
     def _restart_on_request(self, request: RestartRequest) -> Recovery:
         """Restart what the owner wants restarted, once the pods have saved where they have to."""
-        if request.task and request.task.lower() in closing.find_tasks(self.job, self.pods):
+        if request.task and request.task.lower() in rendezvous.find_closing_tasks(self.job, self.pods):
             request = request.model_copy(update={"task": None, "index": None})  # its peers are gone
-        asked = RequestedRestart(job=self.job, request=request, restarts=self._restarts, now=self.now)
+        asked = RequestedRestart(job=self.job, request=request, restarts=self._restarts, now=self.at.now)
         if (saving := asked.asks_to_save) is not None:
             return Recovery(saving)
-        save = asked.save(self.observation.reported_save)
+        save = asked.save(self.at.observation.reported_save)
         if save.remaining is not None:
             rest = self._continue()
             times = (rest.requeue_after, save.remaining)
@@ -243,7 +243,7 @@ class RecoveryContext:
         return Recovery(after, actions=(*asked.events, *refused, *self._first_step(after)), before=asked.requests)
 
     def _keep_graces(self, after: TorchJobStatus) -> TorchJobStatus:
-        return graces.keep(self.job, after, (pod for pod in self.pods if self._restarts.can_restart(pod)))
+        return checkpoints.keep_graces(self.job, after, (pod for pod in self.pods if self._restarts.can_restart(pod)))
 
     def _continue(self) -> Recovery:
         """Return the next step of the restarts that are under way."""
@@ -251,12 +251,12 @@ class RecoveryContext:
         if job_step.blocked and self.job.status.phase == "Running" and _uids_to_delete(job_step.actions):
             # A new world restarts the pods of a running job, which goes on running unless pods are replaced.
             message = "pods are replaced, because their containers could not be restarted in place"
-            return Recovery(status.enter(self.job, "Admitted", "Restarting", message, self.now))
+            return Recovery(status.enter(self.job, "Admitted", "Restarting", message, self.at.now))
         if pod_step.failed:
             after = restart_counts.replace_pods(self.job, [pod.uid for pod, _ in pod_step.failed], self.pods)
             return Recovery(after, actions=_fallback_events(pod_step.failed))
         to_replace = frozenset(self.job.status.replacing) - _uids_to_delete(job_step.actions)
-        deletions = self.deletion.delete(pod for pod in self.pods if pod.uid in to_replace)
+        deletions = self.at.deletion.delete(pod for pod in self.pods if pod.uid in to_replace)
         # A resize of a running job has an event of its own.
         done = (_success_event(self.job),) if job_step.done and self.job.status.phase != "Running" else ()
         refused = self._refusal_events() if job_step.actions else ()
@@ -268,18 +268,18 @@ class RecoveryContext:
             *pod_step.actions,
             *deletions,
             *restarts.mark_counted(self.job, self.pods),
-            *kruise.delete_orphans(self.observation.recreations, self.pods),
+            *kruise.delete_orphans(self.at.observation.recreations, self.pods),
         )
-        times = (job_step.requeue_after, pod_step.requeue_after, self.deletion.next_change(self.pods))
-        return Recovery(actions=actions, blocked=job_step.blocked, requeue_after=earliest(times))
+        again = earliest((job_step.requeue_after, pod_step.requeue_after, self.at.deletion.next_change(self.pods)))
+        return Recovery(actions=actions, blocked=job_step.blocked, held=job_step.held, requeue_after=again)
 
 
-def _missing_pod_faults(job: TorchJob, members: Mapping[str, PodMember], observation: Observation) -> list[PodFault]:
+def _missing_pod_faults(job: TorchJob, run: Active, observation: Observation) -> list[PodFault]:
     """Return faults for pods of a running job that were deleted and have gone.
 
     Only faults that concern the other pods count. Any other missing pod is created again without a report.
     """
-    pods = observation.pods
+    pods, members = observation.pods, run.members
     if job.status.phase != "Running" or len(pods) == len(members):
         return []
     names = {pod.name for pod in pods}
@@ -290,14 +290,14 @@ def _missing_pod_faults(job: TorchJob, members: Mapping[str, PodMember], observa
     replaced = {mark.partition("/")[0] for mark in job.status.replacing} - {pod.uid for pod in pods}
     if len(missing) <= len(replaced):  # torchq deleted them: they are counted already, or their owner wanted it
         return []
-    run = (job.admission.attempt if job.admission is not None else 0, job.status.restart_generation)
-    seen = {pod.name: pod for pod in observation.gone if (pod.attempt, pod.restart) == run}
+    present = (job.admission.attempt if job.admission is not None else 0, job.status.restart_generation)
+    seen = {pod.name: pod for pod in observation.gone if (pod.attempt, pod.restart) == present}
     lost = [
         failures.missing_pod_fault(job, member, seen.get(member.name))
         for member in missing
         if status.is_whole(job, member.task_type, job.status.task_statuses.get(member.task_type))
     ]
-    alone = closing.find_tasks(job, pods) if lost else frozenset()
+    alone = rendezvous.find_closing_tasks(job, pods) if lost else frozenset()
     faults = [replace(fault, irreplaceable=failures.is_irreplaceable(job, fault.pod, alone)) for fault in lost]
     return [fault for fault in faults if fault.irreplaceable or failures.is_whole(job, fault.pod)]
 
@@ -305,6 +305,23 @@ def _missing_pod_faults(job: TorchJob, members: Mapping[str, PodMember], observa
 def is_about_requests(blocker: Blocker | None) -> bool:
     """Return whether the blocker is about a request to recreate containers; pods are replaced instead in that case."""
     return blocker is not None and blocker.reason.startswith(RECREATE_REQUESTS.kind)
+
+
+def next_request(
+    job_status: TorchJobStatus, blocker: Blocker, settings: ReconcileSettings, now: datetime
+) -> float | None:
+    """Return the seconds until a request to recreate containers is made again that the API server failed to create.
+    None if it has failed for as long as a restart in place may take, or refuses it: the pods are replaced then.
+
+    Each pause is as long as the failure has lasted, so that pauses double, whichever worker goes on.
+    """
+    if not blocker.passing:
+        return None
+    is_same = status.admission_reason(job_status) == blocker.reason or not status.is_blocked(job_status)
+    since = job_status.blocked_since if is_same else None
+    lasted = abs((now - since).total_seconds()) if since is not None else 0.0
+    remaining = settings.in_place_timeout - lasted
+    return min(max(SHORTEST_PAUSE, lasted), remaining) if remaining > 0 else None
 
 
 def _restart_event(job: TorchJob, after: TorchJobStatus, message: str) -> EmitEvent:
@@ -340,3 +357,9 @@ def _fallback_events(failed: tuple[tuple[PodView, str], ...], restart: str = "")
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     message = f"{restart}pod {pod.name}{more} is replaced, its containers were not restarted in place: {why}"
     return (EmitEvent("NotRestartedInPlace", message, warning=True),)
+
+
+def _fail(job: TorchJob, verdict: JobVerdict, pod: PodView, now: datetime) -> TorchJobStatus:
+    """Return the status of a job that fails because of a pod."""
+    after = status.finish(job, "Failed", verdict.reason, verdict.message, now)
+    return after.model_copy(update={"exit_code": failures.exit_code(pod)})

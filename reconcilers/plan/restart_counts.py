@@ -5,16 +5,17 @@ One rule: pure. A failure is counted in the same patch that names its pods, befo
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from crds import integers
 from crds.torchjob.restart_requests import RestartRequest
-from crds.torchjob.status import MOST_AT_ONCE, TorchJobStatus
+from crds.torchjob.status import MOST_AT_ONCE, Departure, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, closing, rendezvous, status
+from reconcilers.plan import backoff, rendezvous, status
 from reconcilers.plan.failures import JobVerdict
 from reconcilers.settings import ReconcileSettings
-from reconcilers.views.pod_view import PodView
+from reconcilers.views.pod_view import PodView, is_preempted
 
 MOST_NODES = 64
 
@@ -28,13 +29,14 @@ def count_failure(
     The same status holds the time when its pods may be created again (`backoff`). A node that has failed
     `node_failures` times is avoided from then on.
     """
+    pods = tuple(pods)
     paused = job.status.model_copy(update=_pause(job, verdict, settings, now))
     updated = job.model_copy(update={"status": paused})
     message = verdict.message + backoff.describe(paused, settings, now)
     after = (
-        _restart_job(updated, message, now, verdict.reason)
+        restart_job(updated, message, now, verdict.reason)
         if verdict.whole
-        else _restart_pods(updated, verdict.marks, pods)
+        else replace_pods(updated, verdict.marks, pods)
     )
     field = "disruptions" if verdict.kind == "Disruption" else "restart_count"
     failures = _count_node_failure(after.node_failures, verdict.node)
@@ -48,8 +50,17 @@ def count_failure(
             "memory": {**after.memory, **verdict.memory},
             "node_failures": failures,
             "excluded_nodes": tuple(sorted(avoided)),
+            "departed": _departed(job, verdict, pods, now),
         }
     )
+
+
+def _departed(job: TorchJob, verdict: JobVerdict, pods: Iterable[PodView], now: datetime) -> dict[str, Departure]:
+    """Return the departed pods with the preempted ones of an elastic job, whose room went to another job: it gives up
+    a worker that finds no other, as one that has left its node."""
+    names = frozenset(verdict.pods if job.spec.is_elastic else ())
+    lost = (pod.name for pod in pods if pod.name in names and is_preempted(pod))
+    return dict(islice((dict(job.status.departed) | dict.fromkeys(lost, Departure(since=now))).items(), MOST_AT_ONCE))
 
 
 def _pause(job: TorchJob, verdict: JobVerdict, settings: ReconcileSettings, now: datetime) -> dict[str, Any]:
@@ -61,26 +72,9 @@ def _pause(job: TorchJob, verdict: JobVerdict, settings: ReconcileSettings, now:
 
 def restart_on_request(job: TorchJob, request: RestartRequest, now: datetime) -> TorchJobStatus:
     """Restart the whole job at its owner's request, which is not counted."""
-    after = _restart_job(job, "its owner asked for a restart", now).model_copy(
-        update=backoff.end_pause(job.status, now)
-    )
+    after = restart_job(job, "its owner asked for a restart", now).model_copy(update=backoff.end_pause(job.status, now))
     recreate = {"recreate_generation": after.restart_generation} if request.how == "Recreate" else {}
     return after.model_copy(update={"restart_request": request.id, "early_failure": "", **recreate})
-
-
-def renew_restarts(job: TorchJob, now: datetime) -> TorchJobStatus:
-    """Restart the whole job because the processes of its pods have used up their restarts, which is not counted."""
-    return _restart_job(job, rendezvous.why_restarted(job), now)
-
-
-def restart_elsewhere(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """Restart the whole job because pods leave their nodes, which is not counted."""
-    return _restart_job(job, message, now)
-
-
-def replace_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
-    """Mark single pods for replacement, which is not counted."""
-    return _restart_pods(job, tuple(marks), pods)
 
 
 def new_exclusions(before: TorchJobStatus, after: TorchJobStatus) -> tuple[str, ...]:
@@ -99,14 +93,16 @@ def remaining_marks(job: TorchJob, pods: Iterable[PodView]) -> tuple[str, ...]:
     )
 
 
-def _restart_job(job: TorchJob, message: str, now: datetime, reason: str = "Restarting") -> TorchJobStatus:
+def restart_job(job: TorchJob, message: str, now: datetime, reason: str = "Restarting") -> TorchJobStatus:
+    """Restart the whole job, which is not counted."""
     after = status.enter(job, "Admitted", reason, message, now)
     number = job.status.restart_generation + 1
     update = {"restart_generation": number, "replacing": (), "training_restarts": 0, "blocked_since": None}
-    return after.model_copy(update={**update, "stages": closing.stages_after_restart(job)})
+    return after.model_copy(update={**update, "stages": rendezvous.stages_after_restart(job)})
 
 
-def _restart_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
+def replace_pods(job: TorchJob, marks: Iterable[str], pods: Iterable[PodView]) -> TorchJobStatus:
+    """Mark single pods for replacement, which is not counted."""
     by_uid = {pod.uid: pod for pod in pods}
     open_marks = remaining_marks(job, by_uid.values())
     more = tuple(mark for mark in marks if mark not in open_marks)

@@ -7,11 +7,13 @@ restart all processes of that world. So the workers of the first start, and thos
 granted workers exist and have reached their gate, though no longer than `LONGEST_WAIT` after the first of them. Any
 other worker replaces one that was lost. It starts at once.
 
+While pods of a gang are replaced in waves (`reconcilers.plan.in_place.waves`), all gates stay closed.
+
 Where the places of pods decide about their ranks (`reconcilers.pods.topology`), all of them wait until all of their
 world are bound. Their ranks are written with the annotation that opens their gates.
 
 In the mode InPlaceRestart, added workers wait until a restart of the whole job has given them a rank
-(`reconcilers.plan.world_changes`).
+(`reconcilers.plan.elastic.change`).
 """
 
 from collections.abc import Sequence
@@ -38,12 +40,16 @@ class StartGates:
     now: float
     joining: frozenset[str] = frozenset()
     """The names of the pods that have no rank yet."""
+    held: bool = False
+    """Whether all gates stay closed, because runs from before the last restart go on."""
     unplaced: frozenset[str] = frozenset()
     """The names of the pods whose ranks follow from the nodes of their world, while that is not bound as a whole."""
 
     @cached_property
     def open_tasks(self) -> frozenset[str]:
         """The tasks whose pods start at once, so that they are created with an open gate."""
+        if self.held:
+            return frozenset()
         return self.progress.started - ({WORKER} if self._start_together else frozenset[str]())
 
     @cached_property
@@ -59,7 +65,7 @@ class StartGates:
         return self._remaining if self._start_together and self._arrived and self._remaining > 0 else None
 
     def _may_pass(self, pod: PodView) -> bool:
-        if pod.name in self.joining or pod.name in self.unplaced:
+        if self.held or pod.name in self.joining or pod.name in self.unplaced:
             return False
         if pod.task != WORKER.lower() or not self._start_together:
             return True

@@ -5,7 +5,6 @@ the job waits, and later removes what no longer applies. The coordinator writes 
 Queued, Admitted, Running and the end. A change of pod counts alone is not written; it is included in the next write.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -25,9 +24,8 @@ from crds.torchjob.status import (
 )
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, closing
+from reconcilers.plan import backoff, rendezvous
 from reconcilers.plan.health import finding
-from reconcilers.plan.health.finding import HANGING
 from reconcilers.pods import measure, static_world
 from reconcilers.values import Action, Blocker, WriteStatus
 from reconcilers.views.pod_view import PodView
@@ -54,8 +52,8 @@ NAMESPACE_QUOTA = "NamespaceQuota"
 its resources back."""
 NO_MEMORY = "NoRoomForMemory"
 """Reason: pods of a task are to have more memory than those before them, and there is no room for that."""
-SENT_BACK = (LATE, EXCEEDS, NAMESPACE_QUOTA)
-NOT_BLOCKED = ("Admitted", "Running", "Restarting", HANGING, *LEAVING)
+SENT_BACK = (LATE, EXCEEDS, NAMESPACE_QUOTA, conditions.WAITS_FOR_SCHEDULER)
+NOT_BLOCKED = (*conditions.USUAL, *conditions.LACKS_PODS)
 """The reasons of the condition Admitted under which the job is not blocked."""
 
 RUNNING = "every task has its minimum of running pods"
@@ -63,8 +61,6 @@ RUNNING = "every task has its minimum of running pods"
 
 LONGEST_BACKOFF = 3600.0
 """The longest wait, in seconds, of a job that did not run in time."""
-JITTER = 0.25
-"""The largest fraction of a back-off that is left out."""
 
 
 def enter(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
@@ -90,7 +86,7 @@ def release(job: TorchJob, phase: Phase, reason: str, message: str, now: datetim
     """Return the status of a waiting or suspended job, which holds nothing. It does not wait for the room of restart
     agents: whether its next pods have them is decided once it is admitted."""
     empty: dict[str, Any] = {"admission": None, "scaling": None, "target": None, "start_time": None, "stages": {}}
-    empty["departed"] = {}
+    empty |= {"departed": {}, "refused_since": None, "recalled": None}
     empty["task_statuses"] = count_pods(job, ())
     empty |= backoff.clear()
     empty |= {"in_place": _settled(job.status.in_place), "measured": measure.without_agents(job.status)}
@@ -133,10 +129,11 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
 
 def _carry_over(job: TorchJob, now: datetime) -> QueueStatus | None:
     """Return the part of `status.queue` that still counts if the job has to wait again before it runs."""
-    tries, refusal = admission_tries(job, now), job.status.queue.refused_by if job.status.queue else None
-    if job.is_retry_due(now):
-        refusal = None
-    return QueueStatus(tries=tries, refused_by=refusal) if tries or refusal else None
+    before = job.status.queue
+    if before is None or job.is_retry_due(now):
+        return None
+    counts = QueueStatus(tries=before.tries, refused_by=before.refused_by, refusals=before.refusals)
+    return counts if counts != QueueStatus() else None
 
 
 def mark_running(job: TorchJob, now: datetime) -> TorchJobStatus:
@@ -158,14 +155,8 @@ def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: s
     """
     tries = admission_tries(job, now) + 1
     parked = tries >= most
-    seconds = pause(job, tries, backoff)
-    queue = QueueStatus(
-        name=job.queue,
-        since=now,
-        not_before=None if parked else now + timedelta(seconds=seconds),
-        parked=parked,
-        tries=tries,
-    )
+    queue = back_off(job, now, pause(job, tries, backoff), tries=tries, parked=parked)
+    queue = queue.model_copy(update={"not_before": None}) if parked else queue
     condition = conditions.find(job.status.conditions, "Admitted")
     if condition is not None and is_blocked(job.status):
         why = condition.message if condition.reason == LATE else f"{condition.reason}: {condition.message}"
@@ -177,24 +168,21 @@ def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: s
 def send_back(job: TorchJob, reason: str, message: str, queue: QueueStatus, now: datetime) -> TorchJobStatus:
     """Return the status of a job that is sent back because of its own pods. A stage that has succeeded stays so: it is
     not run again because a later one could not start."""
-    update = {"queue": queue, "stages": closing.stages_after_restart(job)}
+    update = {"queue": queue, "stages": rendezvous.stages_after_restart(job)}
     return release(job, "Queued", reason, message, now).model_copy(update=update)
 
 
-def pause(job: TorchJob, tries: int, backoff: float) -> float:
-    """Return the seconds that a job waits after a number of tries in a row: twice as long after each, up to an
-    hour."""
-    return min(LONGEST_BACKOFF, backoff * 2.0 ** min(tries - 1, 64)) * (1.0 - jitter(job, tries))
+def back_off(job: TorchJob, now: datetime, seconds: float, **fields: Any) -> QueueStatus:
+    """Return `status.queue` of a job that waits outside the order of its queue for some seconds."""
+    until = now + timedelta(seconds=seconds)
+    return QueueStatus(
+        **{"name": job.queue, "since": now, "not_before": until, "tries": admission_tries(job, now), **fields}
+    )
 
 
-def jitter(job: TorchJob, tries: int) -> float:
-    """Return the fraction of the back-off to leave out, which differs by job and try.
-
-    Jobs that failed together then do not come back together. Two gangs that each got half of a cluster would otherwise
-    repeat that without end.
-    """
-    digest = hashlib.sha256(f"{job.metadata.uid}/{tries}".encode()).digest()
-    return JITTER * int.from_bytes(digest[:4], "big") / 2**32
+def pause(job: TorchJob, tries: int, first: float, longest: float = LONGEST_BACKOFF) -> float:
+    """Return the seconds that a job waits after a number of tries in a row: twice as long after each."""
+    return backoff.spread(min(longest, first * 2.0 ** min(tries - 1, 64)), f"{job.metadata.uid}/{tries}")
 
 
 def requeue(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetime) -> TorchJobStatus:
@@ -303,7 +291,7 @@ def waits_for_memory(status: TorchJobStatus) -> bool:
 
 def is_about_groups(status: TorchJobStatus) -> bool:
     """Return whether the job is blocked because of its groups: there are no pods before the groups are let in."""
-    return admission_reason(status).startswith(("Gang", "PodGroup"))
+    return is_blocked(status) and admission_reason(status).startswith(("Gang", "PodGroup"))
 
 
 def finish(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:

@@ -6,6 +6,8 @@ may refer to them: $(RANK).
 torchrun reads PET_<OPTION> as the default of each of its options (torch.distributed.argparse_util). A plain `torchrun
 train.py` therefore joins the other pods by static rendezvous. One pod is one node of torchrun. WORLD_SIZE and RANK
 count pods; torchrun replaces them by its own values for the PET_NPROC_PER_NODE processes that it starts in each pod.
+Launchers that start processes themselves (Lightning) find their pod by NODE_RANK. There is no LOCAL_RANK, by which they
+would take a process for one that has been started already.
 
 In the worlds of an elastic job in the mode InPlaceRestart, ranks and world size are annotations of the pods, because
 they change with the number of workers. A container reads them whenever it starts.
@@ -36,27 +38,14 @@ FEWEST_WORKERS = 1
 def static_variables(member: PodMember, address: str, port: int, processes: int) -> Variables:
     """Return the variables of one pod. `address` and `port` are those of its rank 0, `processes` is the number of
     processes that torchrun starts in it. A pod outside of the world gets no rank."""
-    env = dict(BASE)
-    if member.lead:
-        env |= {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
     if member.rank is None:
-        return env
-    return env | {
-        "RANK": str(member.rank),
-        "WORLD_SIZE": str(member.world_size),
-        "PET_NNODES": str(member.world_size),
-        "PET_NODE_RANK": str(member.rank),
-        "PET_NPROC_PER_NODE": str(processes),
-        "PET_MASTER_ADDR": address,
-        "PET_MASTER_PORT": str(port),
-    }
+        return {**BASE, **({"MASTER_ADDR": address, "MASTER_PORT": str(port)} if member.lead else {})}
+    return _ranked(address, port, processes, str(member.rank), str(member.world_size))
 
 
-def world_variables(address: str, port: int, processes: int, policy: TorchElasticPolicy, shutdown: int) -> Variables:
-    """Return the variables of a pod whose rank and world size are its annotations; `shutdown` is that of
-    `rendezvous_variables`."""
-    rank, size = _annotation(labels.RANK), _annotation(labels.WORLD_SIZE)
-    restarts = {} if policy.max_restarts is None else {"PET_MAX_RESTARTS": str(policy.max_restarts)}
+def _ranked(
+    address: str, port: int, processes: int, rank: str | Mapping[str, Any], size: str | Mapping[str, Any]
+) -> Variables:
     return {
         **BASE,
         "MASTER_ADDR": address,
@@ -64,24 +53,27 @@ def world_variables(address: str, port: int, processes: int, policy: TorchElasti
         "RANK": rank,
         "WORLD_SIZE": size,
         "PET_NNODES": size,
+        "NODE_RANK": rank,
         "PET_NODE_RANK": rank,
         "PET_NPROC_PER_NODE": str(processes),
         "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": str(port),
-        # torchrun of an earlier world, which may still be ending, does not meet the others under another name.
-        "PET_RDZV_ID": _annotation(labels.RENDEZVOUS_ID),
-        **restarts,
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(shutdown),
     }
 
 
+def world_variables(address: str, port: int, processes: int, policy: TorchElasticPolicy) -> Variables:
+    """Return the variables of a pod whose rank and world size are its annotations."""
+    world = _ranked(address, port, processes, _annotation(labels.RANK), _annotation(labels.WORLD_SIZE))
+    restarts = {} if policy.max_restarts is None else {"PET_MAX_RESTARTS": str(policy.max_restarts)}
+    return {**world, "PET_RDZV_ID": _annotation(labels.RENDEZVOUS_ID), **restarts}
+
+
 def rendezvous_variables(
-    policy: TorchElasticPolicy, endpoint: str, others: int, processes: int, shutdown: int, *, on_loopback: bool
+    policy: TorchElasticPolicy, endpoint: str, others: int, processes: int, *, on_loopback: bool
 ) -> Variables:
     """Return the variables of a pod that meets others at the rendezvous store, which has the address `endpoint`.
 
-    `others` is the number of pods that meet there beside the workers. `shutdown` is the number of seconds that torchrun
-    gives its processes to end before it kills them.
+    `others` is the number of pods that meet there beside the workers.
     """
     least, most = policy.num_min_replicas or FEWEST_WORKERS, policy.num_max_replicas or MOST_TASKS
     return {
@@ -97,7 +89,6 @@ def rendezvous_variables(
         "PET_LOCAL_ADDR": "127.0.0.1" if on_loopback else _field("status.podIP"),
         # Otherwise workers that join wait for an address that a running rank 0 does not write again, and all fail.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(shutdown),
     }
 
 
@@ -119,6 +110,12 @@ def elastic_variables(policy: TorchElasticPolicy) -> Variables:
     most = policy.num_max_replicas
     least = {"TORCHQ_MIN_WORKERS": str(policy.num_min_replicas or FEWEST_WORKERS)}
     return least if most is None else {**least, "TORCHQ_MAX_WORKERS": str(most)}
+
+
+def shutdown_variables(job: TorchJob, task_type: str) -> Variables:
+    """Return how long torchrun lets its processes end before it kills them. Without that it is 30 s, whatever the grace
+    of the pod."""
+    return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.spec.shutdown_timeout(task_type))}
 
 
 def report_variables(job: TorchJob, pod: str, access: ReportAccess | None) -> Variables:
@@ -151,7 +148,7 @@ def _field(path: str) -> Mapping[str, Any]:
     return {"fieldRef": {"fieldPath": path}}
 
 
-PLACED = {"RANK": _annotation(labels.RANK), "PET_NODE_RANK": _annotation(labels.RANK)}
+PLACED = dict.fromkeys(("RANK", "NODE_RANK", "PET_NODE_RANK"), _annotation(labels.RANK))
 """The variables of a pod whose rank follows from its node, and is written before its containers start."""
 
 

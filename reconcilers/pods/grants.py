@@ -1,6 +1,6 @@
 """The job as its admission grants it, and the pods that belong to the grant.
 
-One rule: pure. Everything that counts pods reads the granted job. Only `reconcilers.plan.scaling` reads how many
+One rule: pure. Everything that counts pods reads the granted job. Only `reconcilers.plan.elastic.change` reads how many
 workers the owner requests.
 
 The workers that are being removed (`status.scaling.victims`) are no longer part of the grant, although the job is

@@ -18,8 +18,8 @@ from crds.torchjob.status import PodMeasurements, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
 from reconcilers.pods import restart_agent
-from reconcilers.views import pod_requests
-from reconcilers.views.pod_requests import Requests
+from reconcilers.views import containers
+from reconcilers.views.containers import Requests
 from reconcilers.views.pod_view import PodView
 
 ROOM = {"quota": "the quota of queue {}", "cohort": "the cohort of queue {}", "pool": "the pool, beside queue {},"}
@@ -86,7 +86,7 @@ def without_agents(status: TorchJobStatus) -> PodMeasurements | None:
 def is_larger(pod: Manifest, manifest: Manifest) -> bool:
     """Return whether a created pod requests more than the share of the charge that its annotation states."""
     share: dict[str, int] = orjson.loads(manifest["metadata"]["annotations"][labels.CHARGE])
-    return _exceeds(pod_requests.read(pod["spec"]), share)
+    return _exceeds(containers.read(pod["spec"]), share)
 
 
 def _exceeds(requests: Requests, share: Amounts) -> bool:

@@ -20,8 +20,8 @@ from crds.torchjob import memory_growth
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
-from reconcilers.views import containers, pod_requests
-from reconcilers.views.pod_requests import Requests
+from reconcilers.views import containers
+from reconcilers.views.containers import Requests
 
 DRIVER = "kubernetes"
 """The driver in `status.inPlace` for which pods have the agent."""
@@ -46,26 +46,19 @@ RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "value
 
 def add_agent(spec: dict[str, Any]) -> None:
     """Add the agent to a fresh copy of a template, before all other init containers."""
-    main = containers.main(spec)
-    inherited: dict[str, Any] = {name: main[name] for name in ("imagePullPolicy", "securityContext") if name in main}
-    agent = {
-        "name": containers.RESTART_AGENT,
-        "image": main.get("image", ""),
-        **inherited,
-        "command": ["sh", "-c", SCRIPT],
+    containers.add_helper(
+        spec,
+        FOLDER,
+        FILE,
+        labels.RESTART_CONTAINERS,
+        name=containers.RESTART_AGENT,
+        command=["sh", "-c", SCRIPT],
         # Images for GPUs ask their runtime for all devices of the node, unless a container says otherwise.
-        "env": [{"name": VARIABLE, "value": FOLDER}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
-        "resources": {"requests": AMOUNTS, "limits": AMOUNTS},
-        "restartPolicy": "Always",
-        "restartPolicyRules": [RULE],
-        "volumeMounts": [{"name": containers.RESTART_AGENT, "mountPath": FOLDER, "readOnly": True}],
-    }
-    request = {"path": FILE, "fieldRef": {"fieldPath": f"metadata.annotations['{labels.RESTART_CONTAINERS}']"}}
-    spec["initContainers"] = [agent, *(spec.get("initContainers") or ())]
-    spec["volumes"] = [
-        *(spec.get("volumes") or ()),
-        {"name": containers.RESTART_AGENT, "downwardAPI": {"items": [request]}},
-    ]
+        env=[{"name": VARIABLE, "value": FOLDER}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}],
+        resources={"requests": AMOUNTS, "limits": AMOUNTS},
+        restartPolicy="Always",
+        restartPolicyRules=[RULE],
+    )
 
 
 def is_chosen(status: TorchJobStatus) -> bool:
@@ -75,7 +68,7 @@ def is_chosen(status: TorchJobStatus) -> bool:
 
 def requests(job: TorchJob) -> Mapping[str, Requests]:
     """Return what the next pod of each task requests with the agent, by task in lower case."""
-    return {name.lower(): pod_requests.read(_next_spec(job, name)) for name in job.spec.torch_task_specs}
+    return {name.lower(): containers.read(_next_spec(job, name)) for name in job.spec.torch_task_specs}
 
 
 def trial_pod(job: TorchJob) -> Manifest:

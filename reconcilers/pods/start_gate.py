@@ -20,7 +20,8 @@ from reconcilers.views import containers
 FOLDER = "/etc/torchq"
 VARIABLE = "TORCHQ_VOLUME_TORCHQ_START"
 """The variable with the folder's path on a node that has no mounts of its own."""
-SCRIPT = f'trap "exit 143" TERM; until [ -s "${VARIABLE}/open" ]; do sleep 0.2; done'
+FILE = "open"
+SCRIPT = f'trap "exit 143" TERM; until [ -s "${VARIABLE}/{FILE}" ]; do sleep 0.2; done'
 """The script of the gate. It traps SIGTERM, which a shell ignores as the first process of a container."""
 SHARED = ("cpu", "memory", "ephemeral-storage")
 """The resources that the gate requests as the main container does."""
@@ -35,24 +36,17 @@ def needs_gate(task: TaskSpec) -> bool:
 
 def add_gate(spec: dict[str, Any]) -> None:
     """Add the gate to a fresh copy of a template, before all other init containers."""
-    main = containers.main(spec)
-    inherited: dict[str, Any] = {name: main[name] for name in ("imagePullPolicy", "securityContext") if name in main}
-    gate = {
-        "name": containers.GATE,
-        "image": main.get("image", ""),
-        **inherited,
-        "command": ["sh", "-c", SCRIPT],
-        "env": [{"name": VARIABLE, "value": FOLDER}],
-        "resources": _shared_resources(main),
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": containers.GATE, "mountPath": FOLDER, "readOnly": True}],
-    }
-    signal = {"path": "open", "fieldRef": {"fieldPath": f"metadata.annotations['{labels.START}']"}}
-    spec["initContainers"] = [gate, *(spec.get("initContainers") or ())]
-    spec["volumes"] = [
-        *(spec.get("volumes") or ()),
-        {"name": containers.GATE, "downwardAPI": {"items": [signal]}},
-    ]
+    containers.add_helper(
+        spec,
+        FOLDER,
+        FILE,
+        labels.START,
+        name=containers.GATE,
+        command=["sh", "-c", SCRIPT],
+        env=[{"name": VARIABLE, "value": FOLDER}],
+        resources=_shared_resources(containers.main(spec)),
+        terminationMessagePolicy="FallbackToLogsOnError",
+    )
 
 
 def _shared_resources(main: dict[str, Any]) -> dict[str, Any]:

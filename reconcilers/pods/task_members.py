@@ -16,7 +16,7 @@ from crds.torchjob.stages import Stage
 from crds.torchjob.status import TaskStatus
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
-from gang.members import TaskMembers
+from gang.values import TaskMembers
 from reconcilers.views.pod_view import PodView
 
 Counts = Mapping[str, TaskStatus]
@@ -94,7 +94,9 @@ def members(
         gang_size = sum(task.num_tasks for task in spec.tasks.values() if _gate(task) == gate)
         indexes = workers if workers is not None and task_type == WORKER else range(task.num_tasks)
         is_worker = task_type == WORKER
-        offsets = _offsets(indexes, joining if is_worker else frozenset(), by_index=bool(world) and is_worker)
+        present = (index for index in indexes if index not in (joining if is_worker else frozenset()))
+        offsets = {index: index if world and is_worker else place for place, index in enumerate(present)}
+        spot_count = task.spot_task_spec.num_spot_tasks if task.spot_task_spec is not None else 0
         for place, index in enumerate(indexes):
             name, offset = job.pod_name(task_type, index), offsets.get(index)
             result[name] = PodMember(
@@ -108,15 +110,9 @@ def members(
                 gang=gang,
                 gang_size=gang_size,
                 joins=offset is None,
-                spot=place >= len(indexes) - _spot_count(task),
+                spot=place >= len(indexes) - spot_count,
             )
     return result
-
-
-def _offsets(indexes: Iterable[int], joining: frozenset[int], *, by_index: bool) -> dict[int, int]:
-    """Return how far the rank of each pod of a task is from the first one; of no pod that has yet to join the world."""
-    present = (index for index in indexes if index not in joining)
-    return {index: index if by_index else place for place, index in enumerate(present)}
 
 
 def lead_pods(job: TorchJob) -> list[str]:
@@ -137,20 +133,12 @@ def _lead(job: TorchJob, stage: Stage, workers: Sequence[int] | None) -> str:
     if job.spec.rendezvous and WORKER in stage.tasks:
         return job.pod_name(RENDEZVOUS, 0)
     ranked = training_tasks(job.spec, stage.tasks)
-    return job.pod_name(ranked[0], _first_index(ranked[0], workers)) if ranked else ""
+    return job.pod_name(ranked[0], workers[0] if workers and ranked[0] == WORKER else 0) if ranked else ""
 
 
 def training_tasks(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
     """Return those of some tasks that are not auxiliary."""
     return [task_type for task_type in task_types if not spec.tasks[task_type].auxiliary]
-
-
-def _spot_count(task: TaskSpec) -> int:
-    return task.spot_task_spec.num_spot_tasks if task.spot_task_spec is not None else 0
-
-
-def _first_index(task_type: str, workers: Sequence[int] | None) -> int:
-    return workers[0] if workers and task_type == WORKER else 0
 
 
 def _sum(sizes: Mapping[str, int], task_types: Iterable[str]) -> int:

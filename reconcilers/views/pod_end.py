@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crds import excerpts, timestamps
-from reconcilers.views import containers, pod_code, pod_outcome, pod_requests, pod_result, torchrun
+from reconcilers.views import containers, pod_code, pod_outcome, pod_result, torchrun
 from reconcilers.views.pod_outcome import FINISHED
 from reconcilers.views.torchrun import LastOutput
 
@@ -40,7 +40,7 @@ def read(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> dict
         "unexplained": (bool(code) and last_words.more)
         or text != message(other, last_words, status, LONGEST_EXPLANATION),
         "ended": timestamps.seconds_or_none(ended.get("finishedAt")),
-        "used_memory": pod_requests.main_memory(spec) if is_out_of_memory else 0,
+        "used_memory": containers.main_memory(spec) if is_out_of_memory else 0,
     }
 
 

@@ -1,28 +1,36 @@
 """The pod groups of one job, each with the state that its scheduler reports.
 
-One rule: the groups come from this process's own caches. The API server is asked in three cases only: for a kind
-without a cache, for the groups of a finished job, and for the queue of a group that is not let in.
+One rule: the groups come from this process's own caches. The API server is asked in four cases only: for a kind
+without a cache, for the groups of a finished job, and for the queue and the Events of a group that is not let in.
 
 Wiring: `GroupCache` is any object that holds the informers of the installed kinds, passed as
-`reconcilers.reconcile.Caches`. `groups_informer` creates the informer of each of `gang.backends.KINDS`.
+`reconcilers.observe.Caches`. `groups_informer` creates the informer of each of `gang.backends.KINDS`.
 """
 
+import logging
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
-from crds import labels
-from crds.api_resources import Resource
+from crds import excerpts, labels
+from crds.api_resources import EVENTS, Resource
 from crds.keys import JobKey
 from gang import backends
 from gang.values import GroupView
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
+from reconcilers.views import pod_problems
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 REMEMBERED_SECONDS = 5.0
 """How long the last state of a queue is trusted. A group that is let in during this time shows it itself."""
+TOLD_SECONDS = 30.0
+"""How long the newest Event about a group is trusted."""
+UNSEEN_SECONDS = 5.0
+"""The age in seconds from which a group should have a status, and its scheduler should say why it is not let in."""
 MOST_REMEMBERED = 1000
 
 
@@ -55,8 +63,8 @@ class GroupReader:
     cluster: Cluster
     cache: GroupCache | None = None
     clock: Callable[[], float] = time.time
-    _queues: dict[str, tuple[float, Manifest | None]] = field(default_factory=dict)
-    """The queues of gang schedulers by name, each with the time until which its state is trusted."""
+    _remembered: dict[tuple[Resource, str], tuple[float, Any]] = field(default_factory=dict)
+    """Answers by kind and name, each with the time until which it is trusted."""
 
     def of(self, key: JobKey, scheduler: str | None, *, over: bool = False) -> tuple[GroupView, ...]:
         """Return a job's groups, by name. `scheduler` is the one that binds the job's pods. Raises any ClusterError.
@@ -83,34 +91,67 @@ class GroupReader:
 
     def _judge_pending(self, group: GroupView) -> GroupView:
         """Return the group, with its queue's refusal if it waits; only a waiting group is worth a request."""
-        return self.judge(group) if group.phase == "Pending" and not group.deleting else group
+        is_waiting = group.phase == "Pending" and not group.deleting
+        return self.judge(group) if is_waiting else self.explain(group)
 
     def judge(self, group: GroupView) -> GroupView:
-        """Return a group with the state of its queue. A group that was let in stays let in, even if its queue would
-        refuse it now.
+        """Return a group with the state of its queue, and what it waits for. A group that was let in stays let in, even
+        if its queue would refuse it now.
 
         Raises any ClusterError except NotFound for the queue.
         """
         backend = backends.get_backend_of_kind(group.resource)
-        if backend.queues is None:
-            return group
-        refusal = backend.refusal(group.queue, self._queue(backend.queues, group.queue))
-        if refusal is None:
-            return group
+        refusal = backend.queues and backend.refusal(group.queue, self._queue(backend.queues, group.queue))
+        if not refusal:
+            return self.explain(group)
         reason, message = refusal
         return replace(group, phase="Ready" if group.phase == "Ready" else "Refused", reason=reason, message=message)
 
-    def _queue(self, resource: Resource, name: str) -> Manifest | None:
-        """Return a queue's object, read once in REMEMBERED_SECONDS: groups that wait are observed often."""
-        until, remembered = self._queues.get(name, (0.0, None))
-        now = self.clock()
-        if now < until <= now + REMEMBERED_SECONDS:  # the clock may have been set back
-            return remembered
+    def explain(self, group: GroupView) -> GroupView:
+        """Return a group that no scheduler has seen, or that is not let in without a condition, with what is known."""
+        if group.since is None or self.clock() - group.since < UNSEEN_SECONDS or group.deleting:
+            return group
+        if not group.seen:
+            check = backends.get_backend_of_kind(group.resource).check
+            return replace(group, message=f"no scheduler has seen the group: {check}")
+        if group.explained or group.phase != "Pending":
+            return group
+        words = self._ask(EVENTS, group.uid, TOLD_SECONDS, lambda: self._newest_event(group))
+        return replace(group, message=f"{group.message}: {words}", explained=True) if words else group
+
+    def _newest_event(self, group: GroupView) -> str:
+        """Return the words of the newest Event that says why a group is not let in; empty if there is none."""
         try:
-            manifest = self.cluster.get(resource, name)
-        except errors.NotFound:
-            manifest = None
-        if len(self._queues) >= MOST_REMEMBERED:
-            self._queues.clear()
-        self._queues[name] = (now + REMEMBERED_SECONDS, manifest)
-        return manifest
+            listed = self.cluster.list(EVENTS, group.namespace, field_selector=f"involvedObject.uid={group.uid}").items
+        except errors.Forbidden as error:
+            log.info("why %s %s is not let in is not known: %s", group.resource.kind, group.name, error)
+            return ""
+        told = [event for event in listed if event.get("reason") == pod_problems.UNSCHEDULABLE]
+        newest = max(
+            told, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""), default={}
+        )
+        return excerpts.one_line(newest.get("message") or "")
+
+    def _queue(self, resource: Resource, name: str) -> Manifest | None:
+        """Return a queue's object; None if there is none."""
+
+        def read() -> Manifest | None:
+            try:
+                return self.cluster.get(resource, name)
+            except errors.NotFound:
+                return None
+
+        return self._ask(resource, name, REMEMBERED_SECONDS, read)
+
+    def _ask(self, resource: Resource, name: str, seconds: float, read: Callable[[], T]) -> T:
+        """Return an answer that is asked for once in some seconds: groups that wait are observed often."""
+        key, now = (resource, name), self.clock()
+        until, remembered = self._remembered.get(key, (0.0, None))
+        if now < until <= now + seconds:  # the clock may have been set back
+            found: T = remembered
+            return found
+        answer = read()
+        if len(self._remembered) >= MOST_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = (now + seconds, answer)
+        return answer

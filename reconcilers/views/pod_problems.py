@@ -9,13 +9,40 @@ from typing import Any
 
 from crds import excerpts
 from kube.api import Manifest
-from reconcilers.views import containers, own_containers, pod_code, pod_outcome
+from reconcilers.views import containers, pod_code, pod_outcome
 
 STARTUP_REASONS = frozenset({"", "ContainerCreating", "PodInitializing"})
 """The reasons for which every container waits at first. Any other fact about the pod explains more."""
 MOST_NAMED = 3
 LONGEST = 500
 """The largest number of characters of a message."""
+UNSCHEDULABLE, SCHEDULABLE = "Unschedulable", "Schedulable"
+"""Reasons of schedulers for pods without a node: it finds none; the pod would fit, but others of its gang do not
+(Volcano)."""
+_CAUSES = (
+    "Insufficient",
+    "fit failed",
+    "taint",
+    "selector",
+    "affinity",
+    "volume",
+    "PersistentVolumeClaim",
+    "free ports",
+)
+"""What the words of a scheduler about nodes contain, the most telling first."""
+_OTHERS = (
+    "waiting for minCount",
+    "sibling pods",
+    "rejection in PostFilter",
+    "rejected due to timeout",
+    "gang child pod",
+)
+"""What the words of schedulers about pods contain that only wait for others of their gang."""
+_VAGUE = frozenset({UNSCHEDULABLE, "Pending", "Waiting", *STARTUP_REASONS})
+SAYS_LITTLE = len(_CAUSES) + 1
+"""The place of a problem without a cause."""
+WAITS_FOR_OTHERS = len(_CAUSES) + 2
+"""The place of a problem that says only that the pod waits for other pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +60,8 @@ def find_problem(pod: Manifest) -> PodProblem | None:
     """Return the first problem of a pod; None if the pod runs or has succeeded."""
     status, phase = pod.get("status") or {}, pod_outcome.effective_phase(pod)
     if "deletionTimestamp" in pod["metadata"]:
-        return PodProblem("Terminating", _finalizer_message(pod))
+        finalizers = pod["metadata"].get("finalizers") or ()
+        return PodProblem("Terminating", f"held by the finalizer {finalizers[0]}" if finalizers else "")
     if phase == "Succeeded":
         return None
     if phase == "Failed":
@@ -42,9 +70,20 @@ def find_problem(pod: Manifest) -> PodProblem | None:
     return problem or (_crash_problem(pod) if phase == "Running" else _startup_problem(pod))
 
 
-def _finalizer_message(pod: Manifest) -> str:
-    finalizers = pod["metadata"].get("finalizers") or ()
-    return f"held by the finalizer {finalizers[0]}" if finalizers else ""
+def place(reason: str, message: str) -> int:
+    """Return the place of a problem among those of a job's pods, the most telling first; WAITS_FOR_OTHERS is the last.
+
+    One pod of a gang has the cause, and the scheduler says of the others that they wait for it.
+    """
+    if reason in (SCHEDULABLE, "StartGate"):
+        return WAITS_FOR_OTHERS
+    if reason == UNSCHEDULABLE:
+        found = next((number for number, words in enumerate(_CAUSES) if words in message), None)
+        if found is not None:
+            return found
+        if any(words in message for words in _OTHERS):
+            return WAITS_FOR_OTHERS
+    return SAYS_LITTLE if reason in _VAGUE else len(_CAUSES)
 
 
 def _failure_problem(pod: Manifest, status: Mapping[str, Any]) -> PodProblem:
@@ -81,7 +120,7 @@ def _scheduling_problem(status: Mapping[str, Any]) -> PodProblem | None:
         ),
         None,
     )
-    return PodProblem(against.get("reason") or "Unschedulable", _one_line(against.get("message"))) if against else None
+    return PodProblem(against.get("reason") or UNSCHEDULABLE, _one_line(against.get("message"))) if against else None
 
 
 def _gate_problem(status: Mapping[str, Any]) -> PodProblem | None:
@@ -106,7 +145,7 @@ def _crash_problem(pod: Manifest) -> PodProblem | None:
 def _startup_problem(pod: Manifest) -> PodProblem:
     if not pod["spec"].get("nodeName"):
         return PodProblem("Pending", "not bound to a node yet")
-    if failure := own_containers.find_agent_failure(pod.get("status") or {}):
+    if failure := containers.find_agent_failure(pod.get("status") or {}):
         return PodProblem("RestartAgent", failure)
     waits = containers.main_state(pod).get("waiting") or {}
     message = _one_line(waits.get("message")) or _init_container_message(pod) or _volume_message(pod)

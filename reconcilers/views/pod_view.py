@@ -11,19 +11,9 @@ from typing import Any
 
 from crds import excerpts, integers, labels, owners, timestamps
 from kube.api import Manifest
-from reconcilers.views import (
-    containers,
-    own_containers,
-    pod_end,
-    pod_outcome,
-    pod_place,
-    pod_problems,
-    pod_requests,
-    pod_result,
-    torchrun,
-)
+from reconcilers.views import containers, pod_end, pod_outcome, pod_place, pod_problems, pod_result, torchrun
+from reconcilers.views.containers import Requests
 from reconcilers.views.pod_outcome import FINISHED, PodEnd, PodOutcome
-from reconcilers.views.pod_requests import Requests
 
 LONGEST_PROBLEM = 600
 """The largest number of characters of a pod's problem. Many pods of a job share the same text, which is stored once."""
@@ -33,7 +23,10 @@ CLOSING_SECONDS = 30.0
 _INITIAL_FIELDS = frozenset({"phase", "qosClass"})
 """The status fields that a new pod has before any node or scheduler has seen it. A thousand new pods have no others."""
 EVICTED_BY_VOLCANO = "Evict"
-"""The reason of the condition Ready (False) with which Volcano preempts a pod or reclaims its resources."""
+"""The reason of the condition Ready (False) with which Volcano preempts a pod or reclaims its resources. Before 1.16 it
+sets no other condition."""
+BY_SCHEDULER = frozenset({"PreemptionByScheduler", EVICTED_BY_VOLCANO})
+"""The reasons of pods that a scheduler deletes, whose resources it gives to others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +72,8 @@ class PodView:
     disruption: str = ""
     """Why the pod was disrupted: a reason and perhaps a message; empty if it was not disrupted."""
     advice: str = ""
-    """The node's advice for the user about this failure; empty if there is none."""
+    """The node's advice for the user: about the failure of the pod, or about a pod of another job that it is connected
+    with; empty if there is none."""
     problem: str = ""
     """The problem that keeps the pod from running, as its node or scheduler reports it, also in the phase Running;
     empty if there is none."""
@@ -183,6 +177,11 @@ def occupies(pod: PodView) -> bool:
     return pod.has_running_containers or not pod.finished
 
 
+def is_preempted(pod: PodView) -> bool:
+    """Return whether a scheduler has given the resources of a pod to others, or is about to."""
+    return pod.disruption.partition(": ")[0] in BY_SCHEDULER
+
+
 def must_be_stopped(pod: PodView, now: float) -> bool:
     """Return whether a pod takes resources until somebody deletes it.
 
@@ -192,7 +191,7 @@ def must_be_stopped(pod: PodView, now: float) -> bool:
     return occupies(pod) and not is_closing
 
 
-def list_names(names: Sequence[str], most: int) -> str:
+def list_names(names: Sequence[str], most: int = 5) -> str:
     """Return the first names of pods, and how many more there are: no message grows with the size of its job."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
@@ -204,6 +203,8 @@ def trim(manifest: Manifest) -> PodView:
     pod_labels: Mapping[str, str] = metadata.get("labels") or {}
     outcome = pod_outcome.outcome(manifest)
     phase = outcome.phase
+    granted = metadata.get("deletionGracePeriodSeconds") if "deletionTimestamp" in metadata else None
+    seconds = spec.get("terminationGracePeriodSeconds") if granted is None else granted
     return PodView(
         namespace=metadata["namespace"],
         name=metadata["name"],
@@ -216,26 +217,20 @@ def trim(manifest: Manifest) -> PodView:
         phase=phase,
         has_running_containers=phase in FINISHED and status.get("phase") not in FINISHED,
         deleting="deletionTimestamp" in metadata,
-        shut_since=own_containers.closed_since(metadata, spec, status),
+        shut_since=containers.closed_since(metadata, spec, status),
         deadline=timestamps.seconds_or_none(metadata.get("deletionTimestamp")),
-        grace=_grace(metadata, spec),
+        grace=seconds if isinstance(seconds, int) else None,
         has_finalizers=bool(metadata.get("finalizers")),
         node=spec.get("nodeName") or "",
         since=timestamps.seconds_or_none(status.get("startTime") or metadata.get("creationTimestamp")),
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
-        requests=pod_requests.read(spec),
+        requests=containers.read(spec),
         end=outcome.end,
         deletion_asked=outcome.deletion_asked,
         **_restarts(manifest, outcome),
         **(_status_fields(manifest, phase) if status.keys() - _INITIAL_FIELDS else {}),
     )
-
-
-def _grace(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
-    granted = metadata.get("deletionGracePeriodSeconds") if "deletionTimestamp" in metadata else None
-    seconds = spec.get("terminationGracePeriodSeconds") if granted is None else granted
-    return seconds if isinstance(seconds, int) else None
 
 
 def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
@@ -246,7 +241,7 @@ def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
         **_conditions(status),
         **pod_end.read(spec, status, phase),
         "has_result": phase in FINISHED and pod_result.is_there(manifest),
-        "agent_failure": own_containers.find_agent_failure(status),
+        "agent_failure": containers.find_agent_failure(status),
     }
 
 
@@ -267,12 +262,9 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def _advice(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the node's advice. It is interned, because most pods of a job miss the same file."""
-    condition = conditions.get(labels.FOLDER_UNKNOWN)
-    return (
-        {"advice": sys.intern(excerpts.excerpt(str(condition.get("message") or ""), LONGEST_ADVICE))}
-        if condition
-        else {}
-    )
+    found = (conditions.get(name, {}).get("message") for name in (labels.FOLDER_UNKNOWN, labels.PORT_SHARED))
+    text = "; ".join(str(message) for message in found if message)
+    return {"advice": sys.intern(excerpts.excerpt(text, LONGEST_ADVICE))} if text else {}
 
 
 def _disruption(target: Mapping[str, Any], ready: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The part of a TenantQueue that a worker needs: whether the queue is being drained.
+"""The part of a TenantQueue that a worker needs: whether the queue is being drained, and where its gangs wait.
 
 One rule: no code outside of this module reads a queue's manifest; an invalid queue counts as not drained.
 """
@@ -13,10 +13,13 @@ from kube.informer import Informer
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A queue, and whether the jobs in it have to give their resources back."""
+    """A queue as a worker sees it."""
 
     name: str
     draining: bool
+    """Whether the jobs in it have to give their resources back."""
+    gang_queue: str = ""
+    """The queue of the gang scheduler for jobs that name none; empty: the scheduler's own default."""
 
 
 class QueueCache(Protocol):
@@ -28,9 +31,11 @@ class QueueCache(Protocol):
 
 def trim(manifest: Manifest) -> QueueView:
     """Return the view of a TenantQueue."""
-    spec = manifest.get("spec")
-    policy = spec.get("stopPolicy") if isinstance(spec, dict) else None
-    return QueueView(manifest["metadata"]["name"], policy == "HoldAndDrain")
+    stored = manifest.get("spec")
+    spec = stored if isinstance(stored, dict) else {}
+    listed = spec.get("gangQueues")
+    gang_queue = spec.get("gangQueue") or next(iter(listed if isinstance(listed, list) else ()), "")
+    return QueueView(manifest["metadata"]["name"], spec.get("stopPolicy") == "HoldAndDrain", str(gang_queue))
 
 
 def queues_informer(cluster: Cluster) -> Informer[QueueView]:

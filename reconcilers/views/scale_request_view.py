@@ -2,9 +2,16 @@
 
 One rule: no code outside of this module reads the manifest of such a request. A request that cannot be read keeps its
 identity and the problem, so that it can be reported to its owner.
+
+A request that the cache does not show as this process has written it is read from the API server: else the same step
+would be planned again, and the API server would refuse it. Before the number of workers of a job begins to change, and
+before the turn of a request comes, all requests of the namespace are read: one of which the cache has not heard may say
+which workers go, or may have come first.
 """
 
-from collections.abc import Callable, Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -12,9 +19,14 @@ from typing import Any, Protocol
 from crds import integers, labels, scale_request, timestamps
 from crds.api_resources import Resource
 from crds.errors import InvalidObject
+from crds.keys import JobKey
 from crds.scale_request import OVER, ScaleIn, ScaleOut, ScaleRequest, ScaleStatus
+from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
+
+REMEMBERED = 10_000
+"""The number of requests whose version is remembered; a forgotten one costs at most a refused write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,3 +166,61 @@ def _content(request: ScaleRequest) -> dict[str, Any]:
         case ScaleIn():
             delete = request.spec.to_delete
             return content | {"count": delete.count, "names": delete.pod_names or None}
+
+
+@dataclass(slots=True)
+class RequestReader:
+    """Reads scale requests; shared between threads."""
+
+    cluster: Cluster
+    cache: RequestCache | None
+    """None if there are no requests."""
+    _written: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, key: JobKey, *, uncached: bool = False) -> tuple[RequestView, ...]:
+        """Return the requests that name a job, oldest first. Raises any ClusterError of the API server."""
+        if self.cache is None:
+            return ()
+        place = f"{key.namespace}/{key.name}"
+        cached = () if uncached else tuple(self._current(self.cache.indexed(place)))
+        found = self._list(place, key.namespace) if uncached or _may_begin(cached) else cached
+        return tuple(sorted(found, key=lambda request: request.place))
+
+    def wrote(self, versions: Mapping[str, int]) -> None:
+        """Remember the versions of requests that this process has written, by uid."""
+        with self._lock:
+            for uid, version in versions.items():
+                self._written[uid] = max(version, self._written.pop(uid, 0))
+            while len(self._written) > REMEMBERED:
+                self._written.popitem(last=False)
+
+    def _list(self, place: str, namespace: str) -> Iterator[RequestView]:
+        for resource in scale_request.RESOURCES.values():
+            try:
+                listed = self.cluster.list(resource, namespace)
+            except errors.NotFound:
+                continue  # the API server does not serve the kind
+            requests = map(trim, listed.items)
+            yield from (request for request in requests if job_place(request) == place)
+
+    def _current(self, cached: list[RequestView]) -> Iterator[RequestView]:
+        for request in cached:
+            with self._lock:
+                written = self._written.get(request.uid, 0)
+            current = request if version(request) >= written else self._read(request)
+            if current is not None:
+                yield current
+
+    def _read(self, request: RequestView) -> RequestView | None:
+        """Return a request as it is now; None if it no longer exists."""
+        try:
+            found = self.cluster.get(request.resource, request.name, request.namespace)
+        except errors.NotFound:
+            return None
+        return trim(found) if found["metadata"]["uid"] == request.uid else None
+
+
+def _may_begin(requests: tuple[RequestView, ...]) -> bool:
+    """Return whether the turn of one of these requests may come."""
+    return not any(request.has_begun for request in requests) and not all(request.is_over for request in requests)

@@ -142,7 +142,8 @@ class _Reader:
         inner = _MARGIN.sub("", line, count=1)
         if not inner.strip() or inner[0].isspace():
             return
-        if _is_named(inner):
+        # Only the beginning of a line is searched for the name of an exception, which bounds the time.
+        if _USUAL.match(inner, 0, _LONGEST_NAME) or _PERHAPS.match(inner, 0, _LONGEST_NAME):
             self._message = [inner]
         else:
             self._noise += 1
@@ -159,12 +160,6 @@ class _Reader:
         self._last = RaisedException(text, self._source, self._begun, self._chain, first_lines)
         self._begun, self._message, self._chain = None, [], ()
         return self._last
-
-
-def _is_named(line: str) -> bool:
-    """Return whether a line may be an exception's first. Only the line's beginning is searched, which bounds the
-    time."""
-    return bool(_USUAL.match(line, 0, _LONGEST_NAME) or _PERHAPS.match(line, 0, _LONGEST_NAME))
 
 
 def _without_margin(line: str) -> str:

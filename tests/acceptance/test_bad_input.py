@@ -15,8 +15,6 @@ from kube import errors
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import EVERYWHERE, Stack, clean_environment, fresh, run, until
 
-pytestmark = pytest.mark.acceptance
-
 Edit = Callable[[dict[str, Any]], Any]
 TASKS = "spec.torchTaskSpecs"
 
@@ -231,7 +229,7 @@ def test_submit_rejects_a_file_without_a_job(shared: Stack, text: str, words: st
         (("job", "logs", "-f", "nobody"), 1, "nobody"),
         (("queue", "set-weight", "nobody", "2"), 1, "nobody"),
         (("queue", "create", "Not_A_Name"), 1, "metadata.name"),
-        (("queue", "create", "q", "--quota", "cpu=many"), 1, "spec.quota"),
+        (("queue", "create", "q", "--quota", "cpu=many"), 2, "'many' is not a quantity"),
         (("queue", "create", "q", "--quota", "cpu"), 2, "NAME=QUANTITY"),
         (("queue", "create", "q", "--weight", "0"), 2, "--weight"),
         (("--config", "missing.toml", "queue", "list"), 1, "missing.toml"),

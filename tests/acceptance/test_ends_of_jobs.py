@@ -3,13 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from crds.api_resources import EVENTS, PODS, TORCHJOBS
 from tests.support.acceptance.jobs import job, python, recording
 from tests.support.acceptance.stack import Stack, fresh, until
-
-pytestmark = pytest.mark.acceptance
 
 RESULT = """
 import json, os

@@ -14,8 +14,6 @@ from tests.acceptance.test_gangs import gang
 from tests.support.acceptance.jobs import recording, spans
 from tests.support.acceptance.stack import Stack, clean_environment, fresh, until
 
-pytestmark = pytest.mark.acceptance
-
 
 @dataclass
 class Poolless(Stack):

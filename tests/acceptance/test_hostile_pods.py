@@ -10,7 +10,7 @@ from crds.api_resources import NAMESPACES, PODS, TENANT_QUEUES, TORCHJOBS
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh, until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 Make = Callable[..., Stack]
 PROMPT = {

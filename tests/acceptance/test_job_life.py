@@ -14,8 +14,6 @@ from tests.support.acceptance.jobs import job, python, recording, spans
 from tests.support.acceptance.stack import EVERYWHERE, Stack, alive, fresh, torchq_command, until
 from tests.support.waiting import patient
 
-pytestmark = pytest.mark.acceptance
-
 BIG = "3"
 """The CPUs of a job that is too large for two of them to run at once."""
 
@@ -25,6 +23,7 @@ def condition(found: Manifest, kind: str) -> Manifest:
     return next(each for each in found["status"]["conditions"] if each["type"] == kind)
 
 
+@pytest.mark.smoke("submit")
 def test_a_submitted_job_has_a_handle_and_succeeds(stack: Stack) -> None:
     name = fresh()
     (stack.folder / "job.json").write_text(json.dumps(job(name, python("print('hello')"), workers=1)))
@@ -70,7 +69,9 @@ def test_every_pod_has_its_rank_and_master_in_its_environment(stack: Stack, tmp_
             "RANK": str(rank),
             "WORLD_SIZE": "3",
             "PET_NNODES": "3",
+            "NODE_RANK": str(rank),
             "PET_NODE_RANK": str(rank),
+            "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "25",
             "PET_NPROC_PER_NODE": "1",
             "PET_MASTER_ADDR": "127.0.0.1",
             "PET_MASTER_PORT": port,
@@ -148,6 +149,7 @@ def test_a_waiting_job_can_be_suspended_and_resumed(stack: Stack) -> None:
 
 
 @EVERYWHERE
+@pytest.mark.smoke("cancel")
 def test_cancelling_a_running_job_admits_the_next_one(stack: Stack, records: Path, tmp_path: Path) -> None:
     first, second = fresh(), fresh()
     stack.submit(job(first, recording(records, gate=tmp_path / "never"), cpu=BIG))

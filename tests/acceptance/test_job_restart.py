@@ -9,8 +9,6 @@ import pytest
 from tests.support.acceptance.jobs import job, recording, spans
 from tests.support.acceptance.stack import Stack, fresh, until
 
-pytestmark = pytest.mark.acceptance
-
 
 def uids(stack: Stack, name: str) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in stack.pods(name)}
@@ -49,6 +47,7 @@ def test_a_whole_job_is_restarted_once(stack: Stack, records: Path, tmp_path: Pa
     assert starts(records) == 4
 
 
+@pytest.mark.smoke("restart")
 def test_restarting_one_pod_leaves_the_others_running(stack: Stack, records: Path, tmp_path: Path) -> None:
     name, gate = running(stack, records, tmp_path)
     before = uids(stack, name)

@@ -10,7 +10,7 @@ import pytest
 from tests.support.acceptance.jobs import job, most_at_once, recording, spans
 from tests.support.acceptance.stack import Stack, alive, fresh, until
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 Make = Callable[..., Stack]
 CPUS, QUOTA, JOBS = 4, 1, 6

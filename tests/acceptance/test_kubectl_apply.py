@@ -9,8 +9,6 @@ from crds.api_resources import TORCHJOBS
 from tests.support.acceptance.jobs import job
 from tests.support.acceptance.stack import Stack, fresh, until
 
-pytestmark = pytest.mark.acceptance
-
 HINT = "train.py is missing: a job that is made by kubectl runs in an empty folder"
 
 

@@ -9,8 +9,6 @@ from examples.demo import order
 from tests.support.acceptance.jobs import in_order, job, python, recording, spans
 from tests.support.acceptance.stack import EVERYWHERE, Stack, fresh, until
 
-pytestmark = pytest.mark.acceptance
-
 
 @EVERYWHERE
 def test_jobs_are_admitted_by_smooth_weighted_round_robin(stack: Stack) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.rbac import manifests
+from coordinator.rbac import account_manifests
 from coordinator.rbac.permissions import COORDINATOR, DOCTOR, USER, WORKER, Role
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
@@ -18,14 +18,14 @@ from tests.support.acceptance.real_stack import RealStack
 from tests.support.acceptance.stack import CommandResult, Stack, fresh, run, until
 from tests.support.rbac.access import CLUSTER_ROLES
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.apiserver]
+pytestmark = pytest.mark.apiserver
 ON_REAL = pytest.mark.parametrize("stack", ["real"], indirect=True)
 
 
 @contextmanager
 def without(stack: Stack, role: Role, target: str, verb: str) -> Iterator[None]:
     """Remove a verb from a ClusterRole during the block."""
-    name = manifests.full_name(role)
+    name = account_manifests.full_name(role)
     found = stack.api.get(CLUSTER_ROLES, name)["rules"]
     less = [
         rule | {"verbs": [each for each in rule["verbs"] if each != verb]} if rule["resources"] == [target] else rule
@@ -77,7 +77,7 @@ def _refused(stack: RealStack, name: str) -> bool:
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "spec": {
-            "user": f"system:serviceaccount:{manifests.SYSTEM_NAMESPACE}:{manifests.full_name(WORKER)}",
+            "user": f"system:serviceaccount:{account_manifests.SYSTEM_NAMESPACE}:{account_manifests.full_name(WORKER)}",
             "resourceAttributes": {"verb": "create", "resource": "pods", "namespace": "default"},
         },
     }

@@ -17,7 +17,6 @@ from kube import errors
 from tests.support.acceptance.jobs import job
 from tests.support.acceptance.stack import Stack, fresh, until
 
-pytestmark = pytest.mark.acceptance
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 TRAINING = """

@@ -17,7 +17,6 @@ from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh, until
 
 pytestmark = [
-    pytest.mark.acceptance,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `demo`)"),
 ]
 

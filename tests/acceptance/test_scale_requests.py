@@ -9,8 +9,6 @@ from crds.api_resources import SCALE_INS, SCALE_OUTS
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh, until
 
-pytestmark = pytest.mark.acceptance
-
 WAITING = """
 import os, sys, time
 while not os.path.exists(sys.argv[1]):
@@ -59,6 +57,7 @@ class Waiting:
         return [item for item in found if item["spec"]["selector"]["name"] == self.name]
 
 
+@pytest.mark.smoke("scale")
 def test_workers_that_no_request_is_about_keep_their_pods(stack: Stack, tmp_path: Path) -> None:
     waiting = Waiting(stack, tmp_path)
     first = waiting.uids()

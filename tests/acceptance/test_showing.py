@@ -4,14 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from crds.api_resources import EVENTS
-from embedded.redis import server
+from embedded.redis import server_program
 from tests.support.acceptance.jobs import job, python, recording, spans
 from tests.support.acceptance.stack import EVERYWHERE, Stack, fresh, until
-
-pytestmark = pytest.mark.acceptance
 
 
 def shown(stack: Stack, *arguments: str) -> Any:
@@ -128,7 +124,7 @@ def test_job_why_with_a_redis_url_reads_the_queues_directly(stack: Stack) -> Non
     stack.torchq("queue", "create", queue, "--hold")
     stack.submit(job(name, python("pass"), queue=queue))
     until(lambda: figures(stack, queue).get("pending") == 1)
-    redis = f"unix://{server.socket_path(stack.layout)}"
+    redis = f"unix://{server_program.socket_path(stack.layout)}"
     until(lambda: shown(stack, "--redis", redis, "job", "why", name)["code"] == "QueueHeld")
     assert "can be picked" in stack.try_run("--redis", redis, "next").err
     stack.torchq("job", "cancel", name)

@@ -10,7 +10,6 @@ import yaml
 from tests.support.acceptance.stack import Stack, fresh
 
 pytestmark = [
-    pytest.mark.acceptance,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `demo`)"),
 ]
 

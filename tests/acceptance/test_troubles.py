@@ -1,6 +1,7 @@
 """External trouble with the pods of a job: workers handle it without busy reconciles."""
 
 import base64
+import json
 import re
 import ssl
 import urllib.request
@@ -14,8 +15,6 @@ from crds.api_resources import LEASES, NAMESPACES, PODS, TORCHJOBS
 from kube import errors
 from tests.support.acceptance.jobs import job, python, recording
 from tests.support.acceptance.stack import Stack, fresh, until
-
-pytestmark = pytest.mark.acceptance
 
 MOST_REQUESTS = 7
 """The largest accepted number of requests of all workers during `BEATS` renewals of the leader's lease."""
@@ -123,18 +122,29 @@ def _gone(stack: Stack, namespace: str) -> bool:
     return False
 
 
-def test_two_jobs_with_the_same_host_port_run_one_after_the_other(stack: Stack, records: Path, tmp_path: Path) -> None:
-    first, second, gate = fresh(), fresh(), tmp_path / "gate"
-    for name in (first, second):
+@pytest.mark.parametrize("place", ["hostPort", "MASTER_PORT"])
+def test_two_jobs_with_one_port_run_one_after_the_other(
+    stack: Stack, records: Path, tmp_path: Path, place: str
+) -> None:
+    bodies, gate = [], tmp_path / "gate"
+    for name in (fresh(), fresh()):
         body = job(name, recording(records, gate=gate))
-        template = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]
-        template["containers"][0]["ports"] = [{"containerPort": 18_080, "hostPort": 18_080}]
-        stack.submit(body)
-        stack.reach(name, "Admitted", "Running")
-    until(lambda: [stack.phase(first), stack.phase(second)], lambda found: "Running" in found)
-    waiting = next(each for each in (second, first) if stack.phase(each) != "Running")
-    calm(stack)
-    assert "port" in stack.torchq("job", "show", waiting)
+        container = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]
+        if place == "hostPort":
+            container["ports"] = [{"containerPort": 18_080, "hostPort": 18_080}]
+        else:
+            container["env"] = [*container.get("env", ()), {"name": "MASTER_PORT", "value": "18080"}]
+        bodies.append(body)
+    names = [body["metadata"]["name"] for body in bodies]
+    stack.submit(*bodies)
+    until(lambda: [stack.phase(name) for name in names], lambda found: {"Running", "Queued"} == set(found))
+    first, second = sorted(names, key=lambda name: stack.phase(name) != "Running")
+    taken = f"port 18080 is taken by job default/{first}"
+    until(lambda: stack.torchq("job", "why", second), lambda said: taken in said)
+    third = {**bodies[0], "metadata": {"name": fresh()}}
+    said = stack.try_run("submit", "--dry-run", "-", text=json.dumps(third))
+    assert taken in said.err
+    assert not stack.pods(second)
     gate.touch()
-    for name in (first, second):
+    for name in names:
         stack.reach(name, "Succeeded")

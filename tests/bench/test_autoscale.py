@@ -10,12 +10,13 @@ from bench.benchmarks import autoscale
 from bench.benchmarks.autoscale import Options
 from bench.cli import main
 from bench.errors import BenchError
+from bench.support.arena import GPU
 from bench.support.autoscale import large_plan, scenario
 from bench.support.autoscale.policies import Kueue, Off, On, PlainLoop
-from bench.support.autoscale.scenario import LEAST, WANTED, Scenario
+from bench.support.autoscale.scenario import LEAST, WANTED
 from bench.support.autoscale.simulation import Simulation
 from bench.support.autoscale.trainer import GRACE_SECONDS, STOP_SECONDS, Trainer
-from bench.support.scenarios import GPU, Job
+from bench.support.scenarios import Job, Scenario
 from crds.keys import JobKey
 from queues.values import Entry, QueueSpec
 
@@ -108,6 +109,7 @@ def test_large_plans_do_what_their_names_say(name: str) -> None:
     assert resized == expected
 
 
+@pytest.mark.servers
 def test_command_prints_both_sides_and_the_time_of_a_plan() -> None:
     result = CliRunner().invoke(main, ["autoscale", "--jobs", "20", "--alone", "--json"])
     figures = json.loads(result.output)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench.benchmarks import kueue_baseline, latency, open_loop
+from bench.benchmarks import kueue_baseline, latency
 from bench.benchmarks.kueue_baseline import Seen
-from bench.benchmarks.later import Later
-from bench.benchmarks.open_loop import Planned, Sent
 from bench.cli import main
-from bench.support import api_counts, baseline_scenario
+from bench.support import api_counts, baseline_scenario, open_loop
 from bench.support.baseline_scenario import Scenario
+from bench.support.later import Later
 from bench.support.ledger import JobLedger
+from bench.support.open_loop import Planned, Sent
 from bench.support.pod_player import RUN_LABEL
 from crds import tenantqueue
 from crds.torchjob import demand, torchjob
@@ -232,6 +232,7 @@ def test_an_invalid_argument_ends_with_one_message(arguments: list[str]) -> None
 
 
 @pytest.mark.redis_server
+@pytest.mark.stack
 def test_a_short_kueue_baseline_stays_within_its_quota() -> None:
     options = kueue_baseline.Options(jobs_factor=0.001, clients=1, workers=1, seconds=120)
     figures = kueue_baseline.run(options)

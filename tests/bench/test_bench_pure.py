@@ -9,11 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from bench.benchmarks import fairness, picks
-from bench.cli import SHORT, main
+from bench.cli import BENCHMARKS, main
 from bench.errors import BenchError
 from bench.report import milliseconds, report, text
-from bench.support import redis_program, redis_server
-from bench.support.scraped import Scrapes
+from bench.support import redis_server
 from tests.doubles.memory_store import MemoryStore
 
 MACHINE = {"cpu", "cores", "system", "python", "torchq", "redis_server", "rq", "commit", "load_before", "load_after"}
@@ -26,6 +25,7 @@ def run(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.servers
 def test_fairness_json_has_shares_targets_and_the_machine() -> None:
     result = run("fairness", "--picks", "200", "--seed", "3")
     assert result["benchmark"] == "fairness"
@@ -53,11 +53,6 @@ def test_share_measures_the_worst_deviation_over_all_prefixes() -> None:
     assert figures["shares"] == {"a": 0.5, "b": 0.5}
 
 
-def test_the_share_of_metrics_is_that_of_pages_in_their_time_and_of_readings_in_theirs() -> None:
-    scrapes = Scrapes(pages=2, page_seconds=0.1, seconds=10.0, readings=1, reading_seconds=0.3, rest_seconds=29.7)
-    assert scrapes.figures()["metrics_share_of_a_core"] == pytest.approx(0.01 + 0.01)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -65,7 +60,6 @@ def test_the_share_of_metrics_is_that_of_pages_in_their_time_and_of_readings_in_
         ["picks", "--batch", "0"],
         ["reconcile", "--keys", "none"],
         ["fairness", "--pool", "4"],
-        ["apiserver", "--objects", "1"],
         ["nothing"],
     ],
 )
@@ -77,10 +71,12 @@ def test_an_invalid_argument_ends_with_one_message(arguments: list[str]) -> None
 
 
 def test_every_benchmark_has_a_short_version() -> None:
-    needs_more = {"scale", "elastic"}  # they need programs or PyTorch, which `make bench` does not install
-    assert set(SHORT) == set(main.commands) - needs_more
+    needs_more = {"elastic"}  # it needs PyTorch, which `make bench` does not install
+    short = {each.name for each in BENCHMARKS if hasattr(each.module, "SHORT")}
+    assert short == set(main.commands) - needs_more
 
 
+@pytest.mark.servers
 def test_a_missing_redis_server_ends_with_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr("sys.path", [])
@@ -96,9 +92,9 @@ def test_path_prefers_the_variable_then_the_redis_server_on_path(
     program = tmp_path / "redis-server"
     program.touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert redis_program.path() == str(program)
-    monkeypatch.setenv(redis_program.VARIABLE, "/elsewhere/valkey-server")
-    assert redis_program.path() == "/elsewhere/valkey-server"
+    assert redis_server.program() == str(program)
+    monkeypatch.setenv(redis_server.VARIABLE, "/elsewhere/valkey-server")
+    assert redis_server.program() == "/elsewhere/valkey-server"
 
 
 def test_operations_per_second_is_empty_without_redis_benchmark(
@@ -117,7 +113,7 @@ def test_operations_per_second_is_empty_without_redis_benchmark(
     ],
 )
 def test_version_names_the_redis_server_and_its_version(printed: str, version: str) -> None:
-    assert redis_program.version(printed) == version
+    assert redis_server.version(printed) == version
 
 
 def test_a_report_has_options_figures_and_machine() -> None:

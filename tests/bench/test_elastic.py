@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench.benchmarks.training import elastic
+from bench.benchmarks import elastic
 from bench.cli import main
-from bench.support.elastic import quota_watch, status_writes, training_record
+from bench.support.elastic import training_record, watched
 from bench.support.elastic.training_job import LARGEST, TrainingJob
 from bench.support.elastic.training_record import Step
 from crds import labels
@@ -76,13 +76,13 @@ def pod(phase: str, cpu: str, uid: str = "u") -> dict[str, Any]:
 
 def test_pods_occupy_their_queue_until_they_have_ended() -> None:
     pods = [
-        quota_watch.occupying_pod(pod(phase, "500m", uid))
+        watched.occupying_pod(pod(phase, "500m", uid))
         for phase, uid in (("Running", "a"), ("Pending", "a"), ("", "b"), ("Succeeded", "c"), ("Failed", "d"))
     ]
-    used = quota_watch.usage(pods, "q")
+    used = watched.usage(pods, "q")
     assert used == {"cpu": 1500, "pods": 3, "jobs": 2}
-    assert quota_watch.usage(pods, "other") == {"jobs": 0}
-    assert quota_watch.most_over(used, {"cpu": 1500, "pods": 2, "memory": 0}) == 1
+    assert watched.usage(pods, "other") == {"jobs": 0}
+    assert watched.most_over(used, {"cpu": 1500, "pods": 2, "memory": 0}) == 1
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_pods_occupy_their_queue_until_they_have_ended() -> None:
 )
 def test_only_writes_of_workers_count(change: dict[str, Any], counts: bool) -> None:
     spec = {"torchTaskSpecs": {"Worker": {"numTasks": 4}}}
-    before, after = (status_writes.job_state({"spec": spec, "status": status}) for status in ({"phase": ""}, change))
-    changed = status_writes.job_state({"spec": spec, "status": {"phase": "", **change}})
+    before, after = (watched.job_state({"spec": spec, "status": status}) for status in ({"phase": ""}, change))
+    changed = watched.job_state({"spec": spec, "status": {"phase": "", **change}})
     assert (changed.status != before.status) is counts
     assert (after.wanted, after.is_scaling) == (4, "scaling" in change)
 
@@ -116,6 +116,7 @@ def test_each_change_begins_with_the_workers_of_the_one_before() -> None:
     assert joined == [after - before for before, after in itertools.pairwise(worlds) if after > before]
 
 
+@pytest.mark.servers
 def test_without_pytorch_the_benchmark_ends_with_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     done = CliRunner().invoke(main, ["elastic", "--json"])

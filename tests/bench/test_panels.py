@@ -15,6 +15,7 @@ from bench.support.panels import Panel
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.servers
 def test_plot_writes_a_png_and_keeps_it_out_of_the_json(tmp_path: Path) -> None:
     file = tmp_path / "fairness.png"
     done = CliRunner().invoke(main, ["fairness", "--picks", "50", "--json", "--plot", str(file)])

@@ -1,6 +1,8 @@
 """The simulator: its figures for a fixed scenario, its input files, and the policies that it compares with."""
 
 import json
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ from click.testing import CliRunner
 from bench.benchmarks import simulate
 from bench.cli import main
 from bench.errors import BenchError
+from bench.support import arena as arenas
 from bench.support import scenarios
-from bench.support.arena import Fifo, Production, WeightedRoundRobin
-from bench.support.scenarios import GPU, Job, Scenario
+from bench.support.arena import GPU, Fifo, Production, WeightedRoundRobin
+from bench.support.scenarios import Job, Scenario
 from crds.keys import JobKey
 from queues.rules import PickRules
 from queues.values import Entry, QueueSpec
@@ -122,8 +125,42 @@ def test_an_invalid_trace_is_rejected_with_its_file(tmp_path: Path, text: str | 
         scenarios.trace(path, 0.5)
 
 
+@pytest.mark.servers
 def test_the_simulate_command_admits_all_jobs() -> None:
     done = CliRunner().invoke(main, ["simulate", "--jobs", "200", "--json"])
     assert done.exit_code == 0, done.output
     result: dict[str, Any] = json.loads(done.stdout)
     assert (result["simulated"], result["admitted"]) == (200, 200)
+
+
+class Recorded(Production):
+    """An arena that records how long jobs have waited, by priority."""
+
+    waits: dict[int, list[float]]
+
+    def choose(self, now: float, limit: int, /) -> Sequence[Entry]:
+        chosen = super().choose(now, limit)
+        for entry in chosen:
+            self.waits.setdefault(entry.priority, []).append(now - entry.submitted)
+        return chosen
+
+
+@pytest.mark.parametrize("heads", [8, 64])
+def test_the_highest_priority_waits_the_shortest_however_large_its_jobs_are(
+    heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six queues of a cohort, each with small, medium and large jobs, which ask for more than there is."""
+    monkeypatch.setattr(arenas, "_HEADS", heads)
+    queues = [QueueSpec(name=f"q{number}", quota={"cpu": 20}, cohort="all") for number in range(6)]
+    shapes = [(50, 1, 140, 0.15), (100, 5, 40, 0.75), (200, 20, 20, 1.8)]
+    made = [
+        Job(Entry(key=JobKey(queue.name, f"{cpu}-{number}", f"{queue.name}-{cpu}-{number}"), queue=queue.name,
+                  submitted=number * every, priority=priority, demand={"jobs": 1, "cpu": cpu}),
+            1.0 + (number * 7 % 11) / 3)
+        for queue in queues for priority, cpu, count, every in shapes for number in range(count)
+    ]  # fmt: skip
+    played = Recorded(queues, None, PickRules(cost="cpu"))
+    played.waits = {}
+    simulate.play(played, Scenario(queues, None, sorted(made, key=lambda each: each.entry.submitted)), "cpu")
+    large, medium, small = (statistics.fmean(played.waits[priority]) for priority in (200, 100, 50))
+    assert large < medium < small

@@ -1,6 +1,6 @@
 """Finished jobs leave nothing behind: every table, cache, key, row and folder returns to its earlier size.
 
-It counts things, not bytes: `python -m bench churn` measures memory over 100,000 jobs.
+It counts things, not bytes.
 """
 
 import json
@@ -14,7 +14,7 @@ import pytest
 from coordinator.local import stack
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey
-from embedded.apiserver.server import ApiServer, running
+from embedded.apiserver.api_server import ApiServer, running
 from embedded.layout import Layout
 from embedded.node.node import LocalNode, NodeSettings, running_node
 from embedded.node.resources.machine import Machine
@@ -183,7 +183,8 @@ def _desk(desk: Whole) -> dict[str, int]:
         "coordinator pods": len(watches.pods.values()),
         "coordinator pods by job": len(watches.pods._cache._groups),
         "marks": len(watches._dirty_keys),
-        "names": len(watches._implied_queues),
+        "names": len(watches.implied),
+        "gangs": len(watches.gang_jobs.naming()) + len(watches.gang_jobs.picked) + len(watches.gang_jobs.taken),
         "worker pods": len(desk.pods.values()),
         "worker pods by job": len(desk.pods._cache._groups),
         "written": len(observer._written),

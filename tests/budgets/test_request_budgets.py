@@ -8,6 +8,7 @@ from coordinator.cache import optional_kinds
 from coordinator.cache.dirty_keys import PODS_SECONDS
 from crds import scale_request
 from crds.api_resources import PODS, TORCHJOBS
+from gang import backends
 from kube.client import KubernetesCluster
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator import kinds
@@ -21,7 +22,7 @@ OF_WORKERS = ("nodes", "pods", "tenantqueues")
 REQUESTS = ("scaleins", "scaleouts")
 QUESTIONS = len(optional_kinds.KINDS) + len(scale_request.RESOURCES)
 """Each process asks once for each foreign kind and each kind of scale request, and every 15 s again for the kinds that
-are not installed."""
+are not installed. The coordinator asks for the queues of gang schedulers, too."""
 STATUS = "PATCH torchjobs/status"
 
 
@@ -30,13 +31,12 @@ def test_a_start_costs_one_list_and_one_watch_per_resource(cluster: KubernetesCl
     with Metered(cluster, clock, pool="nodes", in_place="auto") as line:
         line.begin()
         line.settle()
-        asked = {"DISCOVER": QUESTIONS}
-        until(lambda: sum(line.coordinator.values()) >= 18 + QUESTIONS)
+        until(lambda: sum(line.coordinator.values()) >= 18 + QUESTIONS + len(backends.QUEUES))
         until(lambda: sum(line.worker.values()) >= 10 + QUESTIONS)
-        assert line.coordinator == asked | {
+        assert line.coordinator == {"DISCOVER": QUESTIONS + len(backends.QUEUES)} | {
             f"{verb} {each}": 1 for each in (*WATCHED, *REQUESTS) for verb in ("LIST", "WATCH")
         }
-        assert line.worker == asked | {
+        assert line.worker == {"DISCOVER": QUESTIONS} | {
             f"{verb} {each}": 1 for each in (*OF_WORKERS, *REQUESTS) for verb in ("LIST", "WATCH")
         }
 

@@ -22,7 +22,7 @@ from coordinator.local import stack
 from coordinator.rbac.permissions import LEASE
 from crds.api_resources import LEASES, NODES, TENANT_QUEUES
 from embedded.layout import Layout
-from embedded.redis import server
+from embedded.redis import server_program
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings, RetrySettings
@@ -93,7 +93,7 @@ class Arena:
     def start(self) -> None:
         """Start all processes, each one after the processes that it needs answer."""
         port = self._kept.enter_context(ports.reserve())  # a killed API server starts again on this port
-        self._python("apiserver", "embedded.apiserver.server", "--data", str(self.layout.root), "--port", str(port))
+        self._python("apiserver", "embedded.apiserver.api_server", "--data", str(self.layout.root), "--port", str(port))
         self.until(lambda: self.layout.kubeconfig.exists() and _accepts(port), "the API server")
         stack.install(self.api())
         self.store.start(self._add)
@@ -103,7 +103,7 @@ class Arena:
         self._python("node", "embedded.node.node", "--data", str(self.layout.root), *kubeconfig, *size)
         api = self.api()
         self.until(lambda: api.list(NODES).items, "the node")
-        self.network = Network(self.seed, self.layout.kubeconfig, server.socket_path(self.layout), [*CLIENTS])
+        self.network = Network(self.seed, self.layout.kubeconfig, server_program.socket_path(self.layout), [*CLIENTS])
         for name in COORDINATORS:
             self._add(name, torchq_command("coordinator"), self._desk(name))
         self.add_workers("workers")

@@ -19,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from embedded.layout import Layout
-from embedded.redis import server
+from embedded.redis import server_program
 from queues.redis.acl import WRITER
 from tests.support import sentinel
 
@@ -86,7 +86,7 @@ class OneServer:
     names = ("redis",)
 
     def __init__(self, layout: Layout, port_of: Callable[[str], int]) -> None:
-        self._command = server.prepare(layout)
+        self._command = server_program.prepare(layout)
         self.socket = Path(self._command.url.removeprefix("unix://"))
         self._port_of = port_of
         self.servers = [SocketServer(self.socket)]
@@ -97,7 +97,7 @@ class OneServer:
         add("redis", [*self._command.command, "--aclfile", str(self._accounts)])
 
     def is_ready(self) -> bool:
-        return server.answers(f"unix://{self.socket}")
+        return server_program.answers(f"unix://{self.socket}")
 
     def master(self) -> str:
         return "redis"

@@ -14,7 +14,6 @@ SEED = 31
 """A seed that kills workers and API server, empties Redis, and lets leader and workers sleep through their leases."""
 
 
-@pytest.mark.acceptance
 @pytest.mark.redis_server
 @pytest.mark.timeout(300)
 def test_no_job_is_lost_or_run_twice_under_faults(tmp_path: Path) -> None:
@@ -26,7 +25,6 @@ def test_no_job_is_lost_or_run_twice_under_faults(tmp_path: Path) -> None:
     assert outcome.figures["pod_runs"] >= 5
 
 
-@pytest.mark.acceptance
 @pytest.mark.redis_server
 @pytest.mark.timeout(300)
 def test_no_job_is_lost_or_run_twice_when_redis_fails_over(tmp_path: Path) -> None:
@@ -41,6 +39,7 @@ def test_no_job_is_lost_or_run_twice_when_redis_fails_over(tmp_path: Path) -> No
     assert outcome.figures["pod_runs"] >= 3
 
 
+@pytest.mark.unit
 def test_plan_depends_on_its_seed_and_kinds_of_faults_only() -> None:
     def made(seed: int, kinds: tuple[str, ...] = KINDS) -> plan.Plan:
         return plan.make(seed, 60, kinds, lease=4, every=3)
@@ -53,6 +52,7 @@ def test_plan_depends_on_its_seed_and_kinds_of_faults_only() -> None:
     assert {fault.target for fault in made(1, ("kill:redis",)).faults} == {"redis"}
 
 
+@pytest.mark.unit
 def test_plan_with_an_unknown_fault_raises_an_error_that_names_it() -> None:
     with pytest.raises(ValueError, match="earthquake"):
         plan.make(1, 60, ("kill", "earthquake"), lease=4, every=3)

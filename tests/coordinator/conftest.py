@@ -58,11 +58,20 @@ def _umask() -> Iterator[None]:
     os.umask(before)
 
 
+_CLEARED = set[str]()
+"""The modules before which the server was cleared."""
+
+
 @pytest.fixture(autouse=True)
 def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Delete the objects of a test after it, since informers see all namespaces and queues have no namespace."""
+    """Delete the objects of a test after it, since informers see all namespaces and queues have no namespace. Before
+    the first test of a module, delete what tests of other folders have left on the same server."""
     names = ("cluster", "embedded_cluster")
     used = [request.getfixturevalue(name) for name in names if name in request.fixturenames]
+    if used and request.module.__name__ not in _CLEARED:
+        _CLEARED.add(request.module.__name__)
+        for each in used:
+            clear(each)
     yield
     for each in used:
         clear(each)

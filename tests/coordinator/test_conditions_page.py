@@ -1,4 +1,4 @@
-"""docs/conditions.md agrees with the code: phases, reasons, events, and the fields that may change."""
+"""docs/conditions.md and docs/resizing.md agree with the code: phases, reasons, events, fields and their changes."""
 
 import ast
 import re
@@ -10,6 +10,7 @@ import pytest
 
 from coordinator.routing import eligibility
 from crds.schema.change_rules import TABLE
+from crds.torchjob import conditions
 from crds.torchjob.conditions import NEXT, TRUE_IN
 from crds.torchjob.jobspec import TorchElasticPolicy
 from crds.torchjob.status import Resized, Scaling, Target
@@ -18,6 +19,7 @@ from reconcilers.plan import status
 
 ROOT = Path(eligibility.__file__).parents[2]
 PAGE = ROOT / "docs" / "conditions.md"
+RESIZING = ROOT / "docs" / "resizing.md"
 REASON = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 CALLS = {"finish", "release", "enter", "enter_status", "NotAdmitted", "Blocker", "JobVerdict"}
 """The calls whose arguments are reasons of conditions; the arguments of `EmitEvent` are reasons of events."""
@@ -34,9 +36,9 @@ CREATED = ("Pod", "Service", "PodGroup", "PodDisruptionBudget", "ContainerRecrea
 """Kinds that the API server may fail to create."""
 
 
-def table(title: str) -> list[list[str]]:
+def table(title: str, page: Path = PAGE) -> list[list[str]]:
     """Return the rows of the first table below a heading."""
-    section = PAGE.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+    section = page.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
@@ -51,7 +53,7 @@ def reasons(calls: set[str]) -> Iterator[str]:
             if isinstance(each, ast.Assign)
             and isinstance(each.targets[0], ast.Name)
             and isinstance(each.value, ast.Constant)
-        }
+        } | {name: value for name, value in vars(conditions).items() if isinstance(value, str)}
         for call in ast.walk(module):
             if isinstance(call, ast.Call) and _name(call.func) in calls:
                 yield from _literals(call, known)
@@ -69,7 +71,7 @@ def _literals(call: ast.Call, known: dict[str, object]) -> Iterator[str]:
 
 
 def test_page_lists_every_field_that_has_to_do_with_the_number_of_workers() -> None:
-    rows = [row[0].rpartition(".") for row in table("The number of workers")]
+    rows = [row[0].rpartition(".") for row in table("The number of workers", RESIZING)]
     named = {f"{path}.{name}" for path, _, names in rows for name in names.split(", ")}
     expected = {
         f"{path}.{field.alias or name}" for path, model in MODELS.items() for name, field in model.model_fields.items()
@@ -104,16 +106,21 @@ def test_page_lists_every_reason_of_a_condition() -> None:
     made |= {f"{kind}{what}" for kind in KINDS for what in ("Missing", "Refused")}
     made |= {f"{kind}{status.NOT_CREATED}" for kind in CREATED} | {"PodDisruptionBudgetRefused"}
     assert made - told == set(), "reasons that the page does not explain"
-    known = made | set(TRUE_IN) | set(re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers")))
+    known = made | set(TRUE_IN) | _words()
     assert told - known == set(), "reasons that nobody gives"
-    assert {row[0] for row in rows} <= {each for true in TRUE_IN.values() for each in true}
+    assert {each for row in rows for each in row[0].split(", ")} <= {each for true in TRUE_IN.values() for each in true}
     assert all(all(row) for row in rows)
 
 
 def test_page_lists_every_event() -> None:
     told = {reason for row in table("Events") for reason in row[0].split(", ")}
     assert set(reasons({"EmitEvent"})) - told == set(), "events that the page does not explain"
-    assert told - set(re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers"))) == set(), "events nobody writes"
+    assert told - _words() == set(), "events nobody writes"
+
+
+def _words() -> set[str]:
+    """Return what may be a reason in the reconcilers, and the reasons that clients know, too."""
+    return set(re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers") + Path(conditions.__file__).read_text()))
 
 
 def _sources(room: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator import settings
 from coordinator.errors import SettingsError
-from queues.rules import Patience, PickRules
+from queues.rules import PickRules
 
 
 def test_flags_environment_file_and_defaults_take_precedence_in_this_order(tmp_path: Path) -> None:
@@ -86,6 +86,21 @@ def test_parse_pool_reads_nodes_none_and_amounts(text: str, expected: object) ->
 
 
 def test_settings_determine_the_rules_of_picks() -> None:
-    found = settings.Settings(cost="nvidia.com/gpu", queue_bypasses=5, pool_bypasses=7, pool_patience=9.0).rules
-    assert found == PickRules(cost="nvidia.com/gpu", patience=Patience(7, 9.0), queue_bypasses=5)
+    found = settings.Settings(cost="nvidia.com/gpu", pool_patience=9.0).rules
+    assert found == PickRules(cost="nvidia.com/gpu", longest_patience=9.0)
     assert settings.Settings().rules == PickRules()
+
+
+def test_settings_of_earlier_versions_have_no_effect_and_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "torchq.toml"
+    file.write_text("pool_bypasses = 7\nthreads = 3\n")
+    found = settings.resolve({}, {}, file)
+    assert (found.settings.threads, found.retired) == (3, {"pool_bypasses": str(file)})
+    found = settings.resolve({}, {"TORCHQ_POOL_BYPASSES": "7"}, None)
+    assert (found.settings, found.retired) == (settings.Settings(), {"pool_bypasses": "TORCHQ_POOL_BYPASSES"})
+
+
+@pytest.mark.parametrize("cost", ["", "dominnt", "Dominant", "gpu"])
+def test_a_cost_that_is_no_resource_is_refused(cost: str) -> None:
+    with pytest.raises(ValueError, match="cost: "):
+        settings.Settings(cost=cost)

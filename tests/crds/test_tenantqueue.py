@@ -69,6 +69,8 @@ def test_queue_is_open_only_without_a_stop_policy(policy: str, is_open: bool) ->
         (queue(cohort="c", quota={}), "spec.cohort"),
         (queue(borrowingLimit={"cpu": 1}, quota={"cpu": 1}), "spec.borrowingLimit"),
         (queue(namespaces=["Team"]), "spec.namespaces[0]"),
+        (queue(gangQueues=[""]), "spec.gangQueues[0]"),
+        (queue(gangQueues=["a", "b"], gangQueue="c"), "spec.gangQueue"),
         (queue(namespaceSelector={"matchLabels": {"tier": "?"}}), "spec.namespaceSelector.matchLabels.tier"),
         (queue(namespaceSelector={"matchExpressions": []}), "spec.namespaceSelector.matchExpressions"),
     ],
@@ -111,7 +113,7 @@ def test_stored_ineffective_limits_are_read_and_reported() -> None:
         ("frobs", "8", f"frobs is {resource_names.UNKNOWN}"),
         ("nvidia.com/gpu", "1.5", f"nvidia.com/gpu=1.5: {resource_names.DIVIDED}"),
         ("limits.cpu", "1", ""),
-        ("nvidia.com/gpu", "lots", ""),
+        ("memory", "1GB", "memory=1GB: '1GB' is not a quantity; did you mean 1G?"),
         ("cpu", "1500m", ""),
     ],
 )

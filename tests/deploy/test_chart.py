@@ -45,11 +45,13 @@ def test_impossible_values_are_refused_by_a_message_that_names_them(name: str) -
 
 @needs_kubectl
 @pytest.mark.parametrize("name", [each.name for each in chart.overlays()])
+@pytest.mark.servers
 def test_an_overlay_gives_a_sound_installation(name: str) -> None:
     assert check.check_overlay(name, NEWEST) == []
 
 
 @needs_kubectl
+@pytest.mark.servers
 def test_the_default_overlay_is_the_chart_with_its_namespace() -> None:
     built = {_identity(each) for each in chart.kustomize(OVERLAYS / "default")}
     rendered = {_identity(each) for each in chart.render()}
@@ -168,7 +170,7 @@ def object_of_another_type(default: object) -> object:
 def test_a_setting_that_is_new_in_the_code_is_a_value_at_once() -> None:
     document = yaml.safe_load(generate.SCHEMA.read_text())
     allowed = document["properties"]["settings"]["properties"].keys()
-    assert allowed | generate.MANAGED == set(generate.Settings.model_fields)
+    assert allowed | generate.MANAGED == {*generate.Settings.model_fields, *generate.RETIRED}
     assert not allowed & generate.MANAGED
 
 

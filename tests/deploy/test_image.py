@@ -17,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.image import build, builders, locked_wheels
+from deploy.image import build, builders
 from deploy.image.builders import Image, ImageError
+
+pytestmark = pytest.mark.servers
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -44,6 +46,12 @@ def stages() -> list[list[tuple[str, str]]]:
 
 def arguments(stage: list[tuple[str, str]], word: str) -> list[str]:
     return [rest for each, rest in stage if each == word]
+
+
+def entries(lock: Path) -> dict[str, set[str]]:
+    """Return the hashes of each package in a lock file, by `NAME==VERSION`."""
+    found = re.findall(r"^([a-z0-9-]+==[^\s;]+)(.*(?:\n    .*)+)", lock.read_text(), re.MULTILINE)
+    return {pin: set(re.findall(r"[0-9a-f]{64}", hashes)) for pin, hashes in found}
 
 
 def fake(folder: Path, name: str, script: str = "exit 0") -> None:
@@ -105,9 +113,9 @@ def test_the_lock_is_split_into_what_builds_torchq_and_what_runs_it(tmp_path: Pa
     [install] = [rest for rest in arguments(stages()[0], "RUN") if "requirements.lock" in rest]
     for command in re.findall(r"sed [^;]+", install):
         subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
-    tools, packages = (locked_wheels.entries((tmp_path / f"{name}.lock").read_text()) for name in ("tools", "packages"))
+    tools, packages = (entries(tmp_path / f"{name}.lock") for name in ("tools", "packages"))
     assert [pin.partition("==")[0] for pin in tools] == ["setuptools"]
-    assert tools | packages == locked_wheels.entries((ROOT / "requirements.lock").read_text())
+    assert tools | packages == entries(ROOT / "requirements.lock")
     assert not tools.keys() & packages.keys()
 
 
@@ -260,11 +268,11 @@ def test_wheels_are_downloaded_for_the_base_and_checked_by_their_hashes(
         f"b==1 \\\n    --hash=sha256:{'0' * 64} \\\n    --hash=sha256:{hashes[1]}\n"
     )
     (folder / "other-1-py3-none-any.whl").write_text("of an older lock file")
-    assert locked_wheels.missing(lock, folder, "3.11") == ["a==1", "b==1"]
-    assert locked_wheels.download(lock, folder, "3.11") == 2
+    assert build.download_wheels(lock, folder, "3.11") == 2
     assert {path.name.partition("-")[0] for path in folder.iterdir()} == {"a", "b"}
     with pytest.raises(ImageError, match="b==1"):
-        locked_wheels.download(lock.replace(hashes[1], "1" * 64), shutil.copytree(folder, tmp_path / "more"), "3.11")
+        build.download_wheels(lock.replace(hashes[1], "1" * 64), shutil.copytree(folder, tmp_path / "more"), "3.11")
     shutil.rmtree(source)
-    assert locked_wheels.download(lock, folder, "3.11") == 0, "a full folder needs no index"
-    assert locked_wheels.missing(lock, folder, "3.12") == ["b==1"]
+    assert build.download_wheels(lock, folder, "3.11") == 0, "a full folder needs no index"
+    with pytest.raises(ImageError, match="b==1"):
+        build.download_wheels(lock, folder, "3.12")

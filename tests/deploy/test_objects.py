@@ -9,8 +9,8 @@ import yaml
 from click import Context
 
 from coordinator.cli import main
-from coordinator.rbac import manifests
-from coordinator.rbac.manifests import RoleNames, Tenant
+from coordinator.rbac import account_manifests
+from coordinator.rbac.account_manifests import RoleNames, Tenant
 from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, USER, WORKER, Role
 from crds import generate as crds
 from crds import labels
@@ -42,10 +42,10 @@ def _content(document: Any) -> Any:
 
 def test_the_chart_grants_what_torchq_rbac_prints(defaults: dict[str, Any]) -> None:
     for role in (COORDINATOR, WORKER, USER):
-        printed = {describe(each): each for each in manifests.role_manifests(role, RoleNames())}
+        printed = {describe(each): each for each in account_manifests.role_manifests(role, RoleNames())}
         for name in (name for name in printed if name.startswith(ACCESS)):
             assert _content(defaults[name]) == _content(printed[name]), name
-    [admin] = manifests.role_manifests(QUEUE_ADMIN, RoleNames())
+    [admin] = account_manifests.role_manifests(QUEUE_ADMIN, RoleNames())
     assert _content(defaults["ClusterRole torchq-queue-admin"]) == _content(admin)
 
 
@@ -53,7 +53,7 @@ def test_a_tenant_gets_what_torchq_rbac_prints() -> None:
     tenant = {"namespace": "team-a", "queue": "shared", "users": ["ann"], "groups": ["crew"]}
     found = rendered({"tenants": [tenant]}, release="mine", namespace="batch")
     names = RoleNames(service="mine-torchq-coordinator", user_role="batch:mine-torchq-user")
-    printed = manifests.tenant_manifests(
+    printed = account_manifests.tenant_manifests(
         Tenant(namespace="team-a", queue="shared", users=["ann"], groups=["crew"]), names
     )
     assert len(printed) == 4
@@ -63,7 +63,7 @@ def test_a_tenant_gets_what_torchq_rbac_prints() -> None:
 
 def test_workers_of_some_namespaces_get_the_roles_of_torchq_rbac() -> None:
     found = rendered({"rbac": {"workerNamespaces": ["a", "b"]}})
-    for each in manifests.role_manifests(WORKER, RoleNames(), ("a", "b")):
+    for each in account_manifests.role_manifests(WORKER, RoleNames(), ("a", "b")):
         if each["kind"] in ACCESS:
             assert _content(found[describe(each)]) == _content(each), describe(each)
 
@@ -71,7 +71,7 @@ def test_workers_of_some_namespaces_get_the_roles_of_torchq_rbac() -> None:
 def test_the_doctor_reads_the_lease_and_does_not_patch_it() -> None:
     found = rendered({"doctor": {"enabled": True}})
     assert [rule["verbs"] for rule in found["Role kube-system/torchq-doctor"]["rules"]] == [["get"]]
-    cluster = {describe(each): each for each in manifests.role_manifests(DOCTOR, RoleNames())}
+    cluster = {describe(each): each for each in account_manifests.role_manifests(DOCTOR, RoleNames())}
     assert _content(found["ClusterRole torchq-doctor"]) == _content(cluster["ClusterRole torchq-doctor"])
 
 
@@ -88,7 +88,7 @@ def test_two_releases_share_no_name_outside_their_namespaces() -> None:
 @pytest.mark.parametrize("role", PROCESSES, ids=lambda role: role.name)
 def test_a_deployment_runs_its_command_under_its_account(defaults: dict[str, Any], role: Role) -> None:
     spec = _template(defaults, role.name)["spec"]
-    assert spec["serviceAccountName"] == manifests.full_name(role)
+    assert spec["serviceAccountName"] == account_manifests.full_name(role)
     [[command]] = [each["args"] for each in spec["containers"]]
     assert main.main.get_command(Context(main.main), command) is not None
     assert {"command"} & spec["containers"][0].keys() == set(), "the image has no shell"
@@ -201,7 +201,7 @@ def test_pods_of_jobs_reach_the_port_for_reports_at_the_address_that_they_get() 
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("queue_bypasses", 1_000_000, "1000000"),
+        ("pool_patience", 1_000_000, "1000000"),
         ("queued_after", 0.25, "0.25"),
         ("lease_seconds", 20.0, "20"),
         ("implicit_queues", False, "false"),

@@ -48,6 +48,8 @@ class Content:
     """Why a leader must not use the server."""
     owner: Installation | None = None
     epoch: int = 0
+    rebuilding: int = 0
+    """The epoch under which a rebuild has begun that has not ended."""
     revision: int = 0
     version: int = 0
     specs: dict[str, QueueSpec] = field(default_factory=dict)

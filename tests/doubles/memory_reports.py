@@ -1,4 +1,4 @@
-"""The store of reports in memory, for tests: the twin of `coordinator.reports.store`.
+"""The store of reports in memory, for tests: the twin of `coordinator.reports.report_store`.
 
 One rule: it does everything that the scripts do, so that a test of it is a test of both.
 """
@@ -6,8 +6,8 @@ One rule: it does everything that the scripts do, so that a test of it is a test
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from coordinator.reports.store import KEPT_SECONDS
-from coordinator.reports.values import ArrivedReport, JobReports, PodReport, Report
+from coordinator.reports.report_store import KEPT_SECONDS
+from coordinator.reports.report_values import ArrivedReport, JobReports, PodReport, Report
 from crds.keys import JobKey
 
 

@@ -10,11 +10,10 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues import errors, limits, order
-from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.inspection_values import StoreInspection
 from queues.installation import Installation, foreign
 from queues.redis import codec
-from queues.store import PendingCommit, StoreSettings
+from queues.store import IdleGrowth, LoweredCharge, PendingCommit, StoreSettings
 from queues.values import (
     NO_ACCOUNTS,
     Batch,
@@ -90,6 +89,7 @@ class MemoryStore:
         list(entries)
         self._check_owner()
         self.forget(epoch - 1)
+        self._content.rebuilding = epoch
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """See QueueStore."""
@@ -101,8 +101,9 @@ class MemoryStore:
         content = self._content
         with content.lock:
             self._check_owner()
-            if epoch <= content.epoch:
-                raise errors.StaleEpoch(f"cannot rebuild under epoch {epoch}: the queues are at {content.epoch}")
+            if epoch <= content.epoch or epoch < content.rebuilding:
+                newest = max(content.epoch, content.rebuilding)
+                raise errors.StaleEpoch(f"cannot rebuild under epoch {epoch}: the queues are at {newest}")
             content.entries, content.reservations, content.usage, content.pool_usage = {}, {}, {}, {}
             content.members = {}
             for reservation in charged:
@@ -110,6 +111,7 @@ class MemoryStore:
             for entry in _latest(waiting):
                 self._put(entry)
             content.epoch = self._epoch = epoch
+            content.rebuilding = 0
             content.change = content.settled = epoch * CHANGES_PER_EPOCH
             content.changed, self._touched, content.last = {}, set(), Last()
             content.last_port = max([content.last_port, *(reservation.port for reservation in charged)])
@@ -195,7 +197,7 @@ class MemoryStore:
         kept = replace(held, charge=charge, size=size, idle=max(0, held.idle - (held.size - size)))
         if kept != held:
             self._release(held.key)
-            self._reserve(kept)
+            self._reserve(replace(kept, paid=0, gained=0))
             waiting = self._content.entries.get(held.key)
             if waiting is not None and waiting.entry.idle > kept.idle:
                 self._forget_entry(held.key)
@@ -225,7 +227,7 @@ class MemoryStore:
             self._release(held.key)
             charge = amounts.add(held.charge, growth.charge)
             size, idle = held.size + growth.workers, held.idle + growth.workers
-            self._reserve(replace(held, charge=charge, size=size, idle=idle, grown=held.grown + 1))
+            self._reserve(replace(held, charge=charge, size=size, idle=idle, grown=held.grown + 1, paid=0, gained=0))
         return over
 
     def snapshot(
@@ -456,6 +458,7 @@ class MemoryStore:
             pick=content.picked,
             port=port,
             size=pick.size,
+            paid=pick.cost,
         )
         return self._reserve(reservation)
 
@@ -476,7 +479,8 @@ class MemoryStore:
         held = self._content.reservations[pick.waiting.entry.key]
         self._release(held.key)
         charge, idle = amounts.add(held.charge, pick.charge), held.idle - pick.waiting.entry.idle
-        return self._reserve(replace(held, charge=charge, size=held.size + pick.size, grown=held.grown + 1, idle=idle))
+        paid = replace(held, grown=held.grown + 1, paid=pick.cost, gained=pick.size)
+        return self._reserve(replace(paid, charge=charge, size=held.size + pick.size, idle=idle))
 
     def _reserve(self, reservation: Reservation) -> Reservation:
         content, key, queue = self._content, reservation.key, reservation.queue

@@ -15,20 +15,20 @@ import orjson
 from crds.api_resources import GANG_QUEUES, NAMESPACES, POD_GROUPS, PODS, RESOURCE_QUOTAS, Resource
 from crds.schema import definitions as ours
 from embedded import volcano_crds
-from embedded.apiserver.kinds import builtins, definitions
+from embedded.apiserver.kinds import builtins, custom_resources
 from embedded.apiserver.kinds.catalog import Catalog, Kind, storage
-from embedded.apiserver.kinds.metadata import timestamp
+from embedded.apiserver.kinds.object_meta import timestamp
 from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage.journal import Change, EventKind
+from embedded.apiserver.storage.object_store import Store
 from embedded.apiserver.storage.objects import StoredObject
-from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs.garbage_collector import GarbageCollector
 from embedded.apiserver.verbs.handlers import ApiRequest, Handlers
 from embedded.apiserver.verbs.writes import Writer
-from embedded.apiserver.wire import request as local_requests
+from embedded.apiserver.wire import request_target as local_requests
 from embedded.apiserver.wire.options import WriteOptions
-from embedded.apiserver.wire.request import Target
-from kube import errors, requests, status
+from embedded.apiserver.wire.request_target import Target
+from kube import error_answers, errors, requests
 from kube.api import Listing, Manifest, Patch, WatchEvent
 from kube.requests import Request
 
@@ -43,8 +43,8 @@ def catalog() -> Catalog:
     own = (ours.torchjob(), ours.tenant_queue(), ours.scale_out(), ours.scale_in())
     for definition in (*own, volcano_crds.pod_group(), volcano_crds.queue()):
         definition.setdefault("metadata", {})["creationTimestamp"] = timestamp(0)
-        definitions.complete(definition, None)
-        kind = definitions.kind_of(definition)
+        custom_resources.complete(definition, None)
+        kind = custom_resources.kind_of(definition)
         assert kind is not None
         made.register(kind)
     return made
@@ -168,7 +168,7 @@ class Api:
         try:
             query, where = _read(request.path)
         except StatusError as refusal:
-            raise status.error(refusal.code, refusal.status(), request.action) from None
+            raise error_answers.error(refusal.code, refusal.status(), request.action) from None
         if not self.serves(where.kind.resource):
             raise errors.NotFound(f"cannot {request.action}: the server could not find the requested resource")
         if self._adds and request.method == "POST" and where.kind.resource == PODS and not where.subresource:
@@ -193,7 +193,7 @@ class Api:
             name = orjson.loads(request.body or b"")["metadata"]["name"]
             said = f"exceeded quota: team, requested: pods=1, used: pods={used}, limited: pods={most}"
             message = f'pods "{name}" is forbidden: {said}'
-            raise status.error(403, {"message": message, "reason": "Forbidden"}, request.action)
+            raise error_answers.error(403, {"message": message, "reason": "Forbidden"}, request.action)
 
     def _count_pods(self) -> None:
         """Update the status of the ResourceQuota, as its controller does."""
@@ -232,7 +232,7 @@ class Api:
         try:
             return orjson.loads(self._handlers.answer(question).body)
         except StatusError as refusal:
-            raise status.error(refusal.code, refusal.status(), request.action) from None
+            raise error_answers.error(refusal.code, refusal.status(), request.action) from None
 
     def collect(self) -> bool:
         """Let the garbage collector do one step, and return whether there was garbage."""

@@ -9,9 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 from coordinator.cache.watches import Watches
+from coordinator.elastic import elastic_jobs
 from coordinator.health.step_watch import Look
 from coordinator.http import report_api
-from coordinator.routing import elastic_jobs, growth, held_charges, pod_charges, rebuilt_state
+from coordinator.routing import growth_entries, held_charges, pod_charges, rebuilt_state
 from crds.torchjob.torchjob import TorchJob
 from queues.resizing.free_room import FreeRoom
 from queues.resizing.search import Search
@@ -19,10 +20,9 @@ from queues.values import Account
 from reconcilers import reconcile
 from reconcilers.apply.apply import Application
 from reconcilers.observe import Observer
-from reconcilers.plan import backoff, failures, lifecycle, progress
+from reconcilers.plan import backoff, failures, grown_memory, lifecycle, progress
 from reconcilers.plan import plan as planning
-from reconcilers.plan.charges import memory
-from reconcilers.plan.scaling import removal
+from reconcilers.plan.elastic import change_steps
 from reconcilers.plan.start_gates import StartGates
 from reconcilers.pods import measure, task_members
 from reconcilers.pods.grants import Grant
@@ -37,7 +37,7 @@ from tests.faults.world import World
 _take, _remove, _pods_of = rebuilt_state.compute, MemoryStore.remove, Watches.pods_of
 _finish, _mark, _observe = MemoryWork.finish, MemoryWork.mark, Observer.observe
 _plan, _faults = reconcile.plan, failures.find_faults
-_finish_removal, _growth = removal.finish, growth.entry
+_finish_removal, _growth = change_steps.finish_removal, growth_entries.entry
 _ask, _elastic, _grow_idle = Search._ask, elastic_jobs.of, MemoryStore._grow_idle
 _advance, _recovery = planning.Advance, planning._recover
 
@@ -201,7 +201,7 @@ MUTATIONS: dict[str, Mutation] = {
         measure, "find_excess", lambda *_: None, ("added",), ("yield",)
     ),
     "what pods ask for is forgotten when their job is sent back": Mutation(
-        TorchJob, "measured", property(lambda _: {}), ("added",), ("yield",)
+        TorchJob, "pod_measurements", property(lambda _: {}), ("added",), ("yield",)
     ),
     "what was set back is set back again": Mutation(
         failures, "find_faults", _faults_of_any_time, ("disrupted",), ("kill>",)
@@ -211,9 +211,11 @@ MUTATIONS: dict[str, Mutation] = {
         planning, "Advance", _grown_at_once, ("growwait",), ("yield",)
     ),
     "memory is not charged before a pod has it": Mutation(
-        memory, "find_uncharged", lambda _: None, ("oomfull",), ("yield",)
+        grown_memory, "find_uncharged", lambda _: None, ("oomfull",), ("yield",)
     ),
-    "a charge is lowered while victims occupy": Mutation(removal, "finish", _lower_at_once, ("shrink",), ("yield",)),
+    "a charge is lowered while victims occupy": Mutation(
+        change_steps, "finish_removal", _lower_at_once, ("shrink",), ("yield",)
+    ),
     "a declined growth is kept": Mutation(
         held_charges, "find_surplus", lambda *_: None, ("growback",), ("yield",), True
     ),
@@ -221,7 +223,7 @@ MUTATIONS: dict[str, Mutation] = {
         rebuilt_state, "compute", _census_without_growths, ("grow",), ("flush",), True
     ),
     "victims count as failures": Mutation(planning, "_recover", _recover_victims, ("shrinkdead",), ("yield",)),
-    "a growth is as old as its job": Mutation(growth, "entry", _growth_of_the_job, ("growlast",), ("yield",)),
+    "a growth is as old as its job": Mutation(growth_entries, "entry", _growth_of_the_job, ("growlast",), ("yield",)),
     "a surplus pod vacates the job": Mutation(lifecycle, "_give_back", _vacated_by_surplus, ("shrink",), ("yield",)),
     "gates open one by one": Mutation(
         StartGates, "_is_complete", property(lambda _: True), ("grow",), ("yield",), True

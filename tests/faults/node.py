@@ -52,7 +52,7 @@ class Pod:
         self.node = spec.get("nodeName") or ""
         self.deleting = "deletionTimestamp" in metadata
         self.group = notes.get(GROUP_NAME, "") if spec.get("schedulerName") == GANG_SCHEDULER else ""
-        self.single = spec.get("schedulerName") != GANG_SCHEDULER
+        self.single = not self.group
         has_gate = any(each["name"] == GATE for each in spec.get("initContainers") or ())
         self.gated = has_gate and not notes.get(labels.START)
         self.meets = labels.RENDEZVOUS_ID in notes or (has_gate and self.single)
@@ -229,7 +229,9 @@ class Node:
         if metadata["namespace"] != NAMESPACE or "deletionTimestamp" in metadata:
             return
         if phase == "Pending":
-            yield partial(self._phase, metadata["name"], "Inqueue")
+            marks = metadata.get("labels") or {}
+            if (marks.get(labels.JOB_NAME), marks.get(labels.ATTEMPT)) != (self._scenario.refused, "1"):
+                yield partial(self._phase, metadata["name"], "Inqueue")
             return
         members = [pod for pod in pods if pod.group == metadata["name"] and pod.attempt > self._scenario.stuck]
         bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in members)

@@ -12,16 +12,15 @@ from functools import partial
 from queue import Empty
 from typing import Any, Protocol
 
-from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache.optional_kinds import LOOK_SECONDS, OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.errors import LeadershipLost
-from coordinator.health import health_writer
-from coordinator.health.health_writer import HealthWriter
+from coordinator.health.hang_watch import HangWatch
 from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.coordinator import RETRY_SECONDS, Coordinator
 from coordinator.leader.election import LeaderElection, LeaseConfig
 from coordinator.leader.router import MissingCharge
+from coordinator.leader.status_writer import StatusWriter
 from coordinator.settings import Settings
 from coordinator.worker.process import EXPECTED, reconcile_settings
 from crds import scale_request
@@ -36,8 +35,8 @@ from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.task_runner import TaskRunner
 from queues.redis.log_throttle import OutageLog
 from queues.values import Task
-from reconcilers.observe import pods_informer
-from reconcilers.reconcile import Caches, Reconciler
+from reconcilers.observe import Caches, pods_informer
+from reconcilers.reconcile import Reconciler
 from reconcilers.views.node_view import nodes_informer
 from reconcilers.views.pod_group_view import groups_informer
 from reconcilers.views.queue_view import queues_informer
@@ -139,7 +138,7 @@ class Process:
         return self.host.clock() < self.look_at and all(feed.synced for feed in self.feeds)
 
     may_wait: Any = False
-    has_targets: Any = False
+    has_statuses: Any = False
     holds_lock: Any = False
 
     @property
@@ -175,8 +174,8 @@ class Process:
         """Renew its lease or its leases."""
         raise NotImplementedError
 
-    def write_targets(self) -> None:
-        """Write the sizes that were decided on."""
+    def write_statuses(self) -> None:
+        """Write what was put into the statuses of jobs."""
         raise NotImplementedError
 
     def step(self) -> bool:
@@ -203,8 +202,8 @@ class CoordinatorProcess(Process):
             LeaseConfig.from_settings(name, host.settings),
             clock=host.clock,
         )
-        self.targets = self.served.targets = TargetWriter(
-            self.cluster, self.watches, lambda: self.leading, elapsed=host.clock
+        self.statuses = self.served.statuses = StatusWriter(
+            self.cluster, self.watches, lambda: self.leadership.term, elapsed=host.clock
         )
         self.feed(*self.watches.informers)
         self.follow(self.watches.foreign)
@@ -214,8 +213,8 @@ class CoordinatorProcess(Process):
         self.term: ControlLoop | None = None
         self.retry_at = self.resync_at = 0.0
         door: Any = Door("reports", host.reports, self.gate, unreachable)
-        self.health = HealthWriter(
-            self.cluster, self.watches, self.served.store, door, clock=host.clock, elapsed=host.clock
+        self.hangs = HangWatch(
+            self.statuses.jobs, self.watches, self.served.store, door, clock=host.clock, elapsed=host.clock
         )
         self.look_at_health_at = host.clock() if host.scenario.reports else math.inf
 
@@ -225,16 +224,16 @@ class CoordinatorProcess(Process):
         return self.leadership._lock.locked()
 
     @property
-    def has_targets(self) -> bool:
-        """Whether its thread for targets has something to write."""
-        is_due = self.host.clock() >= self.targets._free_at and not self._is_writing
-        return is_due and bool(self.targets._pending) and self.leading
+    def has_statuses(self) -> bool:
+        """Whether its thread for statuses has something to write."""
+        lane = self.statuses.jobs
+        return self.host.clock() >= lane._free_at and not self._is_writing and bool(lane._puts) and self.leading
 
-    def write_targets(self) -> None:
-        """Write targets, as the thread for them does."""
+    def write_statuses(self) -> None:
+        """Write statuses, as the thread for them does."""
         self._is_writing = True
         try:
-            self.targets.step()
+            self.statuses.step()
         finally:
             self._is_writing = False
 
@@ -262,13 +261,13 @@ class CoordinatorProcess(Process):
         self.look_at_health_at = math.inf
         try:
             if self.leading:
-                self.health.look()
+                self.hangs.look()
             else:
-                self.health.forget()
+                self.hangs.forget()
         except Exception as error:
             self.host.unforeseen(self, error)
         finally:
-            self.look_at_health_at = self.host.clock() + health_writer.LOOK_SECONDS
+            self.look_at_health_at = self.host.clock() + HangWatch.seconds
 
     def step(self) -> bool:
         """Do one round of `Coordinator._serve_once`, and return whether anything happened."""
@@ -304,10 +303,9 @@ class CoordinatorProcess(Process):
                 clock=self.host.clock,
                 elapsed=self.host.clock,
                 pause=lambda seconds: self.host.sleep(self, seconds),
-                targets=self.targets,
+                lane=self.statuses.jobs,
                 memory=self.served.memory,
             )
-            self.targets.clear()
             self.served.memory.clear()
             lost = self.served.store.epoch() == 0
             term.rebuild(self.served._new_epoch())
@@ -357,7 +355,7 @@ class WorkerProcess(Process):
         settings = replace(
             reconcile_settings(host.settings),
             master_address="loopback" if loopback else "service",
-            parallel=1,
+            parallel_writes=1,
             most_seconds=60.0,
         )
         cache = Cache(self.feeds[0], lambda: self.hears)

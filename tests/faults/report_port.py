@@ -12,7 +12,7 @@ from coordinator.cache.views import JobView
 from coordinator.http.bounded_server import Question
 from coordinator.http.report_api import ReportApi
 from coordinator.reports.batches import ReportBatches
-from coordinator.reports.store import ReportStore
+from coordinator.reports.report_store import ReportStore
 from coordinator.reports.tokens import ReportKey
 from crds.api_resources import PODS, TORCHJOBS
 from crds.keys import JobKey

@@ -63,6 +63,11 @@ def test_worker_that_has_not_heard_of_a_request_removes_the_named_workers() -> N
     _check(islice(hunt.one_each("shrinknamed", ["lag"]), 0, None, 9))
 
 
+@pytest.mark.parametrize("text", ["drain/memory!lag@66,user@66"])
+def test_schedule_that_was_broken_once_holds(text: str) -> None:
+    _check([Schedule.parse(text)])
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "mutation",
@@ -109,6 +114,7 @@ def _shown(trace: list[str]) -> list[str]:
     return [line for line in trace if "renewTime" not in line]
 
 
+@pytest.mark.unit
 def test_schedule_is_parsed_from_its_text() -> None:
     schedule = Schedule("quota", "redis", 5, (Fault(3, "kill<"), Fault(9, "flush")))
     assert Schedule.parse(str(schedule)) == schedule
@@ -118,6 +124,7 @@ def test_schedule_is_parsed_from_its_text() -> None:
             Schedule.parse(wrong)
 
 
+@pytest.mark.unit
 def test_smaller_reduces_a_failing_schedule_to_the_faults_it_needs() -> None:
     schedule = replace(Schedule.parse("life~9!kill>@3,flush@5,lag@7"), scenario="life")
     small = hunt.smaller(schedule, lambda each: Fault(5, "flush") in each.faults)

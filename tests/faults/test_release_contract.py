@@ -7,8 +7,7 @@ import fakeredis
 import pytest
 
 from crds.keys import JobKey
-from queues.charge_changes import LoweredCharge
-from queues.store import QueueStore
+from queues.store import LoweredCharge, QueueStore
 from queues.values import Offer, Reservation, Task
 from tests.faults.places import MemoryPlace, Place, RedisPlace
 from tests.support.queues.builders import registration

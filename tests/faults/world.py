@@ -287,8 +287,8 @@ class World:
             yield from (partial(self._deliver, process, feed) for feed in process.feeds if feed.behind)
         if self.now >= process.keep_at:
             yield partial(self._begin, process, process.keep)
-        if process.has_targets:
-            yield partial(self._begin, process, process.write_targets)
+        if process.has_statuses:
+            yield partial(self._begin, process, process.write_statuses)
         if isinstance(process, CoordinatorProcess) and self.now >= process.look_at_health_at:
             yield partial(self._begin, process, process.look_at_health)
         if not process.idle and process.main is None:

@@ -100,7 +100,7 @@ def test_pod_of_another_namespace_does_not_belong_to_the_job() -> None:
     ids=str,
 )
 def test_invalid_job_with_a_strange_status_fails_once_with_a_reason(status: dict[str, Any]) -> None:
-    manifest = stored(job({"A": task(container={"resources": {"requests": {"cpu": "much"}}})}), status)
+    manifest = stored(job({"A": task(container={"resources": {"requests": {"example.org/devices": "much"}}})}), status)
     [write] = decide(manifest)
     after = merged(manifest, write.change)
     assert after["status"]["phase"] == "Failed"

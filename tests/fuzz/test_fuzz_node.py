@@ -8,12 +8,12 @@ import pytest
 
 from crds.api_resources import PODS
 from embedded import pod, pod_requirements
-from embedded.apiserver import server as apiserver
+from embedded.apiserver import api_server as apiserver
 from embedded.layout import Layout
 from embedded.node.node import running_node
 from embedded.scheduler import placement
-from embedded.scheduler.decisions import Bind, Wait
 from embedded.scheduler.node_capacity import Node
+from embedded.scheduler.placement import Bind, Wait
 from kube import client, errors
 from kube.settings import ConnectionSettings
 from tests.support.embedded.stage import SETTINGS, Stage

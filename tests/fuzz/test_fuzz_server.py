@@ -15,13 +15,13 @@ import pytest
 
 from crds import generate
 from crds.api_resources import CRDS, PODS, TENANT_QUEUES, TORCHJOBS
-from embedded.apiserver import server as apiserver
+from embedded.apiserver import api_server as apiserver
 from embedded.apiserver.http import listener
 from embedded.apiserver.schema.schema import compile_schema
 from embedded.apiserver.storage import journal
 from embedded.apiserver.storage.journal import Change, Journal
 from embedded.apiserver.storage.objects import seal
-from embedded.apiserver.verbs import watches
+from embedded.apiserver.verbs import watch_streams
 from embedded.layout import Layout
 from tests.support.kube import servers
 from tests.support.kube.servers import Server
@@ -421,7 +421,7 @@ def test_journal_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_large_watch_event_is_sent_in_pieces() -> None:
-    raw_bytes = b"{" + b" " * (3 * watches._PIECE) + b"}"
-    parts = list(watches._parts("ADDED", raw_bytes))
-    assert max(map(len, parts)) <= watches._PIECE
+    raw_bytes = b"{" + b" " * (3 * watch_streams._PIECE) + b"}"
+    parts = list(watch_streams._parts("ADDED", raw_bytes))
+    assert max(map(len, parts)) <= watch_streams._PIECE
     assert b"".join(parts) == b'{"type":"ADDED","object":' + raw_bytes + b"}\n"

@@ -99,9 +99,9 @@ BINDINGS: dict[str, tuple[Mapping[str, str], Mapping[str, str], Mapping[str, Any
     "koordinator": (
         {},
         {
-            "gang.scheduling.koordinator.sh/name": "digits-0",
+            "gang.scheduling.koordinator.sh/name": "digits-0-4",
             "gang.scheduling.koordinator.sh/min-available": "4",
-            "gang.scheduling.koordinator.sh/total-number": "6",
+            "gang.scheduling.koordinator.sh/total-number": "4",
             "gang.scheduling.koordinator.sh/mode": "Strict",
             "gang.scheduling.koordinator.sh/match-policy": "waiting-and-running",
             "gang.scheduling.koordinator.sh/waiting-time": "600s",
@@ -118,6 +118,34 @@ def test_bind_returns_fields_of_backend(name: str) -> None:
     found = backends.get_backend(name).bind(GANG, "worker")
     assert (found.labels, found.annotations, found.spec) == BINDINGS[name]
     assert backends.get_backend(name).together is (name != "none")
+
+
+def test_pods_of_coscheduling_get_the_scheduler_of_the_setting() -> None:
+    named = backends.get_backend("coscheduling", coscheduler="scheduler-plugins-scheduler")
+    assert named.bind(GANG, "worker").spec == {"schedulerName": "scheduler-plugins-scheduler"}
+    assert backends.get_backend("volcano", coscheduler="scheduler-plugins-scheduler").scheduler == "volcano"
+
+
+ALONE = {"volcano": "volcano", "koordinator": "koord-scheduler", "coscheduling": "plugins"}
+
+
+def test_setting_says_whether_volcano_may_preempt_pods() -> None:
+    marked = {"volcano.sh/preemptable": "false"}
+    found = backends.get_backend("volcano", preemptable="false")
+    group = found.create(GANG)
+    assert group is not None
+    assert group["metadata"]["annotations"] == marked
+    for binding in (found.bind(GANG, "worker"), found.bind_alone("")):
+        assert marked.items() <= binding.annotations.items()
+    assert not {*marked} & {*backends.get_backend("volcano").bind(GANG, "worker").annotations}
+
+
+@pytest.mark.parametrize("name", backends.BACKENDS)
+def test_pod_of_no_gang_is_bound_alone_by_the_same_scheduler(name: str) -> None:
+    found = backends.get_backend(name, coscheduler="plugins").bind_alone("research")
+    assert (found.labels, found.spec.get("schedulerName")) == ({}, ALONE.get(name))
+    queue = {"scheduling.volcano.sh/queue-name": "research"} if name == "volcano" else {}
+    assert found.annotations == queue
 
 
 @pytest.mark.parametrize("name", ["none", "koordinator"])
@@ -177,8 +205,7 @@ def test_kubernetes_backend_uses_served_version() -> None:
     alpha = backends.get_backend("kubernetes", {ALPHA_POD_GROUPS}.__contains__)
     assert alpha.resource == ALPHA_POD_GROUPS
     assert backends.get_backend("kubernetes", lambda _: False).resource == NATIVE_POD_GROUPS
-    larger = replace(GANG, minimum={"worker": 9})
-    assert alpha.resize(larger, view("kubernetes")) is None, "that version does not let it change"
+    assert (alpha.is_fixed, backends.get_backend("kubernetes").is_fixed) == (True, False)
 
 
 def test_backend_is_found_by_kind_of_its_group() -> None:
@@ -215,6 +242,45 @@ def test_message_of_pending_volcano_group_contains_no_numbers() -> None:
     assert found.message == "Volcano has not let the group in yet: it has no room for the gang"
     assert found.queue == "research"
     assert view("volcano", replace(GANG, queue="")).queue == "default"
+
+
+def volcano_condition(kind: str, at: int, **fields: str) -> dict[str, str]:
+    return {"type": kind, "status": "True", "lastTransitionTime": f"2026-01-02T03:04:{at:02}Z", **fields}
+
+
+ORIGIN = (
+    "2/4 tasks in gang unschedulable: pod group is not ready. Origin reason is digits-worker-1: 2 Insufficient gpu."
+)
+
+
+@pytest.mark.parametrize(
+    ("bound_at", "cause"), [(9, ": it has no room for the gang: digits-worker-1: 2 Insufficient gpu"), (11, "")]
+)
+def test_newer_condition_of_volcano_group_counts(bound_at: int, cause: str) -> None:
+    against = volcano_condition("Unschedulable", 10, reason="NotEnoughResources", message=ORIGIN)
+    conditions = [against, volcano_condition("Scheduled", bound_at)]
+    found = view("volcano", status={"phase": "Pending", "conditions": conditions})
+    assert found.message == f"Volcano has not let the group in yet{cause}"
+    assert found.explained is bool(cause)
+
+
+UNBOUND = {"type": "PodGroupInitiallyScheduled", "status": "False", "message": "3 Insufficient cpu"}
+REPORTS: list[tuple[str, dict[str, Any], bool, str]] = [
+    ("volcano", {}, False, "Volcano has not let the group in yet"),
+    ("volcano", {"phase": "Running"}, True, ""),
+    ("coscheduling", {}, False, ""),
+    ("coscheduling", {"phase": "Scheduling"}, True, "its pods are not bound yet: the group is Scheduling"),
+    ("coscheduling", {"phase": "Failed"}, True, ""),
+    ("kubernetes", {}, False, ""),
+    ("kubernetes", {"conditions": [UNBOUND]}, True, "its pods are not bound yet: 3 Insufficient cpu"),
+    ("kubernetes", {"conditions": [{**UNBOUND, "type": "PodGroupScheduled", "status": "True"}]}, True, ""),
+]
+
+
+@pytest.mark.parametrize(("name", "status", "seen", "message"), REPORTS)
+def test_trim_returns_what_the_scheduler_reports(name: str, status: dict[str, Any], seen: bool, message: str) -> None:
+    found = view(name, status=status)
+    assert (found.seen, found.message) == (seen, message)
 
 
 @pytest.mark.parametrize("name", ["coscheduling", "kubernetes"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gang.members import TaskMembers
+from gang.values import TaskMembers
 
 
 @pytest.mark.parametrize(

@@ -290,6 +290,7 @@ def test_client_does_not_retry_requests_that_are_not_repeatable(
     assert len(server.requests) == 2
 
 
+@pytest.mark.servers
 def test_unreachable_error_names_the_server(tmp_path: Path) -> None:
     path = scripted.kubeconfig(tmp_path, "http://127.0.0.1:1")
     unreachable = client.connect(ConnectionSettings(kubeconfig=str(path), retries=FAST))

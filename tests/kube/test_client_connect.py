@@ -104,6 +104,7 @@ def test_token_file_of_the_kubeconfig_is_read_again(nowhere: Path, monkeypatch: 
         assert authorization() == "Bearer second", "it is being replaced"
 
 
+@pytest.mark.servers
 def test_client_uses_the_credential_plugin_of_the_kubeconfig(nowhere: Path) -> None:
     credential = {
         "apiVersion": "client.authentication.k8s.io/v1",
@@ -180,6 +181,7 @@ def test_missing_certificate_file_raises_misconfigured(nowhere: Path) -> None:
         client.connect(ConnectionSettings(kubeconfig=str(path), retries=ONCE))
 
 
+@pytest.mark.servers
 def test_client_ignores_the_proxy_of_the_environment_for_loopback(
     nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

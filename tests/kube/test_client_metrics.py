@@ -12,6 +12,8 @@ from tests.support import ports
 from tests.support.kube import scripted
 from tests.support.kube.scripted import Answer, listing, pod, status
 
+pytestmark = pytest.mark.servers
+
 ONCE = RetrySettings(attempts=2, base_seconds=0.001, cap_seconds=0.001)
 
 

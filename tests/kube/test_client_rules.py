@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.api_resources import NODES, PODS, TORCHJOBS
-from kube import errors, requests, retries, status, streams
+from kube import error_answers, errors, requests, retries, streams
 from kube.api import ALL_OUTPUT, LogOptions
 from kube.requests import Request
 from kube.retries import Failure, WatchOutcome, failures_after
@@ -166,7 +166,7 @@ json_values = st.recursive(
 
 @given(code=st.integers(300, 599), body=st.binary() | json_values.map(orjson.dumps))
 def test_any_failed_answer_becomes_a_cluster_error(code: int, body: bytes) -> None:
-    error = status.error(code, status.read(body), "get pods")
+    error = error_answers.error(code, error_answers.read(body), "get pods")
     assert isinstance(error, errors.ClusterError)
     assert str(error)
 
@@ -179,7 +179,7 @@ def test_any_failed_answer_becomes_a_cluster_error(code: int, body: bytes) -> No
 )
 def test_malformed_status_becomes_a_cluster_error(code: int, message: Any, reason: Any, details: Any) -> None:
     body = orjson.dumps({"message": message, "reason": reason, "details": details})
-    assert isinstance(status.error(code, status.read(body), "get pods"), errors.ClusterError)
+    assert isinstance(error_answers.error(code, error_answers.read(body), "get pods"), errors.ClusterError)
 
 
 @given(

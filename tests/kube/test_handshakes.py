@@ -18,6 +18,8 @@ from kube import client, errors, handshakes
 from kube.settings import ConnectionSettings, RetrySettings
 from tests.support.kube import resets, scripted
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Path:

@@ -4,8 +4,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from crds.api_resources import PODS, TENANT_QUEUES, Resource
-from embedded.apiserver import server as apiserver
+from embedded.apiserver import api_server as apiserver
 from embedded.layout import Layout
 from kube import client
 from kube.api import Manifest
@@ -108,6 +110,7 @@ def test_informer_reads_all_pages_of_a_list(cluster: KubernetesCluster, namespac
         assert {value[0] for value in informer.values()} == names
 
 
+@pytest.mark.servers
 def test_informer_continues_after_a_server_restart(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     with apiserver.running(layout) as server:

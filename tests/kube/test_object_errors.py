@@ -61,6 +61,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.servers
 def test_failed_thread_ends_the_process_and_logs_the_reason() -> None:
     ended = subprocess.run([sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True, timeout=60)
     assert ended.returncode == threads.EXIT_CODE

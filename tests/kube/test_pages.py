@@ -1,5 +1,6 @@
 """Pages of lists are bounded in bytes and values; a page of one object is read with the limits of a watch event."""
 
+import gc
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,23 @@ def test_page_of_any_single_object_is_read(item: dict[str, Any], custom: bool) -
     assert pages._read_single(text) == pages.read(text, 1) == orjson.loads(text)
 
 
+def test_collections_do_not_walk_through_a_page_while_it_is_read() -> None:
+    text = page(*[b'{"metadata":{"labels":{"a":"b"}}}'] * 5000, custom=True)
+    seen: list[str] = []
+
+    def note(phase: str, _info: dict[str, int]) -> None:
+        seen.append(phase)
+
+    gc.collect()
+    gc.callbacks.append(note)
+    try:
+        found = pages.read(text, 5000)
+    finally:
+        gc.callbacks.remove(note)
+    assert (len(found["items"]), gc.isenabled()) == (5000, True)
+    assert seen.count("start") <= 1  # the first object after the page may start one
+
+
 @pytest.mark.parametrize("custom", [True, False])
 def test_too_large_single_object_is_read_as_long(custom: bool) -> None:
     (found,) = pages.read(page(CROWDED, custom=custom), 1)["items"]
@@ -94,6 +112,7 @@ class Large:
 
 
 @pytest.mark.parametrize("item", [CROWDED, NESTED, LONG], ids=["crowded", "nested", "long"])
+@pytest.mark.servers
 def test_list_of_the_largest_objects_needs_the_memory_of_a_few(item: bytes, tmp_path: Path) -> None:
     with scripted.running() as server:
         server.otherwise = Large(item)

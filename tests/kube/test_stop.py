@@ -8,6 +8,8 @@ import pytest
 
 from kube.stop import Stop
 
+pytestmark = pytest.mark.servers
+
 ROUNDS = 200
 WAITS = """
 import signal, sys, threading, time

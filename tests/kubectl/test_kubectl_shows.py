@@ -36,7 +36,18 @@ def test_get_prints_tables_of_torchjobs(kubectl: Kubectl) -> None:
     narrow, wide = kubectl.rows("get", "torchjobs"), kubectl.rows("get", "tj", "-o", "wide")
     assert narrow[0] == ["NAME", "PHASE", "QUEUE", "WORKERS", "WANTED", "AGE"]
     assert narrow[1][:3] == ["a", "Running", "2"]
-    assert wide[0] == ["NAME", "PHASE", "QUEUE", "WORKERS", "WANTED", "ATTEMPT", "RESTARTS", "AGE"]
+    assert wide[0] == [
+        "NAME",
+        "PHASE",
+        "QUEUE",
+        "WORKERS",
+        "WANTED",
+        "ATTEMPT",
+        "RESTARTS",
+        "ADMITTED",
+        "RUNNING",
+        "AGE",
+    ]
     assert wide[1][:4] == ["a", "Running", "2", "2"]
     assert [row[0] for row in kubectl.rows("get", "tj", "-l", "team=x", "--no-headers")] == ["a"]
     assert [row[0] for row in kubectl.rows("get", "tj", "--field-selector", "metadata.name!=a", "--no-headers")] == [

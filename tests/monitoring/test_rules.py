@@ -51,11 +51,13 @@ def test_the_alerts_are_the_promised_ones() -> None:
 
 
 @needs_promtool
+@pytest.mark.servers
 def test_promtool_accepts_the_rules() -> None:
     assert "SUCCESS" in promtool("check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
 
 
 @needs_promtool
+@pytest.mark.proof
 def test_every_alert_fires_at_its_cause_and_at_nothing_else() -> None:
     assert "SUCCESS" in promtool("test", "rules", "rules_test.yaml")
 
@@ -128,6 +130,7 @@ def test_a_value_is_replaced_where_it_is_marked() -> None:
 
 
 @needs_promtool
+@pytest.mark.servers
 def test_prometheus_accepts_the_configuration_of_make_monitoring(tmp_path: Path) -> None:
     Prometheus(tmp_path / "prometheus", 1, scaled_rules.scaled(), [Target("torchq-worker", "torchq-system", 2)])
     said = promtool("check", "config", str(tmp_path / "prometheus/prometheus.yaml"))

@@ -1,6 +1,4 @@
-"""Queue stores for the contract suite, in memory, on fakeredis and on a private Redis, and a clock that tests move."""
-
-from collections.abc import Iterator
+"""Queue stores for the contract suite, in memory and on a private Redis, and a clock that tests move."""
 
 import pytest
 from hypothesis import settings
@@ -10,7 +8,6 @@ from queues.redis import codec, connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore, StoreSettings
 from queues.values import Reservation
-from tests.doubles.fake_redis import FakeRedis
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.support.clock import Clock
@@ -85,18 +82,12 @@ class RedisPlace(Place):
         self.client.hset("torchq:reservations", str(reservation.key), codec.encode_reservation(reservation))
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis"])
-def place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Place]:
-    """Return an empty place in memory, on fakeredis, and on Redis."""
-    match request.param:
-        case "memory":
-            yield MemoryPlace()
-        case "fakeredis":
-            fake = FakeRedis()
-            yield RedisPlace(fake, clock)
-            fake.close()
-        case _:
-            yield RedisPlace(request.getfixturevalue("client"), clock)
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.servers)])
+def place(request: pytest.FixtureRequest, clock: Clock) -> Place:
+    """Return an empty place in memory and on Redis."""
+    if request.param == "memory":
+        return MemoryPlace()
+    return RedisPlace(request.getfixturevalue("client"), clock)
 
 
 @pytest.fixture

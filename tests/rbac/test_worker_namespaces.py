@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from coordinator.cli import main
-from coordinator.rbac import manifests, preflight
+from coordinator.rbac import account_manifests, preflight
 from coordinator.rbac.permissions import STANDING, WORKER
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
@@ -67,7 +67,7 @@ def test_each_namespace_gets_a_binding_of_the_account() -> None:
     ]
     for each in bound:
         assert each["roleRef"] == {
-            "apiGroup": manifests.RBAC,
+            "apiGroup": account_manifests.RBAC,
             "kind": "ClusterRole",
             "name": "torchq-worker-namespaced",
         }

@@ -94,9 +94,12 @@ def test_another_worker_that_took_the_key_leaves_the_count_to_the_one_that_wrote
     with pytest.raises(Unreachable):
         metered.reconcile()
     own = metered.key
+    restarted = {"status": {"restartCount": 1}}
+    metered.cluster.patch(TORCHJOBS, own.name, restarted, own.namespace, subresource="status")
     metered.key = type(own)(own.namespace, "another", "uid-of-another")
     metered.reconcile()
     assert counted(registry, metrics.ADMISSIONS) == {(): 1.0}, "it is looked up with the next key of any job"
+    assert counted(registry, metrics.RESTARTS) == {}, "the worker counts it that wrote it"
     metered.key = own
     metered.reconcile(times=2)
     assert counted(registry, metrics.ADMISSIONS) == {(): 1.0}

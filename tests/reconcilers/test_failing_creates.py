@@ -2,19 +2,30 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
 
 from coordinator.rbac.permissions import WORKER
 from crds import labels
-from crds.api_resources import EVENTS, PODS, RECREATE_REQUESTS, TORCHJOBS
+from crds.api_resources import (
+    EVENTS,
+    POD_DISRUPTION_BUDGETS,
+    POD_GROUPS,
+    PODS,
+    RECREATE_REQUESTS,
+    SERVICES,
+    TORCHJOBS,
+    Resource,
+)
 from kube import errors
 from kube.client import KubernetesCluster
 from kube.informer import Informer
-from reconcilers.observe import pods_informer
-from reconcilers.reconcile import Caches, Reconciler
+from reconcilers.observe import Caches, pods_informer
+from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views.recreate_request import RecreateView, recreations_informer
 from tests.reconcilers.conftest import benches
@@ -23,7 +34,7 @@ from tests.support.rbac.gatekeeper import Gatekeeper
 from tests.support.reconcilers import recreate_requests
 from tests.support.reconcilers.bench import Bench, Counting
 from tests.support.reconcilers.builders import task
-from tests.support.waiting import SECONDS
+from tests.support.waiting import SECONDS, until
 
 WORDS = "failed calling webhook: dial tcp 10.0.0.7:443: connect: connection refused"
 ASK = "create ContainerRecreateRequest"
@@ -200,3 +211,62 @@ def test_group_that_cannot_be_created_is_reported_with_the_words(cluster: Any, n
         gang.counting.failing.clear()
         gang.reconcile(times=2)
         assert gang.true_condition("Admitted")[0] == "Admitted"
+
+
+WEBHOOKS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+
+
+@contextmanager
+def webhook_that_is_down(cluster: Any, namespace: str, resource: Resource) -> Iterator[None]:
+    """Have the API server ask a webhook that nobody serves before it creates such objects in a namespace."""
+    rule = {
+        "apiGroups": [resource.group],
+        "apiVersions": ["*"],
+        "resources": [resource.plural],
+        "operations": ["CREATE"],
+    }
+    webhook = {
+        "name": "down.example.org",
+        "clientConfig": {"url": "https://127.0.0.1:1/check"},
+        "rules": [rule],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    kind = {"apiVersion": WEBHOOKS.api_version, "kind": WEBHOOKS.kind}
+    cluster.create(WEBHOOKS, {**kind, "metadata": {"name": namespace}, "webhooks": [webhook]})
+    try:
+        yield
+    finally:
+        cluster.delete(WEBHOOKS, namespace)
+
+
+@pytest.mark.parametrize("resource", [POD_GROUPS, POD_DISRUPTION_BUDGETS, SERVICES, PODS], ids=lambda kind: kind.kind)
+def test_webhook_that_is_down_is_the_reason_of_the_job(cluster: Any, namespace: str, resource: Resource) -> None:
+    if not cluster.serves(WEBHOOKS):
+        pytest.skip("the embedded server asks no webhooks")
+    kinds.install_gangs(cluster)
+    for bench in benches(cluster, namespace, gang_scheduler="volcano" if resource == POD_GROUPS else "none"):
+        bench.submit(evictions="Refuse")
+        bench.pick()
+        with webhook_that_is_down(cluster, namespace, resource):
+            until(partial(tried, bench), f"{resource.kind}NotCreated".__eq__)
+            assert "failed calling webhook" in bench.true_condition("Admitted")[1]
+
+
+def tried(bench: Bench) -> str:
+    """Reconcile a job, and return the reason of its condition: the API server may learn late of a webhook."""
+    for name in bench.names():
+        bench.remove(name)
+    for resource in (POD_GROUPS, POD_DISRUPTION_BUDGETS, SERVICES):
+        for item in bench.cluster.list(resource, bench.namespace).items:
+            bench.cluster.delete(resource, item["metadata"]["name"], bench.namespace)
+    with suppress(errors.ServerError):
+        bench.reconcile()
+    return bench.true_condition("Admitted")[0]

@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crds.api_resources import ALPHA_POD_GROUPS, NATIVE_POD_GROUPS
 from crds.torchjob import torchjob
+from gang import backends
 from reconcilers.settings import ReconcileSettings
 from tests.support.reconcilers.builders import ADMISSION, RESERVATION, manifest, status, task
 from tests.support.reconcilers.gang_simulation import GangSimulation
 
+SCHEDULERS = tuple(backends.BACKENDS)
 NAMES = ("Master", "Prepare", "Worker", "AIMaster", "Evaluate")
 
 
@@ -43,10 +46,11 @@ def worlds(draw: st.DrawFn) -> GangSimulation:
         minMembers=least,
         restartScope=draw(st.sampled_from(["Job", "Task"])),
         backoffLimit=1000,
-        schedulingPolicy={"gangScheduler": draw(st.sampled_from(["none", "volcano", ""]))},
+        schedulingPolicy={"gangScheduler": draw(st.sampled_from(["", *SCHEDULERS]))},
     )
     chosen = ReconcileSettings(
-        gang_scheduler=draw(st.sampled_from(["none", "volcano"])),
+        gang_scheduler=draw(st.sampled_from(SCHEDULERS)),
+        served=draw(st.sampled_from([frozenset({NATIVE_POD_GROUPS}), frozenset({ALPHA_POD_GROUPS})])),
         pods_at_once=draw(st.booleans()),
         in_place=draw(st.sampled_from(["recreate", "local"])),
         admission_timeout=0.0,
@@ -65,8 +69,8 @@ def step(world: GangSimulation, most: int = 100) -> None:
 def starts(world: GangSimulation) -> None:
     """Bind pods, start those without a closed gate, and do requested restarts, as scheduler and nodes do."""
     for name, pod in world.pods.items():
-        if pod.phase == "Pending" and not pod.gated and world.bound(pod):
-            world.pods[name] = replace(pod, phase="Running", node="n1")
+        if pod.phase == "Pending" and world.bound(pod):
+            world.pods[name] = replace(pod, phase="Pending" if pod.gated else "Running", node="n1")
         if pod.phase == "Running" and pod.requested_restart and pod.completed_restart != pod.requested_restart:
             world.pods[name] = replace(pod, completed_restart=pod.requested_restart, restarts=pod.restarts + 1)
 

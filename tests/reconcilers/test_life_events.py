@@ -9,13 +9,13 @@ from crds.api_resources import EVENTS
 from crds.keys import JobKey
 from kube import errors
 from kube.api import Manifest
-from reconcilers import life_events
-from reconcilers.apply.life_event_writer import AT_ONCE, PER_SECOND, LifeEventWriter
+from reconcilers import facts
+from reconcilers.apply.events import AT_ONCE, PER_SECOND, LifeEventWriter
 from reconcilers.values import EmitEvent
 from tests.support.clock import Clock
 from tests.support.reconcilers.bench import Bench
 from tests.support.reconcilers.builders import ADMISSION, KEY, job, status
-from tests.support.waiting import until
+from tests.support.waiting import patient, until
 
 HAPPENED = EmitEvent("Running", "it runs")
 
@@ -46,7 +46,7 @@ HAPPENED = EmitEvent("Running", "it runs")
 def test_a_job_has_one_event_for_each_step_of_a_normal_life(
     before: dict[str, Any], after: dict[str, Any], event: EmitEvent | None
 ) -> None:
-    assert life_events.between(job(status=before), after) == event
+    assert facts.life_event(job(status=before), after) == event
 
 
 class Recorder:
@@ -59,7 +59,7 @@ class Recorder:
 
     def create(self, resource: Any, body: Manifest, namespace: str) -> None:
         assert (resource, namespace) == (EVENTS, KEY.namespace)
-        self.go_on.wait(10)
+        self.go_on.wait(patient())
         self.made.append(body)
         if self.error is not None:
             raise self.error

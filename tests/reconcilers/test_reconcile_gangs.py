@@ -48,7 +48,7 @@ def test_gang_job_succeeds_with_group_and_gates(gang: Bench) -> None:
     made = group(gang)
     assert made["spec"]["minMember"] == 3
     assert made["metadata"]["ownerReferences"][0]["uid"] == gang.key.uid
-    assert gang.reconcile() is None
+    assert gang.reconcile() == pytest.approx(10.0, abs=9.0), "then the job says for what it waits"
     assert gang.names() == [], "it is not let in"
     let_in(gang)
     gang.reconcile()

@@ -9,7 +9,8 @@ from crds import labels
 from crds.api_resources import EVENTS, PODS, TORCHJOBS
 from crds.keys import JobKey
 from crds.torchjob.status import TorchJobStatus
-from reconcilers.reconcile import Caches, Reconciler
+from reconcilers.observe import Caches
+from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
 from tests.support.reconcilers.bench import Bench
 from tests.support.reconcilers.builders import task

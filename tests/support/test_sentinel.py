@@ -9,7 +9,7 @@ import redis
 from tests.support import sentinel
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.redis_server
+pytestmark = [pytest.mark.servers, pytest.mark.redis_server]
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from tests.support.waiting import until
 from tests.torchq.conftest import Plan
 from torchq._training.importing import Importing
 
+pytestmark = pytest.mark.servers
+
 STATUS = {"result": {"jobs": 1}}
 
 

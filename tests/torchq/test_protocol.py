@@ -64,6 +64,7 @@ def test_every_kind_of_error_is_a_public_class() -> None:
 def test_errors_are_those_that_python_programs_expect() -> None:
     assert issubclass(torchq.TimedOut, TimeoutError)
     assert issubclass(torchq.Invalid, ValueError)
-    failed = from_answer({"message": "m", "data": {"kind": "Failed", "outcome": "Cancelled"}})
+    data = {"kind": "Failed", "outcome": "Cancelled", "reason": "PodFailed", "exitCode": 3}
+    failed = from_answer({"message": "m", "data": data})
     assert isinstance(failed, torchq.Failed)
-    assert failed.outcome == "Cancelled"
+    assert (failed.outcome, failed.reason, failed.exit_code) == ("Cancelled", "PodFailed", 3)

@@ -12,6 +12,8 @@ from tests.support.training.program import marked, run_command
 from torchq._functions.call import FunctionCall
 from torchq._training.marked_lines import RESULT
 
+pytestmark = pytest.mark.servers
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 FILE = "train.py"
 
@@ -51,6 +53,9 @@ def start(folder: Path, call: FunctionCall, names: Sequence[str], rank: int = 0)
         ("return 'four'", "four"),
         ("return ''", ""),
         ("return False", False),
+        ("return lr, 2", [0.5, 2]),
+        ("return {1: 'a', None: lr}", {"1": "a", "null": 0.5}),
+        ("return {'loss': float('nan')}", {"loss": "NaN"}),
     ],
 )
 def test_what_rank_zero_returns_is_the_result(run: Run, tmp_path: Path, body: str, expected: object) -> None:
@@ -87,8 +92,6 @@ def test_a_failure_shows_the_code_of_the_user_alone(run: Run) -> None:
         ("raise ValueError('at import')", 1, "ValueError: at import"),
         ("def train(:", 1, "SyntaxError"),
         ("x = 1", 1, "torchq: the module train has no function train when the job imports it"),
-        ("def train(): return (1, 2)", 1, "torchq: what train returns: tuple is not JSON: give a list"),
-        ("def train(): return 'x' * 4000", 1, "torchq: what train returns: has 4,002 bytes of JSON, and at most 3,500"),
         ("def train(): raise SystemExit(3)", 3, ""),
         ("import sys\ndef train(): sys.exit('no data')", 1, "no data"),
         ("def train(): raise KeyboardInterrupt", 130, ""),

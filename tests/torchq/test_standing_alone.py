@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.servers
+
 ROOT = Path(__file__).parents[2]
 MODULES = sorted((ROOT / "torchq").rglob("*.py"))
 OLDEST = (3, 9)

@@ -57,6 +57,7 @@ class RemoteOptions(TypedDict, total=False):
     success: str
     retries: int
     time: str
+    grace: str
     ttl_seconds: int
 
 
@@ -86,7 +87,7 @@ class RemoteFunction(Generic[P, R]):
         """Run the function as a job, with this folder as it is now, and return the job's handle.
 
         Every rank calls the function with these arguments. What rank 0 returns is the result of the job, and
-        `Job.result` returns that JSON value. A function that returns None gives no result, so it may call
+        `Job.result` returns it as JSON has it. A function that returns None gives no result, so it may call
         `torchq.result`.
 
         Raises Refused for a function that the job could not find by its module and name, as a lambda. Raises Invalid

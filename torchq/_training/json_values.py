@@ -41,14 +41,6 @@ def as_number(value: object, name: str) -> Number:
     return number
 
 
-def as_whole(value: object, name: str) -> int:
-    """Return a whole number of at least 0. Raises Invalid."""
-    number = as_number(value, name)
-    if not isinstance(number, int) or number < 0:
-        raise Invalid(f"{name}: must be a whole number from 0 to {LARGEST}, not {number}")
-    return number
-
-
 def as_json(value: object, name: str, depth: int = 0) -> Any:
     """Return a value of numbers, text, lists and maps. Raises Invalid for any other, naming its place in `name`."""
     if depth > DEEPEST:

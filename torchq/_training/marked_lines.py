@@ -11,6 +11,7 @@ import sys
 
 REPORT = "torchq-report: "
 RESULT = "torchq-result: "
+RESULT_PART = "torchq-result-part: "
 
 
 def write(mark: str, text: str) -> None:

@@ -13,10 +13,10 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
 from typing import Any
 
-from torchq._training.json_values import Number, as_text
+from torchq._training.json_values import as_text
+from torchq._training.throttle import Report
 
 SECONDS = 5.5
 """The time between two reports. A coordinator takes one of each pod in 5 s."""
@@ -31,7 +31,7 @@ FIELDS = {"step": "step", "loss": "loss", "samples_per_second": "samplesPerSecon
 """The keywords with a field of their own. All others are gauges."""
 
 
-def as_body(report: Mapping[str, Number], pod: str) -> dict[str, Any]:
+def as_body(report: Report, pod: str) -> dict[str, Any]:
     """Return the body of a report, which has a step. Of the gauges, the first 16 go."""
     gauges = {name: value for name, value in report.items() if name not in FIELDS}
     body: dict[str, Any] = {"pod": pod, **{field: report[name] for name, field in FIELDS.items() if name in report}}
@@ -58,7 +58,7 @@ class ReportSender:
         self._seconds = seconds
         self._condition = threading.Condition()
         self._newest: dict[str, Any] | None = None
-        self._checkpoint: Number | None = None
+        self._checkpoint: int | None = None
         self._answered = 0
         """The number of the newest request to save that was answered at once."""
         self._is_urgent = False
@@ -67,7 +67,7 @@ class ReportSender:
         self.requested_save = 0
         """The number of the newest request to save that a coordinator has answered; 0: there was none."""
 
-    def offer(self, report: Mapping[str, Number]) -> None:
+    def offer(self, report: Report) -> None:
         """Take a report with a step, in place of one that has not been sent yet."""
         # The answer to a request to save stays true, so it goes with every later report: one of them will arrive.
         self._checkpoint = report.get("checkpoint", self._checkpoint)

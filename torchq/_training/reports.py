@@ -1,32 +1,29 @@
 """`torchq.report`: numbers of a training, while it runs.
 
-One rule: a call never waits for the network and never fails for it. Only a wrong value raises, at the call. The end of
-the program waits for a moment, so that its last report arrives.
+One rule: a call ends no training. It never waits for the network and never fails for it, and no value raises. The end
+of the program waits for a moment, so that its last report arrives.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
+import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torchq._errors import Invalid
-from torchq._training import marked_lines, surroundings
-from torchq._training.json_values import Number, as_number, as_text, as_whole
-from torchq._training.throttle import LEFT_OUT, Throttle
+from torchq._training import marked_lines, readings, surroundings
+from torchq._training.json_values import as_text
+from torchq._training.throttle import Report, Throttle
 
-MOST_NAMES = 64
-RESERVED = ("pod", "time", LEFT_OUT)
-"""The names that whoever reads reports finds beside the numbers."""
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+log = logging.getLogger("torchq")
 
 
-def report(**numbers: Any) -> int:
+def report(values: Mapping[str, Any] | None = None, /, **numbers: Any) -> int:
     """Report numbers of the training, as in `report(step=100, loss=0.3)`: a line on standard output that begins with
     `torchq-report:`. Return the number of the newest request to save, or 0; see `checkpointSeconds` of a TorchJob.
 
@@ -38,34 +35,16 @@ def report(**numbers: Any) -> int:
     last one when the program ends. The first report that answers a request to save goes at once. The names `step`,
     `loss`, `samples_per_second` and `checkpoint` are known there. Of all other names, 16 go as gauges.
 
-    A number may be a scalar of NumPy or PyTorch. Raises Invalid for NaN, infinity, what is no number, and a name
-    that has other characters than letters, digits and _.
+    A number may be a scalar of NumPy or PyTorch, and a name that is no keyword goes in a map, as in
+    `report({"val/loss": 0.2}, step=100)`. No value raises. What JSON does not have goes as text ("NaN", "inf") or as
+    its shape, and nothing is computed with it; the logger `torchq` warns once of each kind.
     """
-    return _reporter.report(_checked(numbers))
+    return _reporter.report(values, numbers)
 
 
 def flush() -> None:
     """Print the reports that wait."""
     _reporter.flush()
-
-
-def _checked(numbers: Mapping[str, object]) -> Mapping[str, Number]:
-    if not 0 < len(numbers) <= MOST_NAMES:
-        raise Invalid(f"report: takes from 1 to {MOST_NAMES} numbers, as in report(step=100, loss=0.3)")
-    return {name: _checked_number(name, value) for name, value in numbers.items()}
-
-
-def _checked_number(name: str, value: object) -> Number:
-    if not _NAME.fullmatch(name):
-        raise Invalid(f"report: the name {name!r:.80} must have at most 63 letters, digits and _, and no digit first")
-    if name in RESERVED:
-        raise Invalid(f"report: the name {name} is taken: whoever reads the reports finds the {name} of each there")
-    if name in ("step", "checkpoint"):
-        return as_whole(value, name)
-    number = as_number(value, name)
-    if name == "samples_per_second" and number < 0:
-        raise Invalid(f"{name}: must not be negative, and is {number}")
-    return number
 
 
 class _Reporter:
@@ -79,18 +58,33 @@ class _Reporter:
         # A handler of a signal may report while its own thread does.
         self._lock = threading.RLock()
         self._throttle = Throttle()
+        self._said: set[str] = set()
         self._sender: Any = None
         self._is_ready = False
 
-    def report(self, numbers: Mapping[str, Number]) -> int:
+    def report(self, values: object, numbers: Mapping[str, object]) -> int:
+        given = {**values, **numbers} if isinstance(values, Mapping) else numbers
+        report, notes = readings.read(given)
+        if not given:
+            notes["empty"] = "has no number; give some, as in report(step=100, loss=0.3)"
         with self._lock:
+            self._warn(notes)
             sender = self._find_sender()
-            _print(self._throttle.add(numbers, time.monotonic()))
+            if report:
+                _print(self._throttle.add(report, time.monotonic()))
             if sender is None:
                 return 0
-            if "step" in numbers:
-                sender.offer(numbers)
+            if sent := readings.sendable(report):
+                sender.offer(sent)
             return int(sender.requested_save)
+
+    def _warn(self, notes: Mapping[str, str]) -> None:
+        """Say what is not reported as it is, once for each kind."""
+        for kind, text in notes.items():
+            if kind not in self._said:
+                self._said.add(kind)
+                with contextlib.suppress(Exception):  # a handler of the user's may raise
+                    log.warning("report: %s (said once)", text)
 
     def flush(self) -> None:
         """Print the reports that wait."""
@@ -113,7 +107,7 @@ class _Reporter:
         return self._sender
 
 
-def _print(lines: Iterable[Mapping[str, Number]]) -> None:
+def _print(lines: Iterable[Report]) -> None:
     for line in lines:
         marked_lines.write(marked_lines.REPORT, as_text(line))
 

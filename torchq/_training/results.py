@@ -1,54 +1,74 @@
 """`torchq.result`: what a training has reached.
 
 One rule: the result of a job is that of rank 0. The process writes it to the termination message of its container,
-where it outlives the pod.
+where it outlives the pod; what does not fit there goes where `large_results` keeps it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Mapping
 from typing import Any
 
-from torchq._errors import Invalid, TorchqError
-from torchq._training import marked_lines, reports, surroundings
-from torchq._training.json_values import as_json, as_text
+from torchq._errors import Invalid
+from torchq._training import kept_values, large_results, marked_lines, reports, surroundings
+from torchq._training.json_values import as_text
 
+log = logging.getLogger("torchq")
 MOST_BYTES = 3500
-"""The most bytes of a result as JSON. A termination message has at most 4,096."""
+"""The most bytes of JSON in a termination message, which has at most 4,096."""
 
 STOP_MARK = b"torchq: stopped"
 """The line that the preStop hook of the container appends to the file. With it, an end with 0 is no success."""
 
 
-def result(**values: Any) -> None:
-    """Give the result of the job, as in `result(accuracy=0.95)`. Of several results, the last one counts.
+def result(values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+    """Give the result of the job, as in `result(accuracy=0.95)` or `result({"val/loss": 0.1})`. Of several results, the
+    last one counts.
 
-    Only rank 0 gives it; in other processes the call checks the values and does nothing more. `torchq.Job.result`
-    returns it once the job has ended. Outside a job it is only printed.
+    Only rank 0 gives it; in other processes the call does nothing. `torchq.Job.result` returns it once the job has
+    ended. Outside a job it is only printed.
 
-    Raises Invalid for a value that JSON does not have, and for more than 3,500 bytes of JSON. Raises TorchqError if the
-    file that the job names for it cannot be written.
+    Tuples go as lists, keys as text, NaN and infinity as text, arrays as lists, and what is no JSON at all as its repr.
+    More than 3,500 bytes of JSON go to the file torchq-result.json of the job's outputs. Raises Invalid without a
+    value.
     """
-    if not values:
+    if values is None and not more:
         raise Invalid("result: has no value; give some, as in result(accuracy=0.95)")
-    give(values, "result")
+    give({**values, **more} if isinstance(values, Mapping) else more if values is None else values, "result")
 
 
 def give(value: object, name: str) -> None:
-    """Give any JSON value as the result. `name` is what messages call it. Raises what `result` raises."""
-    text = as_text(as_json(value, name))
-    if len(text) > MOST_BYTES:
-        raise Invalid(
-            f"{name}: has {len(text):,} bytes of JSON, and at most {MOST_BYTES:,} go. "
-            "Write what is large to a file in torchq.output()"
-        )
+    """Give any value as the result. `name` is what messages call it. Nothing raises: the training is done."""
     if not surroundings.is_rank_zero(os.environ):
         return
+    kept, place = kept_values.as_kept(value, name)
+    text = as_text(kept)
+    if place:
+        log.warning("%s: is no JSON, so its repr is kept", place)
+        if folder := os.environ.get(surroundings.OUTPUT):
+            large_results.write(folder, large_results.REPR_FILE, kept_values.represent(value))
     reports.flush()
-    marked_lines.write(marked_lines.RESULT, text)
     path = os.environ.get(surroundings.RESULT_FILE)
+    if path and len(text) > MOST_BYTES:
+        text = as_text(_keep_large(text, name).document())
+    marked_lines.write(marked_lines.RESULT, text)
     if path:
         _write(path, f'{{"torchq-result":{text}}}'.encode() + _stop_mark(path))
+
+
+def _keep_large(text: str, name: str) -> large_results.Reference:
+    reference = large_results.keep(text, os.environ)
+    if not (reference.file or reference.is_logged):
+        log.warning(
+            "%s: has %s bytes of JSON, and is lost: the log keeps at most %s. Give the job outputs, or write what is "
+            "large to a file",
+            name,
+            f"{len(text):,}",
+            f"{large_results.MOST_LOGGED:,}",
+        )
+    return reference
 
 
 def _stop_mark(path: str) -> bytes:
@@ -69,7 +89,9 @@ def _write(path: str, content: bytes) -> None:
         finally:
             os.close(file)
     except OSError as error:
-        raise TorchqError(
-            f"the result cannot be written to {path} ({error.strerror}): the container must be able to write its "
-            "termination message"
-        ) from error
+        log.warning(
+            "the result cannot be written to %s (%s), so it is only in the log: the container must be able to write "
+            "its termination message",
+            path,
+            error.strerror,
+        )

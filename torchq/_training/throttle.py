@@ -8,10 +8,9 @@ left out only for a newer one of the same names, so that an accuracy given once 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from torchq._training.json_values import Number
-
-Report = Mapping[str, Number]
+Report = Mapping[str, Any]
 RATE = 100.0
 """The reports in a second that may be printed for ever."""
 FLOOD_SECONDS = 10.0

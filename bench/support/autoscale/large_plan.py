@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bench.support.scenarios import GPU
+from bench.support.arena import GPU
 from crds.keys import JobKey
 from crds.resources import amounts
 from queues.picking.picker import Picker
-from queues.resizing.plan import plan
+from queues.resizing.resize_plan import plan
 from queues.resizing.values import ElasticJob, Plan
 from queues.rules import PickRules
 from queues.values import Entry, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry

@@ -1,21 +1,68 @@
 """Who changes the sizes of elastic jobs in a simulation: the coordinator's plan, EDL's plain loop, or nobody.
 
-One rule: a policy returns resizes. The simulation carries them out.
+One rule: a policy returns resizes, and the simulation carries them out. The coordinator's own picker decides who is
+admitted and whose growth is granted.
 """
 
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bench.support.autoscale.arena import ElasticArena
+from bench.support.arena import Production
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
+from queues.picking.queue_state import charge
 from queues.resizing import givers
-from queues.resizing.plan import plan
+from queues.resizing.resize_plan import plan
 from queues.resizing.values import NO_IDLE_ROOM, ElasticJob, IdleRoom, Plan, Resize
+from queues.values import OvertakenJob, Pick
 
 NOTHING_TO_DO = Plan()
+
+
+class ElasticArena(Production):
+    """The queues, their waiting jobs and growths, and what is charged."""
+
+    def pick(self, now: float, limit: int) -> Sequence[Pick]:
+        """Make up to `limit` picks, and return them in order."""
+        picks = self.picks(now, limit)
+        for pick in picks:
+            entry = pick.waiting.entry
+            self.lines[entry.queue].drop(entry)
+            self.charge(entry.queue, pick.charge)
+        return picks
+
+    def charge(self, queue: str, demand: Amounts, times: int = 1) -> None:
+        """Charge a queue; free it of the demand if `times` is below 0."""
+        changed = amounts.scale(demand, times)
+        charge(self.used, changed)
+        charge(self.lines[queue].used, changed)
+        self._changed.add(queue)
+
+    def keep_claims(self, claims: Mapping[str, JobKey], now: float) -> None:
+        """Let other jobs of these queues leave what the first one needs, and of no other queue."""
+        for queue, record in list(self._overtaken.items()):
+            if record is not None and record.claimed and claims.get(queue) != record.key:
+                self._overtaken[queue] = replace(record, claimed=False)
+                self._changed.add(queue)
+        for queue, key in claims.items():
+            record = self._record(queue, key, now)
+            if not record.claimed:
+                self._overtaken[queue] = replace(record, claimed=True)
+                self._changed.add(queue)
+
+    def hasten(self, jobs: Mapping[str, JobKey], now: float) -> None:
+        """End the patience of the first jobs of queues."""
+        for queue, key in jobs.items():
+            record = self._record(queue, key, now)
+            if not record.impatient:
+                self._overtaken[queue] = replace(record, impatient=True)
+                self._changed.add(queue)
+
+    def _record(self, queue: str, key: JobKey, now: float) -> OvertakenJob:
+        record = self._overtaken.get(queue)
+        return record if record is not None and record.key == key else OvertakenJob(key=key, times=0, since=now)
 
 
 class Policy:

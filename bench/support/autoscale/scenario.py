@@ -5,36 +5,26 @@ One rule: an elastic job has the same work whatever its size is. Twice the worke
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from bench.errors import BenchError
 from bench.support import scenarios
-from bench.support.scenarios import GPU, Job
-from crds.keys import JobKey
+from bench.support.arena import GPU
+from bench.support.scenarios import WEIGHTS, Job, Scenario, timed_job
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
-from queues.values import Entry, QueueSpec
+from queues.values import QueueSpec
 
 LEAST, WANTED, MOST = 1, 2, 8
 """The workers of an elastic job. Its owner asks for WANTED of them."""
 _EVERY = 3
 """Each job of this number with GPUs is elastic."""
-_WEIGHTS: Mapping[str, int] = {"a": 5, "b": 3, "c": 1, "d": 1}
 _POOL = 256
 _MEDIAN, _SPREAD, _LONGEST = 485.0, 2.5, 172_800.0
 """The run times: log-normal, with the median of the openb trace and about its spread, two days at most."""
 _DAY = 86_400.0
 _SIZES = (1, 1, 1, 1, 1, 1, 1, 2, 4, 8)
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """The queues of one cohort, their pool, and jobs in the order of submission. Those with a unit are elastic."""
-
-    queues: Sequence[QueueSpec]
-    pool: Amounts
-    jobs: Sequence[Job]
 
 
 def trace(path: Path, room: float) -> Scenario:
@@ -50,11 +40,7 @@ def trace(path: Path, room: float) -> Scenario:
     begin = late[0].entry.submitted
     moved = [Job(replace(job.entry, submitted=job.entry.submitted - begin), job.seconds) for job in late]
     jobs = _with_elastic(moved)
-    peak = _peak(jobs)
-    largest: Amounts = amounts.NOTHING
-    for job in jobs:
-        largest = amounts.peak(largest, job.entry.demand)
-    pool = {name: max(int(most * room), largest.get(name, 0)) for name, most in peak.items() if name != amounts.JOBS}
+    pool = scenarios.pool_of(jobs, room)
     return Scenario(_queues(dict.fromkeys(sorted({job.entry.queue for job in jobs}), 1), pool), pool, jobs)
 
 
@@ -72,13 +58,13 @@ def mixed(jobs: int, load: float, seed: int) -> Scenario:
     )
     length = work / (_POOL * load)
     moments = sorted(_moment(draw, length) for _ in range(jobs))
-    queues = draw.choices(list(_WEIGHTS), k=jobs)
+    queues = draw.choices(list(WEIGHTS), k=jobs)
     plain = [
-        _job(queue, number, moment, {GPU: size}, time)
+        timed_job(queue, number, moment, {GPU: size}, time)
         for number, (queue, moment, size, time) in enumerate(zip(queues, moments, sizes, seconds, strict=True))
     ]
     pool = {GPU: _POOL}
-    return Scenario(_queues(_WEIGHTS, pool), pool, _with_elastic(plain))
+    return Scenario(_queues(WEIGHTS, pool), pool, _with_elastic(plain))
 
 
 def _moment(draw: random.Random, length: float) -> float:
@@ -115,22 +101,3 @@ def _elastic(job: Job) -> Job:
     unit = {name: amount for name, amount in job.entry.demand.items() if name != amounts.JOBS}
     demand = {amounts.JOBS: 1, **amounts.scale(unit, LEAST)}
     return Job(replace(job.entry, demand=demand, size=LEAST, unit=unit, most=WANTED - LEAST), job.seconds)
-
-
-def _peak(jobs: Sequence[Job]) -> Amounts:
-    """Return the most that the jobs would use at once if every job ran when it arrived, as its owner asks."""
-    moves: list[tuple[float, int, Amounts]] = []
-    for job in jobs:
-        demand = amounts.add(job.entry.demand, amounts.scale(job.entry.unit, job.entry.most))
-        moves += [(job.entry.submitted, 1, demand), (job.entry.submitted + job.seconds, -1, demand)]
-    used: dict[str, int] = {}
-    peak: Amounts = amounts.NOTHING
-    for _, sign, change in sorted(moves, key=lambda move: move[:2]):
-        amounts.increase(used, change, sign)
-        peak = amounts.peak(peak, used)
-    return peak
-
-
-def _job(queue: str, number: int, at: float, demand: Amounts, seconds: float) -> Job:
-    key = JobKey(queue, f"job-{number:07}", f"uid-{number}")
-    return Job(Entry(key=key, queue=queue, submitted=at, demand={amounts.JOBS: 1, **demand}), seconds)

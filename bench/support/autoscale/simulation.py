@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 
 from bench.report import Figures
+from bench.support.arena import GPU
 from bench.support.autoscale import policies
-from bench.support.autoscale.arena import ElasticArena
-from bench.support.autoscale.policies import Policy
-from bench.support.autoscale.scenario import WANTED, Scenario
+from bench.support.autoscale.policies import ElasticArena, Policy
+from bench.support.autoscale.scenario import WANTED
 from bench.support.autoscale.trainer import (
     GRACE_SECONDS,
     PATIENCE,
@@ -21,7 +21,7 @@ from bench.support.autoscale.trainer import (
     STOP_SECONDS,
     Trainer,
 )
-from bench.support.scenarios import GPU, Job
+from bench.support.scenarios import Job, Scenario
 from crds.keys import JobKey
 from queues.resizing.values import ElasticJob, Resize
 from queues.rules import PickRules
@@ -45,7 +45,7 @@ class Simulation:
         self._number = 0
         self._now = 0.0
         self.horizon = scenario.jobs[-1].entry.submitted
-        self._capacity = scenario.pool[GPU]
+        self._capacity = (scenario.pool or {})[GPU]
         self._sums = {"used": 0.0, "idle": 0.0, "usable": 0.0, "hours": 0.0}
         self._usable = 0
         self._resizes = 0

@@ -8,9 +8,10 @@ import functools
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.errors import BenchError
@@ -24,30 +25,23 @@ TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
 
 @dataclass(eq=False)
 class ColdStart:
-    """The times of starts, each measured when it is first asked for."""
+    """The times of starts, measured at each call: the load of the machine changes during a run."""
 
     bench: Bench
     script: Path
-    _measured: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def seconds(self, agents: int, scripts: int) -> float:
         """Return how long it takes to start agents, and then training processes until their first step."""
-        return self._time("agents", agents) + self._time("scripts", scripts)
+        return self._agents(agents) + self._scripts(scripts)
 
     def undisturbed(self, name: str, steps: int) -> dict[int, float]:
         """Train alone and without pauses. Return the loss of each step."""
         record = self._train(f"{name}-undisturbed", 1, steps)
         return training_record.losses(training_record.parse(record.read_text()))
 
-    def _time(self, kind: str, count: int) -> float:
+    def _agents(self, count: int) -> float:
         if not count:
             return 0.0
-        if (kind, count) not in self._measured:
-            measure = {"agents": self._agents, "scripts": self._scripts}[kind]
-            self._measured[kind, count] = measure(count)
-        return self._measured[kind, count]
-
-    def _agents(self, count: int) -> float:
         began = time.time()
         _run([[*TORCHRUN, "--standalone", "--no-python", "true"]] * count, [{}] * count)
         return time.time() - began
@@ -62,8 +56,7 @@ class ColdStart:
 
     def _train(self, name: str, world: int, steps: int) -> Path:
         """Train with `python train.py` in a static world. Return the record."""
-        folder = self.bench.folder / name
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.bench.folder))
         record = folder / "record"
         command = [sys.executable, str(self.script), "--steps", str(steps), "--step-seconds", "0"]
         command += ["--folder", str(folder), "--record", str(record)]

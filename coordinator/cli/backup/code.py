@@ -3,9 +3,6 @@
 One rule: pure. Code counts only if it is what its name says; otherwise its jobs have none.
 """
 
-import base64
-import binascii
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -49,33 +46,23 @@ def archives(found: Iterable[Manifest], wanted: Iterable[CodeName]) -> dict[Code
     """Return the archives of ConfigMaps with code that are wanted. One that lacks a part, or has another content than
     its name says, is left out."""
     names = frozenset(wanted)
-    copies: dict[CodeName, dict[str, dict[int, Manifest]]] = defaultdict(lambda: defaultdict(dict))
+    copies: dict[tuple[CodeName, str], dict[int, Manifest]] = defaultdict(dict)
     for body in found:
         metadata = body["metadata"]
         name = CodeName(str(metadata.get("namespace")), str(metadata["labels"][labels.CODE]))
         copy, _, part = metadata["name"].rpartition("-")
         if name in names and part.isdecimal():
-            copies[name][copy][int(part)] = body
-    read = (
-        (name, archive(name, each)) for name, all_copies in copies.items() for each in map(_sorted, all_copies.values())
-    )
+            copies[name, copy][int(part)] = body
+    read = ((name, archive(name, [parts[part] for part in sorted(parts)])) for (name, _), parts in copies.items())
     return {name: content for name, content in read if content is not None}
 
 
 def archive(name: CodeName, parts: Iterable[Manifest]) -> Archive | None:
     """Return the archive in the parts of one copy; None if it is not what the name says."""
     try:
-        content = b"".join(
-            base64.b64decode(_map(part.get("binaryData"))[config_maps.KEY], validate=True) for part in parts
-        )
-    except (KeyError, TypeError, ValueError, binascii.Error):
+        return config_maps.join(name.short, map(config_maps.content, parts))
+    except ValueError:
         return None
-    made = Archive(content, hashlib.sha256(content).hexdigest(), files=0)
-    return made if made.short == name.short else None
-
-
-def _sorted(parts: dict[int, Manifest]) -> list[Manifest]:
-    return [parts[number] for number in sorted(parts)]
 
 
 def _volumes(spec: Manifest) -> Iterator[str]:

@@ -7,16 +7,16 @@ owners, finalizers and managed fields belong to the old cluster.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
 from coordinator.cli.backup import code
 from coordinator.cli.backup.code import CodeName
-from coordinator.cli.manifest_files import BadManifest, as_json
+from coordinator.cli.manifest_files import BadManifest, as_json, as_map
 from coordinator.code.archive import Archive
 from crds import labels, problems
-from crds.api_resources import CONFIG_MAPS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import CONFIG_MAPS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
 from crds.keys import JobKey
 from crds.torchjob import submission_order
 from crds.torchjob.conditions import FINISHED
@@ -43,6 +43,8 @@ _SKIPPED = (SCALE_OUTS.kind, SCALE_INS.kind)
 class SavedQueue:
     """A TenantQueue of a backup."""
 
+    resource: ClassVar[Resource] = TENANT_QUEUES
+    namespace: ClassVar[str] = ""
     source: str
     """The file and the place in it, for messages."""
     name: str
@@ -58,6 +60,7 @@ class SavedQueue:
 class SavedJob:
     """A TorchJob of a backup."""
 
+    resource: ClassVar[Resource] = TORCHJOBS
     source: str
     namespace: str
     name: str
@@ -235,10 +238,7 @@ def _expiry(end: TorchJobStatus, spec: Manifest) -> datetime | None:
 
 
 def _map(parent: Mapping[str, Any], name: str, source: str) -> Manifest:
-    value = parent.get(name)
-    if value is not None and not isinstance(value, dict):
-        raise BadManifest(f"{source}: {name}: must be a map")
-    return value or {}
+    return as_map(parent.get(name), f"{source}: {name}")
 
 
 def _text(metadata: Manifest, name: str, source: str) -> str:

@@ -29,30 +29,8 @@ AGAIN, PAUSED, HELD, KEPT = "waits again", "stays suspended", "stays on hold", "
 EARLIER = "restored earlier"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredJob:
-    """A TorchJob of the cluster."""
-
-    mark: str
-    """The uid of the job in the backup from which it was restored; empty if it was not restored."""
-    suspended: bool
-    finished: bool
-    admitted: bool
-    observed: bool
-    """Whether the status describes the newest spec. No worker looks at a finished job without pods again."""
-    deleting: bool
-    awaits_code: bool
-    """Whether it is on hold until its code is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterObjects:
-    """What the cluster has of a backup: the specs of its queues by name, and its jobs by namespace and name."""
-
-    queues: Mapping[str, Manifest]
-    jobs: Mapping[tuple[str, str], StoredJob]
-    lacking: Collection[tuple[str, str]] = ()
-    """The namespaces and names of jobs whose code neither the backup nor the cluster has."""
+JobName = tuple[str, str]
+"""The namespace and the name of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +43,28 @@ class Step:
     """What becomes of the object, for people."""
 
 
-def plan(backup: Backup, cluster: ClusterObjects, now: datetime) -> Iterator[Step]:
-    """Yield a step for each object: the queues first, then the jobs in the order of their creation."""
+def plan(
+    backup: Backup,
+    now: datetime,
+    queues: Mapping[str, Manifest],
+    jobs: Mapping[JobName, Manifest],
+    lacking: Collection[JobName],
+) -> Iterator[Step]:
+    """Yield a step for each object: the queues first, then the jobs in the order of their creation.
+
+    `queues` are the specs of the queues that the cluster has, by name, and `jobs` its jobs. `lacking` names the jobs
+    whose code neither the backup nor the cluster has.
+    """
     for queue in backup.queues:
-        yield judge_queue(queue, cluster.queues.get(queue.name))
+        yield judge_queue(queue, queues.get(queue.name))
     for job in backup.jobs:
         key = job.namespace, job.name
-        yield judge_job(job, cluster.jobs.get(key), now, has_code=key not in cluster.lacking)
+        yield judge_job(job, jobs.get(key), now, has_code=key not in lacking)
 
 
-def stored_job(manifest: Manifest) -> StoredJob:
-    """Return what counts of a TorchJob of the cluster."""
-    metadata, status = manifest["metadata"], manifest.get("status") or {}
-    annotations = metadata.get("annotations") or {}
-    return StoredJob(
-        mark=annotations.get(labels.RESTORED, ""),
-        suspended=bool(manifest["spec"].get("suspend")),
-        finished=status.get("phase") in FINISHED,
-        admitted=bool(status.get("admission")),
-        observed=status.get("observedGeneration") == metadata.get("generation"),
-        deleting=metadata.get("deletionTimestamp") is not None,
-        awaits_code=labels.CODE_PENDING in annotations,
-    )
+def awaits_code(stored: Manifest) -> bool:
+    """Return whether a job of the cluster is on hold until its code is there."""
+    return labels.CODE_PENDING in (stored["metadata"].get("annotations") or {})
 
 
 def judge_queue(queue: SavedQueue, spec: Manifest | None) -> Step:
@@ -97,23 +75,27 @@ def judge_queue(queue: SavedQueue, spec: Manifest | None) -> Step:
     return Step("keep", queue, KEPT + differs)
 
 
-def judge_job(job: SavedJob, stored: StoredJob | None, now: datetime, *, has_code: bool = True) -> Step:
+def judge_job(job: SavedJob, stored: Manifest | None, now: datetime, *, has_code: bool = True) -> Step:
     """Return the step for a job; `stored` is what the cluster has of that name, None if there is nothing."""
     if stored is None:
         return _judge_absent(job, now, has_code=has_code)
-    if stored.deleting:
+    metadata, status, suspended = stored["metadata"], stored.get("status") or {}, bool(stored["spec"].get("suspend"))
+    finished = status.get("phase") in FINISHED
+    if metadata.get("deletionTimestamp") is not None:
         return Step("keep", job, "exists and is being deleted: restore it again when it is gone")
-    if stored.mark != job.uid:
+    if (metadata.get("annotations") or {}).get(labels.RESTORED, "") != job.uid:
         return Step("keep", job, KEPT)
-    if job.status is None and stored.awaits_code and not stored.finished:
-        return Step("release", job, _waits(job)) if has_code else Step("lack", job, f"stays on hold: {_lack(job)}")
     if job.status is None:
-        return Step("keep", job, EARLIER)
-    if stored.finished and stored.suspended and not job.suspend:
+        if finished or not awaits_code(stored):
+            return Step("keep", job, EARLIER)
+        return Step("release", job, _waits(job)) if has_code else Step("lack", job, f"stays on hold: {_lack(job)}")
+    if finished and suspended and not job.suspend:
         return Step("resume", job, _ended(job))
-    if stored.finished:
-        return Step("keep", job, EARLIER) if stored.observed else Step("finish", job, _ended(job))
-    if stored.suspended and not stored.admitted:
+    if finished:
+        # No worker looks at a finished job without pods again, so its status has to describe its newest spec.
+        observed = status.get("observedGeneration") == metadata.get("generation")
+        return Step("keep", job, EARLIER) if observed else Step("finish", job, _ended(job))
+    if suspended and not status.get("admission"):
         return Step("finish", job, _ended(job))
     return Step("keep", job, "exists: it was resumed before it got its end, and runs as a new job")
 
@@ -122,9 +104,8 @@ def _judge_absent(job: SavedJob, now: datetime, *, has_code: bool) -> Step:
     if job.deleting:
         return Step("skip", job, "not restored: it was being deleted")
     if job.expires is not None and job.expires <= now:
-        return Step(
-            "skip", job, f"not restored: its ttlSecondsAfterFinished ended at {timestamps.format_time(job.expires)}"
-        )
+        end = timestamps.format_time(job.expires)
+        return Step("skip", job, f"not restored: its ttlSecondsAfterFinished ended at {end}")
     if job.status is not None:
         return Step("create", job, _ended(job))
     return Step("create", job, _waits(job)) if has_code else Step("lack", job, f"not restored: {_lack(job)}")

@@ -10,8 +10,9 @@ import click
 
 from coordinator import settings as settings_module
 from coordinator.cli import api_client, output
+from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.refusals import words
-from coordinator.cli.session import USER_ERRORS, Session, pass_session
+from coordinator.cli.session import Session, pass_session
 from coordinator.settings import OF_COMMANDS, Settings
 
 FROM_CLUSTER, DEFAULT = "cluster", "default"
@@ -21,7 +22,7 @@ FROM_CLUSTER, DEFAULT = "cluster", "default"
 @click.command()
 @click.argument("names", nargs=-1, metavar="[SETTING...]")
 @click.option("--own", is_flag=True, help="only the settings of this command; the coordinator is not asked")
-@click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
+@output.FORM
 @pass_session
 def config(session: Session, names: tuple[str, ...], own: bool, form: str | None) -> None:
     """Print settings, their values and meanings.
@@ -34,12 +35,12 @@ def config(session: Session, names: tuple[str, ...], own: bool, form: str | None
         if name not in Settings.model_fields:
             raise click.UsageError(f"there is no setting {name!r}{words.suggestion(name, Settings.model_fields)}")
     told = _describe(session, {} if own else _of_cluster(session))
-    shown = {name: told[name] for name in names or told}
-    if form:
-        output.print_document(shown, form)
-        return
+    output.show({name: told[name] for name in names or told}, form, _format)
+
+
+def _format(shown: Mapping[str, Mapping[str, str]]) -> str:
     rows = [(name, each["value"] or '""', each["source"], each["meaning"]) for name, each in shown.items()]
-    click.echo(output.columns(("SETTING", "VALUE", "SOURCE", "MEANING"), rows))
+    return output.columns(("SETTING", "VALUE", "SOURCE", "MEANING"), rows)
 
 
 def _of_cluster(session: Session) -> Mapping[str, str]:

@@ -6,14 +6,16 @@ One rule: the check changes nothing; only the leader repairs, at a request throu
 import sys
 import time
 from collections import Counter
+from dataclasses import asdict
 
 import click
 
 from coordinator.cli import api_client, output
-from coordinator.cli.session import USER_ERRORS, Session, pass_session
-from coordinator.doctor import checks
+from coordinator.cli.lazy_group import USER_ERRORS
+from coordinator.cli.session import Session, pass_session
+from coordinator.doctor import state_checks
 from coordinator.doctor.collect import Collector
-from coordinator.doctor.findings import NOT_REPAIRABLE, WITHOUT_LEADER, Finding
+from coordinator.doctor.findings import NOT_REPAIRABLE, WITHOUT_LEADER, Finding, notes
 from coordinator.errors import CoordinatorError
 from coordinator.leader import rebuild_request
 from coordinator.rbac.permissions import DOCTOR
@@ -46,7 +48,7 @@ ROWS_PER_CODE = 20
     type=click.FloatRange(1, 3600),
     help="seconds to wait for the leader's repair",
 )
-@click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
+@output.FORM
 @pass_session
 def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str | None) -> None:
     """Check that cluster, queues and RQ agree.
@@ -57,13 +59,17 @@ def doctor(session: Session, fix: bool, settle: float, timeout: float, form: str
         collector = _collector(session.with_user_agent("torchq-doctor").with_role(DOCTOR))
         findings = examine(collector, settle)
         remaining = _repair(collector, findings, settle, timeout) if fix else findings
+        told = tuple(notes(collector.queues()))
     except USER_ERRORS as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(UNCHECKED)
     mended = tuple(finding for finding in findings if finding not in remaining)
     if mended and not form:
-        click.echo(f"repaired on {session.cluster_name}: {_format_counts(mended)}")
-    _print(remaining, mended, form)
+        counts = Counter(finding.code for finding in mended).items()
+        click.echo(f"repaired on {session.cluster_name}: {', '.join(f'{count} {code}' for code, count in counts)}")
+    _print(remaining, mended, told, form)
+    for note in () if form else told:
+        click.echo(f"note: {note}", err=True)
     sys.exit(DISAGREE if any(not finding.is_harmless for finding in remaining) else 0)
 
 
@@ -90,12 +96,14 @@ def examine(collector: Collector, settle: float) -> tuple[Finding, ...]:
     """Return the findings that two checks, some seconds apart, have in common. A first check without findings is
     enough."""
     inspection = collector.collect()
-    first = checks.compare(inspection)
+    first = state_checks.compare(inspection)
     if not first:
         return ()
-    silent = inspection.cluster.lease.seconds + 1.0 if inspection.cluster.lease and _has(first, "lease-silent") else 0.0
+    lease = inspection.cluster.lease
+    is_silent = any(finding.code == "lease-silent" for finding in first)
+    silent = lease.seconds + 1.0 if lease is not None and is_silent else 0.0
     time.sleep(max(settle, silent))
-    return checks.confirm(first, checks.compare(collector.collect()))
+    return state_checks.confirm(first, state_checks.compare(collector.collect()))
 
 
 def _repair(collector: Collector, findings: tuple[Finding, ...], settle: float, timeout: float) -> tuple[Finding, ...]:
@@ -119,50 +127,24 @@ def _repair(collector: Collector, findings: tuple[Finding, ...], settle: float, 
     return findings
 
 
-def _has(findings: tuple[Finding, ...], code: str) -> bool:
-    return any(finding.code == code for finding in findings)
-
-
-def _print(findings: tuple[Finding, ...], mended: tuple[Finding, ...], form: str | None) -> None:
+def _print(findings: tuple[Finding, ...], mended: tuple[Finding, ...], told: tuple[str, ...], form: str | None) -> None:
     if form:
-        output.print_document({"agree": not findings, "disagreements": _rows(findings), "mended": _rows(mended)}, form)
+        document = {"agree": not findings, "disagreements": _rows(findings), "mended": _rows(mended), "notes": [*told]}
+        output.print_document(document, form)
         return
     if not findings:
         click.echo("cluster, queues and RQ agree")
         return
-    rows = [finding for code in _codes(findings) for finding in _with_code(findings, code)[:ROWS_PER_CODE]]
-    click.echo(
-        output.columns(
-            ("CODE", "SUBJECT", "WHAT"), [(finding.code, finding.subject, finding.message) for finding in rows]
-        )
-    )
-    click.echo()
-    for code in _codes(findings):
-        kind = _with_code(findings, code)
-        more = f" ({len(kind) - ROWS_PER_CODE} more, see -o json)" if len(kind) > ROWS_PER_CODE else ""
-        click.echo(f"{code}{more}: {'harmless; ' if kind[0].is_harmless else ''}{kind[0].remedy}")
+    by_code: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_code.setdefault(finding.code, []).append(finding)
+    shown = [finding for found in by_code.values() for finding in found[:ROWS_PER_CODE]]
+    rows = [(finding.code, finding.subject, finding.message) for finding in shown]
+    click.echo(output.columns(("CODE", "SUBJECT", "WHAT"), rows) + "\n")
+    for code, found in by_code.items():
+        more = f" ({len(found) - ROWS_PER_CODE} more, see -o json)" if len(found) > ROWS_PER_CODE else ""
+        click.echo(f"{code}{more}: {'harmless; ' if found[0].is_harmless else ''}{found[0].remedy}")
 
 
 def _rows(findings: tuple[Finding, ...]) -> list[dict[str, object]]:
-    return [
-        {
-            "code": finding.code,
-            "subject": finding.subject,
-            "message": finding.message,
-            "mends": finding.remedy,
-            "harmless": finding.is_harmless,
-        }
-        for finding in findings
-    ]
-
-
-def _codes(findings: tuple[Finding, ...]) -> list[str]:
-    return list(dict.fromkeys(finding.code for finding in findings))
-
-
-def _with_code(findings: tuple[Finding, ...], code: str) -> list[Finding]:
-    return [finding for finding in findings if finding.code == code]
-
-
-def _format_counts(findings: tuple[Finding, ...]) -> str:
-    return ", ".join(f"{count} {code}" for code, count in Counter(finding.code for finding in findings).items())
+    return [asdict(each) | {"mends": each.remedy, "harmless": each.is_harmless} for each in findings]

@@ -1,33 +1,21 @@
-"""`torchq submit` and `torchq job`: from a file to a finished job, from the user's side.
+"""`torchq submit` and `torchq job show`: from a file to a finished job, from the user's side.
 
 One rule: the client only requests. Once the handle is printed, the job is in the cluster and needs the client no more.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 import click
 
-from coordinator.cli import (
-    job_context as surroundings,
-)
-from coordinator.cli import (
-    job_details,
-    job_growth,
-    job_text,
-    outlook,
-    output,
-    submission,
-    text,
-)
+from coordinator.cli import job_context as surroundings
+from coordinator.cli import job_details, job_growth, job_text, outlook, output, submission, text
 from coordinator.cli.jobs import selected
-from coordinator.cli.jobs.making import JobMaker, ReplacingMaker
+from coordinator.cli.jobs.making import JobMaker
+from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.manifest_files import BadManifest
-from coordinator.cli.session import JobGroup, Session, pass_session, with_namespace
-from crds.keys import JobKey
+from coordinator.cli.session import Session, pass_session, with_namespace
+from coordinator.runs.submission_findings import Vetting
 from kube.api import Manifest
-
-FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print the whole object for programs")
 
 
 @click.command()
@@ -53,18 +41,14 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
         raise BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
-    tell = partial(click.echo, err=True)
-    made: Callable[[JobKey], None] = click.echo
-    maker = ReplacingMaker(session.cluster, made, tell) if replace else JobMaker(session.cluster, made)
+    vetting = Vetting(outlook.FeasibilityCheck(session), anyway, partial(click.echo, err=True))
     submission.submit(
         session.cluster,
         documents,
+        vetting,
         dry_run=dry_run,
-        check_jobs=outlook.FeasibilityCheck(session),
-        anyway=anyway,
-        embedded=session.target.data is not None,
-        tell=tell,
-        maker=maker,
+        embedded=session.is_embedded,
+        maker=JobMaker(session.cluster, click.echo, replace=replace, tell=vetting.tell),
     )
     if dry_run:
         click.echo(f"{len(documents)} valid on {session.cluster_name}, nothing created (dry run)")
@@ -75,38 +59,19 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
 
 with_namespace(submit)
 
-COMMANDS = {
-    "why": "coordinator.cli.commands.inspect:why",
-    "position": "coordinator.cli.commands.inspect:position",
-    "restart": "coordinator.cli.commands.job_restart:restart",
-    "scale": "coordinator.cli.commands.job_scale:scale",
-    "list": "coordinator.cli.jobs.listing:list_jobs",
-    "logs": "coordinator.cli.jobs.output:logs",
-    "reports": "coordinator.cli.jobs.output:reports",
-    "wait": "coordinator.cli.jobs.wait:wait",
-    "cancel": "coordinator.cli.jobs.ending:cancel",
-    "delete": "coordinator.cli.jobs.ending:delete",
-    **{name: f"coordinator.cli.commands.job_control:{name}" for name in ("suspend", "resume", "hold", "bump", "move")},
-}
 
-
-@click.group(cls=JobGroup, lazy_commands=COMMANDS)
-def job() -> None:
-    """Show and control jobs. JOB is a name, namespace/name, or the handle that `submit` printed."""
-
-
-@job.command()
+@click.command()
 @selected.jobs_argument
 @click.option("-o", "form", type=click.Choice(["json", "yaml", "wide"]), help="the whole object, or more columns")
 @pass_session
-def show(session: Session, names: tuple[str, ...], selector: str, form: str | None) -> None:
+def show(session: Session, jobs: JobChoice, form: str | None) -> None:
     """Show jobs in detail. The output has the state, the reason why a task is short of pods, restarts, conditions,
     pods and the last events."""
-    selected.for_each(session, names, selector, lambda item: _show(session, item, form))
+    jobs.for_each(session, lambda item: _show(session, item, form))
 
 
 def _show(session: Session, item: Manifest, form: str | None) -> None:
-    job_context = surroundings.read(session.cluster, item, embedded=session.target.data is not None)
+    job_context = surroundings.read(session.cluster, item, embedded=session.is_embedded)
     training = surroundings.read_reports(session, item, job_context.pods)
     document = job_details.describe(item, job_context) | {
         "workers": job_growth.read(session, item),

@@ -1,18 +1,19 @@
-"""The `torchq job` commands that change jobs: suspend, resume, hold, bump, move.
+"""The `torchq job` commands that change or end jobs: suspend, hold, cancel, delete, resume, bump, move.
 
-One rule: each change is one patch of the TorchJob, safe to repeat; a refused patch is not tried another way.
+One rule: each change is one patch of the TorchJob, safe to repeat; a refused patch is not tried another way. A job that
+is not the one that was named is never touched: each request has its uid.
 """
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from coordinator.cli import api_client, audit_events, columns, job_ref, queue_moves
-from coordinator.cli.audit_events import ChangeOptions, change_options
+from coordinator.cli.audit_events import ChangeOptions, change_job, change_options
 from coordinator.cli.jobs import selected
+from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
 from coordinator.errors import CoordinatorError
 from crds import labels, timestamps
@@ -34,64 +35,102 @@ class MoveFailed(CoordinatorError):
 @selected.jobs_argument
 @change_options
 @pass_session
-def suspend(session: Session, names: tuple[str, ...], selector: str, dry_run: bool, reason: str) -> None:
+def suspend(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Delete a job's pods and free its charge. The job keeps its age."""
-    change = ChangeOptions(dry_run, reason)
-    selected.for_each(session, names, selector, lambda item: _suspend(session, item, change))
 
+    def act(item: Manifest) -> None:
+        change_job(session, item, {"spec": {"suspend": True}}, "JobSuspended", "suspended", change)
 
-def _suspend(session: Session, item: Manifest, change: ChangeOptions) -> None:
-    _patch(session, item, {"spec": {"suspend": True}}, "JobSuspended", "suspended", change)
+    jobs.for_each(session, act, prepare=selected.idle_first)
 
 
 @click.command()
 @selected.jobs_argument
 @change_options
 @pass_session
-def hold(session: Session, names: tuple[str, ...], selector: str, dry_run: bool, reason: str) -> None:
+def hold(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Keep a waiting job out of the order. `resume` returns it; the job keeps its age."""
-    change = ChangeOptions(dry_run, reason)
-    selected.for_each(session, names, selector, lambda item: _hold(session, item, change))
 
+    def act(item: Manifest) -> None:
+        if job_ref.is_admitted(item):
+            name = job_ref.display_name(item)
+            raise errors.Conflict(f"job {name} holds room already: torchq job suspend deletes its pods")
+        change_job(session, item, {"spec": {"schedulingPolicy": {"hold": True}}}, "JobHeld", "held", change)
 
-def _hold(session: Session, item: Manifest, change: ChangeOptions) -> None:
-    if job_ref.is_admitted(item):
-        raise errors.Conflict(
-            f"job {job_ref.display_name(item)} holds room already: torchq job suspend deletes its pods"
-        )
-    patch = {"spec": {"schedulingPolicy": {"hold": True}}}
-    _patch(session, item, patch, "JobHeld", "held", change)
+    jobs.for_each(session, act, prepare=selected.idle_first)
 
 
 @click.command()
 @selected.jobs_argument
 @change_options
 @pass_session
-def resume(session: Session, names: tuple[str, ...], selector: str, dry_run: bool, reason: str) -> None:
+def cancel(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
+    """End jobs for good, and keep their logs.
+
+    The pods have their grace period, the charge is freed, and the job fails with the reason Cancelled. The object, its
+    status and its logs stay for ttlSecondsAfterFinished, else for the setting cancelled_ttl_seconds (a day).
+
+    \b
+    torchq job cancel train-x7k2p
+    torchq job cancel -l sweep=lr --reason "wrong data"
+    """
+
+    def act(item: Manifest) -> None:
+        if job_ref.is_finished(item):
+            name, phase = job_ref.display_name(item), item["status"]["phase"]
+            raise errors.Conflict(f"job {name} has ended already ({phase}): torchq job delete removes it")
+        change_job(session, item, {"spec": {"cancel": True}}, "JobCancelled", "cancelled", change)
+
+    jobs.for_each(session, act, prepare=selected.idle_first)
+
+
+@click.command()
+@selected.jobs_argument
+@change_options
+@pass_session
+def delete(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
+    """Delete jobs with all that is known of them.
+
+    Pods that run have their grace period. `torchq job cancel` ends a job and keeps its status and its logs.
+
+    \b
+    torchq job delete train-x7k2p default/eval
+    """
+
+    def act(item: Manifest) -> None:
+        name, namespace, uid = (item["metadata"][field] for field in ("name", "namespace", "uid"))
+        session.cluster.delete(TORCHJOBS, name, namespace, uid=uid, dry_run=change.dry_run)
+        audit_events.report(session, item, "JobDeleted", f"job {namespace}/{name} deleted", change)
+
+    jobs.for_each(session, act, prepare=selected.idle_first)
+
+
+@click.command()
+@selected.jobs_argument
+@change_options
+@pass_session
+def resume(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Resume a suspended, held or delayed job. A job that is parked or backs off is tried again at once."""
-    change = ChangeOptions(dry_run, reason)
-    selected.for_each(session, names, selector, lambda item: _resume(session, item, change))
+    jobs.for_each(session, lambda item: _resume(session, item, change))
 
 
 def _resume(session: Session, item: Manifest, change: ChangeOptions) -> None:
-    if job_ref.is_finished(item):
-        raise errors.Conflict(f"job {job_ref.display_name(item)} has finished: submit a new job")
+    job_ref.refuse_finished(item)
     patch: dict[str, Any] = {"spec": {"suspend": False}}
     if (item["spec"].get("schedulingPolicy") or {}).get("hold"):
         patch["spec"]["schedulingPolicy"] = {"hold": False}
     if _is_delayed(item):
         patch |= _retry()
-    _patch(session, item, patch, "JobResumed", "resumed", change)
+    change_job(session, item, patch, "JobResumed", "resumed", change)
 
 
 @click.command()
 @selected.jobs_argument
 @change_options
 @pass_session
-def bump(session: Session, names: tuple[str, ...], selector: str, dry_run: bool, reason: str) -> None:
+def bump(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Move a waiting job to the head of its queue. Raises its priority and ends its back-off or parking."""
-    change = ChangeOptions(dry_run, reason)
-    selected.for_each(session, names, selector, lambda item: _bump(session, item, change))
+    jobs.for_each(session, lambda item: _bump(session, item, change))
 
 
 def _bump(session: Session, item: Manifest, change: ChangeOptions) -> None:
@@ -109,7 +148,7 @@ def _bump(session: Session, item: Manifest, change: ChangeOptions) -> None:
         click.echo(f"job {job_ref.display_name(item)} is already the first of queue {queue}")
         return
     change_text = f"bumped in queue {queue}" + ("" if priority is None else f" to priority {priority}")
-    _patch(session, item, patch, "JobBumped", change_text, change)
+    change_job(session, item, patch, "JobBumped", change_text, change)
     if priority is not None and not overtakes(item, figures, priority):
         click.echo(
             f"note: job {figures['status']['first']} stays before it: priority counts as "
@@ -126,7 +165,8 @@ def _priority_for_head(item: Manifest, figures: Manifest) -> int | None:
     aging = figures["spec"]["agingSeconds"]
     most = min(MAX_PRIORITY, int(BOOST_LIMIT_SECONDS // aging))
     needed = int((_submission_time(item) - score) // aging) + 1
-    return max(_priority(item), min(needed, most))
+    priority = (item["spec"].get("schedulingPolicy") or {}).get("priority", 0)
+    return max(int(priority), min(needed, most))
 
 
 def overtakes(item: Manifest, figures: Manifest, priority: int) -> bool:
@@ -146,36 +186,50 @@ def overtakes(item: Manifest, figures: Manifest, priority: int) -> bool:
     show_default=True,
     help="seconds to wait for the pods of each to end",
 )
+@selected.anyway_option
 @change_options
 @pass_session
 def move(
     session: Session,
-    /,
-    names: tuple[str, ...],
-    selector: str,
+    jobs: JobChoice,
     to: str | None,
     requeue: bool,
     timeout: float,
-    **change: Any,
+    anyway: bool,
+    change: ChangeOptions,
 ) -> None:
     """Move jobs to another queue. They keep their age.
+
+    A queue in which one of the jobs could never run is refused, as `torchq submit` refuses it, before any job changes.
 
     \b
     torchq job move train-x7k2p team-b
     torchq job move -l sweep=lr --to team-b
     """
     if to is None:
-        if len(names) + bool(selector) < 2:
+        if len(jobs.names) + bool(jobs.selector) < 2:
             raise click.UsageError("name one queue to move the jobs to: after them, or with --to")
-        *others, to = names
-        names = tuple(others)
-    queue, options = to, ChangeOptions(**change)
-    selected.for_each(session, names, selector, lambda item: _move(session, item, queue, requeue, timeout, options))
+        *others, to = jobs.names
+        jobs = JobChoice(tuple(others), jobs.selector)
+    queue = to
+    jobs.for_each(
+        session,
+        lambda item: _move(session, item, queue, requeue, timeout, change),
+        prepare=lambda items: _check_moves(session, items, queue, requeue, anyway),
+    )
+
+
+def _check_moves(session: Session, items: list[Manifest], queue: str, requeue: bool, anyway: bool) -> list[Manifest]:
+    """Return jobs in the order of their moves. Raises NeverRuns if one of those that move could never run then."""
+    moving = [item for item in items if not job_ref.is_finished(item) and columns.queue_of(item) != queue]
+    moving = [item for item in moving if requeue or not job_ref.is_admitted(item)]
+    queue_moves.check(session, moving, queue, anyway=anyway)
+    # Room that a job gives up in the old queue goes to the first job that waits there: that must be none of these.
+    return sorted(items, key=job_ref.is_admitted)
 
 
 def _move(session: Session, item: Manifest, queue: str, requeue: bool, timeout: float, change: ChangeOptions) -> None:
-    if job_ref.is_finished(item):
-        raise errors.Conflict(f"job {job_ref.display_name(item)} has finished: submit a new job")
+    job_ref.refuse_finished(item)
     if job_ref.is_admitted(item) and columns.queue_of(item) != queue:
         item = _release(session, item, queue, requeue, timeout, change)
     resumed = requeue and bool(item["spec"].get("suspend"))
@@ -198,7 +252,7 @@ def _release(
             f"--requeue suspends it, moves it to {queue} and resumes it there"
         )
     change_text = f"suspended, to be moved to queue {queue}"
-    item = _patch(session, item, {"spec": {"suspend": True}}, "JobSuspended", change_text, change)
+    item = change_job(session, item, {"spec": {"suspend": True}}, "JobSuspended", change_text, change)
     if change.dry_run:
         return item
     name, deadline = job_ref.display_name(item), time.monotonic() + timeout
@@ -221,27 +275,9 @@ def _is_delayed(item: Manifest) -> bool:
     return bool(queue.get("parked") or queue.get("notBefore"))
 
 
-def _retry(now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> dict[str, Any]:
-    return {"metadata": {"annotations": {labels.RETRY_AT: timestamps.format_micro_time(now())}}}
+def _retry() -> dict[str, Any]:
+    return {"metadata": {"annotations": {labels.RETRY_AT: timestamps.format_micro_time(datetime.now(UTC))}}}
 
 
 def _submission_time(item: Manifest) -> float:
     return timestamps.parse_seconds(item["metadata"]["creationTimestamp"])
-
-
-def _priority(item: Manifest) -> int:
-    return int((item["spec"].get("schedulingPolicy") or {}).get("priority", 0))
-
-
-def _patch(
-    session: Session, item: Manifest, patch: dict[str, Any], code: str, change_text: str, change: ChangeOptions
-) -> Manifest:
-    """Patch a job, report the change, and return the changed job."""
-    metadata = item["metadata"]
-    # The uid keeps the patch from a job of the same name that was submitted meanwhile.
-    patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": metadata["uid"]}}
-    item_after = session.cluster.patch(
-        TORCHJOBS, metadata["name"], patch, metadata["namespace"], dry_run=change.dry_run
-    )
-    audit_events.report(session, item_after, code, f"job {job_ref.display_name(item)} {change_text}", change)
-    return item_after

@@ -4,13 +4,13 @@ One rule: the command sets an annotation of the job; a worker restarts once for 
 """
 
 import secrets
-from typing import Any
 
 import click
 
 from coordinator.cli import audit_events, in_place, job_ref
 from coordinator.cli.audit_events import ChangeOptions, change_options
 from coordinator.cli.jobs import selected
+from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
 from crds import labels
 from crds.api_resources import TORCHJOBS
@@ -32,20 +32,12 @@ HOW = {"": "restart", "InPlace": "restart in place", "Recreate": "restart with n
 @change_options
 @pass_session
 def restart(
-    session: Session,
-    /,
-    names: tuple[str, ...],
-    selector: str,
-    task: str | None,
-    index: int | None,
-    how: str | None,
-    **change: Any,
+    session: Session, jobs: JobChoice, task: str | None, index: int | None, how: str | None, change: ChangeOptions
 ) -> None:
     """Restart jobs, a task or one pod. A job keeps its room, attempt and restart limit. Each call is one restart."""
     if index is not None and task is None:
         raise click.UsageError("--index selects a pod of a task: add --task")
-    options = ChangeOptions(**change)
-    selected.for_each(session, names, selector, lambda item: _restart(session, item, task, index, how or "", options))
+    jobs.for_each(session, lambda item: _restart(session, item, task, index, how or "", change))
 
 
 def _restart(
@@ -61,14 +53,14 @@ def _restart(
     # The uid keeps the patch from a job of the same name that was submitted meanwhile.
     patch = {"metadata": {"uid": job.metadata.uid, "annotations": {labels.RESTART_REQUEST: text}}}
     item_after = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=change.dry_run)
-    change_text = f"job {job_ref.display_name(item)}: {HOW[request.how]} of {_what(task, index)} requested"
+    what = "the whole job" if task is None else f"task {task}" if index is None else f"{task} {index}"
+    change_text = f"job {job_ref.display_name(item)}: {HOW[request.how]} of {what} requested"
     audit_events.report(session, item_after, "JobRestartRequested", change_text, change)
 
 
 def _refuse_without_pods(item: Manifest) -> None:
+    job_ref.refuse_finished(item)
     name = job_ref.display_name(item)
-    if job_ref.is_finished(item):
-        raise errors.Conflict(f"job {name} has finished: submit a new job")
     if item["spec"].get("suspend"):
         raise errors.Conflict(f"job {name} is suspended: torchq job resume {name} starts it again")
     if not job_ref.is_admitted(item):
@@ -78,7 +70,7 @@ def _refuse_without_pods(item: Manifest) -> None:
 def _check_in_place(session: Session, job: TorchJob, task: str | None) -> None:
     """Raise Conflict if no pod can be restarted in place, and tell which of them are replaced otherwise."""
     tasks = [task] if task is not None else list(job.spec.tasks)
-    found = in_place.find_driver(session.cluster, embedded=session.target.data is not None)
+    found = in_place.find_driver(session.cluster, embedded=session.is_embedded)
     replaced = in_place.replaced_tasks(job, tasks, found)
     why = "; ".join(dict.fromkeys(replaced.values()))
     if len(replaced) == len(tasks):
@@ -101,9 +93,3 @@ def _task(job: TorchJob, task: str | None, index: int | None) -> str | None:
         missing = task if index is None else f"{task} {index}"
         raise click.UsageError(f"job {job.key.name} has no {missing}; it has {sizes}")
     return task_type
-
-
-def _what(task: str | None, index: int | None) -> str:
-    if task is None:
-        return "the whole job"
-    return f"task {task}" if index is None else f"{task} {index}"

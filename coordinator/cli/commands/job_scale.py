@@ -4,6 +4,7 @@ One rule: every change is one of numTasks. A number is written by the scale subr
 a request that a worker carries out. While a job holds no room, or is suspended, `+K` and `-K` are numbers, too.
 """
 
+import contextlib
 import re
 import time
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ import click
 from coordinator.cli import audit_events, job_ref
 from coordinator.cli.audit_events import ChangeOptions, change_options
 from coordinator.cli.jobs import selected
+from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
 from coordinator.errors import CoordinatorError
+from coordinator.follow import wait_reasons
 from crds import scale_request
 from crds.api_resources import TORCHJOBS
 from crds.torchjob.tasks import WORKER
@@ -39,22 +42,16 @@ class Size:
     count: int
 
 
-class SizeType(click.ParamType[Size]):
-    """The type of the argument: N, +K or -K."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Size:
-        """Return the size. Raises UsageError for any other text."""
-        if isinstance(value, Size):
-            return value
-        found = re.fullmatch(r"([+-]?)([0-9]{1,9})", value)
-        if found is None and value.startswith("-"):
-            raise click.NoSuchOption(value, ctx=ctx)
-        if found is None:
-            self.fail(f"{value!r} is neither a number of workers nor a change, as in 4, +2 or -2", param, ctx)
-        change: Any = found[1]
-        return Size(change, int(found[2]))
+def parse_size(text: str) -> Size:
+    """Return the size that an argument gives: N, +K or -K. Raises UsageError for any other text."""
+    context = click.get_current_context()
+    found = re.fullmatch(r"([+-]?)([0-9]{1,9})", text)
+    if found is None and text.startswith("-"):
+        raise click.NoSuchOption(text, ctx=context)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is neither a number of workers nor a change, as in 4, +2 or -2", context)
+    change: Any = found[1]
+    return Size(change, int(found[2]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +88,11 @@ class Wish:
     show_default=True,
     help="seconds after which +K, -K and --pods have failed, and the longest wait",
 )
+@selected.anyway_option
 @change_options
 @pass_session
 def scale(
-    session: Session,
-    /,
-    names: tuple[str, ...],
-    selector: str,
-    pods: str,
-    wait: bool,
-    timeout: int,
-    **change: Any,
+    session: Session, jobs: JobChoice, pods: str, wait: bool, timeout: int, anyway: bool, change: ChangeOptions
 ) -> None:
     """Change the number of workers of jobs.
 
@@ -110,17 +101,37 @@ def scale(
     running.
     """
     workers = [name for name in pods.split(",") if name]
-    size = None
-    if len(names) + bool(selector) != 1 if workers else len(names) + bool(selector) < 2:
+    size, given = None, len(jobs.names) + bool(jobs.selector)
+    if given != 1 if workers else given < 2:
         raise click.UsageError("say either a size, as in 4, +2 or -2, or --pods with the workers of one job to remove")
     if not workers:
-        size = SizeType().convert(names[-1], None, click.get_current_context())
-        names = names[:-1]
-    for name in names:
+        size = parse_size(jobs.names[-1])
+        jobs = JobChoice(jobs.names[:-1], jobs.selector)
+    for name in jobs.names:
         if name.startswith("-"):
             raise click.NoSuchOption(name, ctx=click.get_current_context())
-    request = ScaleRequest(size, workers, wait, timeout, ChangeOptions(**change))
-    selected.for_each(session, names, selector, lambda item: _scale(session, item, request))
+    request = ScaleRequest(size, workers, wait, timeout, change)
+    jobs.for_each(
+        session,
+        lambda item: _scale(session, item, request),
+        prepare=lambda items: _check_growth(session, items, request, anyway),
+    )
+
+
+def _check_growth(session: Session, items: list[Manifest], wanted: ScaleRequest, anyway: bool) -> list[Manifest]:
+    """Return jobs as they are. Raises NeverRuns if one of those that are to grow could never run then."""
+    grown = []
+    for item in items:
+        with contextlib.suppress(errors.Conflict):  # what cannot be scaled is refused for that job alone
+            wish = _wish(item, wanted.size, wanted.pods, wanted.timeout)
+            _refuse_early(item, wish)
+            if wish.workers > _workers(item):
+                tasks = item["spec"]["torchTaskSpecs"]
+                resized = {**tasks, WORKER: {**tasks[WORKER], "numTasks": wish.workers}}
+                grown.append({**item, "spec": {**item["spec"], "torchTaskSpecs": resized}})
+    size = "" if wanted.size is None else f"{wanted.size.change}{wanted.size.count}"
+    selected.check_change(session, grown, f"scale to {size}", ("scales", "scaled"), anyway=anyway)
+    return items
 
 
 def _scale(session: Session, item: Manifest, wanted: ScaleRequest) -> None:
@@ -145,13 +156,14 @@ def _wish(item: Manifest, size: Size | None, names: list[str], timeout: int) -> 
     if size.change and size.count == 0:
         raise click.UsageError("a change by 0 workers changes nothing")
     workers = {"+": now + size.count, "-": now - size.count}.get(size.change, size.count)
+    text = f"from {now} to {workers} workers"
     if not size.change or _may_have_no_workers(item):
-        return Wish(workers, None, f"scaled from {now} to {workers} workers")
+        return Wish(workers, None, f"scaled {text}")
     if size.change == "+":
         body = scale_request.manifest("ScaleOut", job, toAdd={"count": size.count}, **spec)
-        return Wish(workers, body, f"to grow from {now} to {workers} workers")
+        return Wish(workers, body, f"to grow {text}")
     body = scale_request.manifest("ScaleIn", job, toDelete={"count": size.count}, **spec)
-    return Wish(workers, body, f"to shrink from {now} to {workers} workers")
+    return Wish(workers, body, f"to shrink {text}")
 
 
 def _may_have_no_workers(item: Manifest) -> bool:
@@ -161,9 +173,10 @@ def _may_have_no_workers(item: Manifest) -> bool:
 
 def _refuse_early(item: Manifest, wish: Wish) -> None:
     """Raise Conflict for a job that cannot be scaled; the API server refuses the other cases with its own words."""
+    job_ref.refuse_finished(item)
     name, spec = job_ref.display_name(item), item["spec"]
-    if job_ref.is_finished(item):
-        raise errors.Conflict(f"job {name} has finished: submit a new job")
+    if ranks := wait_reasons.for_ranks(item):
+        raise errors.Conflict(f"job {name} keeps its number of workers until it ends: {ranks}")
     if WORKER not in spec["torchTaskSpecs"]:
         # The API server has no words for it: its scale subresource reads a field that is not there.
         raise errors.Conflict(f"job {name} has no task Worker, whose number of pods is the size of a job")
@@ -222,18 +235,17 @@ def _wait(session: Session, item: Manifest, workers: int, timeout: float) -> str
         status = item["status"]
         granted = status["admission"].get("workers") or workers
         has_more = granted > workers and granted == (status.get("target") or {}).get("workers")
-        if (granted == workers or has_more) and not status.get("scaling") and _is_observed(item):
+        is_observed = status.get("observedGeneration", 0) >= item["metadata"].get("generation", 0)
+        if (granted == workers or has_more) and not status.get("scaling") and is_observed:
             more = f", and {granted - workers} more while nobody else can use their room" if has_more else ""
             return f"job {name} has {workers} workers{more}"
+        if ranks := wait_reasons.for_ranks(item):
+            raise ScaleFailed(f"job {name} keeps its {granted} workers until it ends: {ranks}")
         if time.monotonic() > deadline:
             raise ScaleFailed(
                 f"job {name} has {granted} of {workers} workers after {timeout:.0f} s; it still wants all of them"
             )
         time.sleep(_LOOK_SECONDS)
-
-
-def _is_observed(item: Manifest) -> bool:
-    return bool(item["status"].get("observedGeneration", 0) >= item["metadata"].get("generation", 0))
 
 
 def _follow(session: Session, item: Manifest, request: Manifest) -> str:

@@ -17,7 +17,9 @@ from click.core import ParameterSource
 
 from coordinator import settings
 from coordinator.cli import output
-from coordinator.cli.session import USER_ERRORS, Session, pass_session, start_log
+from coordinator.cli.lazy_group import USER_ERRORS
+from coordinator.cli.output import Command
+from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.code.largest import size_text
 from coordinator.errors import LocalError, SettingsError
 from coordinator.follow import endings
@@ -28,7 +30,6 @@ from coordinator.local import (
     messages,
     option_checks,
     private_folder,
-    progress_lines,
     remaining_pods,
     stack,
     stack_state,
@@ -36,13 +37,11 @@ from coordinator.local import (
     target,
     user_folders,
 )
-from coordinator.local import (
-    down as local_down,
-)
+from coordinator.local import down as local_down
 from coordinator.local.background_start import Channel, ProgressPrinter
 from coordinator.local.stack import StackOptions
 from coordinator.local.stack_state import Files
-from coordinator.runs import durations
+from coordinator.runs.document_fields import parse_duration
 from crds.api_resources import TORCHJOBS
 from kube import client
 from kube.settings import ConnectionSettings
@@ -79,8 +78,8 @@ NEXT = """next:
   export KUBECONFIG={kubeconfig}    # for kubectl"""
 
 
-def _option_callback(check: Callable[[str], str]) -> Callable[[click.Context, click.Parameter, str], str]:
-    """Return a click callback that validates an option with `check`. The option may be omitted, but not be empty."""
+def _checked_option(*names: str, check: Callable[[str], str], **attributes: Any) -> Callable[[Command], Command]:
+    """Return an option that `check` validates. The option may be omitted, but not be empty."""
 
     def callback(context: click.Context, parameter: click.Parameter, text: str) -> str:
         if not text and context.get_parameter_source(str(parameter.name)) is not ParameterSource.COMMANDLINE:
@@ -90,7 +89,7 @@ def _option_callback(check: Callable[[str], str]) -> Callable[[click.Context, cl
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
 
-    return callback
+    return click.option(*names, callback=callback, **attributes)
 
 
 @click.group()
@@ -100,30 +99,17 @@ def local() -> None:
 
 @local.command()
 @DATA
-@click.option(
-    "--cpus",
-    default="",
-    callback=_option_callback(option_checks.cpus),
-    help="CPUs of the node (default: this machine's)",
+@_checked_option("--cpus", check=option_checks.cpus, default="", help="CPUs of the node (default: this machine's)")
+@_checked_option(
+    "--memory", check=option_checks.memory, default="", help="memory of the node, e.g. 64Gi (default: this machine's)"
 )
-@click.option(
-    "--memory",
-    default="",
-    callback=_option_callback(option_checks.memory),
-    help="memory of the node, e.g. 64Gi (default: this machine's)",
-)
-@click.option(
-    "--gpus",
-    default="",
-    callback=_option_callback(option_checks.gpus),
-    help="GPUs of the node (default: this machine's)",
-)
-@click.option(
+@_checked_option("--gpus", check=option_checks.gpus, default="", help="GPUs of the node (default: this machine's)")
+@_checked_option(
     "--container-log-max-size",
     "log_size",
+    check=stack.check_log_size,
     default="64Mi",
     show_default=True,
-    callback=_option_callback(stack.check_log_size),
     help="largest output kept per container, all its log files together",
 )
 @click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 256), help="worker processes")
@@ -163,8 +149,7 @@ def up(
 def _check(session: Session, data: Path, flags: dict[str, Any]) -> None:
     """Check folder, port and Redis before anything is started, and print notes on doubtful values."""
     option_checks.folder(data)
-    if not _runs(data):
-        option_checks.copy(data)
+    option_checks.copy(data)
     for note in private_folder.secure(data):
         click.echo(f"note: {note}", err=True)
     if flags["port"]:
@@ -221,7 +206,7 @@ def _run_foreground(
             redis_file=redis_file and str(Path(redis_file).absolute()),
             **{**flags, "redis": _redis(session, flags)},
         )
-        code = stack.run(options, (channel or progress).part, ready, progress_lines.print_line)
+        code = stack.run(options, (channel or progress).part, ready, local_down.print_line)
         if not came_up:
             raise LocalError("the cluster was stopped while it started; none of its processes runs")
     except (*USER_ERRORS, OSError) as error:
@@ -236,25 +221,25 @@ def _run_foreground(
 
 def _announce_up(session: Session, data: Path, no_current: bool, headline: str) -> None:
     """Make the cluster current. Print which cluster commands use, and the commands to try next."""
-    progress_lines.print_line(f"{headline}; its data and logs are in {data}")
+    local_down.print_line(f"{headline}; its data and logs are in {data}")
     try:
         if not no_current:
             current_cluster.make_current(session.environ, data)
         for line in messages.after_up(session.resolved_settings, session.environ, data):
-            progress_lines.print_line(line)
+            local_down.print_line(line)
     except LocalError as error:
         click.echo(f"note: {error}", err=True)
-    progress_lines.print_line(NEXT.format(kubeconfig=shlex.quote(str(Files(data).layout.kubeconfig))))
+    local_down.print_line(NEXT.format(kubeconfig=shlex.quote(str(Files(data).layout.kubeconfig))))
 
 
 def _announce_down(session: Session, data: Path) -> None:
     """Remove a stopped cluster from the current ones, and print which cluster is current now."""
     try:
         if current_cluster.remove(session.environ, data, _runs):
-            progress_lines.print_line(messages.after_down(session.resolved_settings, session.environ))
+            local_down.print_line(messages.after_down(session.resolved_settings, session.environ))
         else:
             for line in messages.not_here(session.environ, data):
-                progress_lines.print_line(line)
+                local_down.print_line(line)
     except LocalError as error:
         click.echo(f"note: {error}", err=True)
 
@@ -288,12 +273,12 @@ def down(session: Session, data: Path, keep: bool, now: bool) -> None:
 def end_pods(session: Session, data: Path, now: bool) -> None:
     """End the pods of a cluster that is down. `torchq local down` starts this command in the background."""
     start_log(session.settings)
-    sys.exit(stack.end_pods(data, now=now, say=progress_lines.print_line))
+    sys.exit(stack.end_pods(data, now=now, say=local_down.print_line))
 
 
 @local.command()
 @DATA
-@click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
+@output.FORM
 @pass_session
 def status(session: Session, data: Path, form: str | None) -> None:
     """Show the processes of the cluster. Also shows which cluster torchq's commands use. Exit code 1: it is down."""
@@ -305,9 +290,8 @@ def status(session: Session, data: Path, form: str | None) -> None:
         document["bytes"] = {name: job_files.measure(root) for name, root in _job_files(data).items()}
         output.print_document(document, form)
     elif pids:
-        click.echo(
-            output.columns(("PROCESS", "PID", "LOG"), [(name, pid, _log(data, name)) for name, pid in pids.items()])
-        )
+        rows = [(name, pid, _log(data, name)) for name, pid in pids.items()]
+        click.echo(output.columns(("PROCESS", "PID", "LOG"), rows))
         click.echo(f"kubeconfig: {layout.kubeconfig}")
         click.echo(f"torchq's commands go to: {session.cluster_name}{' (this cluster)' * is_current}")
         sizes = (f"{name} {size_text(job_files.measure(root))}" for name, root in _job_files(data).items())
@@ -330,13 +314,15 @@ def prune(data: Path, older: str, yes: bool) -> None:
     that are gone.
     """
     try:
-        before = time.time() - durations.parse(older)
+        before = time.time() - parse_duration(older)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--older") from error
     if not _runs(data):
         raise LocalError(f"{_not_up(data)}; while it is down, nobody knows which jobs have not finished")
-    layout = Files(data).layout
-    found = job_files.find_old(_job_files(data).values(), before, _unfinished(layout.kubeconfig))
+    with closing(client.connect(ConnectionSettings(kubeconfig=str(Files(data).layout.kubeconfig)))) as cluster:
+        jobs = cluster.list(TORCHJOBS).items
+    unfinished = [str(job["metadata"]["uid"]) for job in jobs if not endings.is_finished(job)]
+    found = job_files.find_old(_job_files(data).values(), before, unfinished)
     for folder in found:
         click.echo(f"{size_text(folder.size):>10}  {folder.path}")
         if yes:
@@ -348,12 +334,6 @@ def prune(data: Path, older: str, yes: bool) -> None:
 def _job_files(data: Path) -> dict[str, Path]:
     layout = Files(data).layout
     return {"outputs": layout.outputs, "logs": layout.job_logs}
-
-
-def _unfinished(kubeconfig: Path) -> list[str]:
-    """Return the uids of the jobs that have not finished."""
-    with closing(client.connect(ConnectionSettings(kubeconfig=str(kubeconfig)))) as cluster:
-        return [str(job["metadata"]["uid"]) for job in cluster.list(TORCHJOBS).items if not endings.is_finished(job)]
 
 
 @local.command()
@@ -370,11 +350,8 @@ def _not_up(data: Path) -> str:
     """Describe a cluster that is not up: it starts, it ends, or pods of it still run."""
     ending = remaining_pods.ending(data)
     if pid := stack_state.supervisor_pid(data):
-        doing = (
-            f"is going down: {remaining_pods.format_progress(ending, time.time())}"
-            if ending
-            else "is starting or stopping"
-        )
+        down = f"is going down: {remaining_pods.format_progress(ending, time.time())}" if ending else ""
+        doing = down or "is starting or stopping"
         return f"the cluster {doing} (process {pid}); see {_log(data, 'supervisor')}"
     remaining = local_down.describe_remaining_pods(data)
     return f"no cluster runs in {data}; " + (remaining or f"start it with: {target.command('up', data)}")

@@ -18,20 +18,19 @@ import click
 
 from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
-from coordinator.health.completion_writer import CompletionWriter
-from coordinator.health.health_writer import HealthWriter
-from coordinator.http import coordinator_metrics, life_port, report_port, server
-from coordinator.http.coordinator_life import CoordinatorLife
+from coordinator.health.completions import Completions
+from coordinator.health.hang_watch import HangWatch
+from coordinator.http import coordinator_metrics, coordinator_server, life_port, report_port
+from coordinator.http.coordinator_server import CoordinatorLife
 from coordinator.leader import gc_tuning
-from coordinator.leader.clock_log import ClockLog
 from coordinator.leader.coordinator import Coordinator
-from coordinator.leader.queue_status_writer import QueueStatusWriter
-from coordinator.leader.worker_log import WorkerLog
+from coordinator.leader.queue_statuses import QueueStatuses
+from coordinator.leader.trouble_logs import ClockLog, WorkerLog
 from coordinator.life import channel
 from coordinator.life import children as life_children
 from coordinator.life.channel import Report
-from coordinator.life.checks import Probes
 from coordinator.life.children import Children, SupervisorLife
+from coordinator.life.health_checks import Probes
 from coordinator.local import supervisor
 from coordinator.metrics import process_page
 from coordinator.metrics.increments import Increments
@@ -41,16 +40,18 @@ from coordinator.query.queries import StoreQueries
 from coordinator.rbac import preflight
 from coordinator.rbac.permissions import COORDINATOR, WORKER, Role
 from coordinator.reports import tokens
-from coordinator.reports.store import RedisReports
+from coordinator.reports.report_store import RedisReports
 from coordinator.reports.tokens import ReportKey
 from coordinator.settings import Settings, parse_pool
 from coordinator.worker import process
 from coordinator.worker.worker_life import WorkerLife
 from coordinator.worker.worker_metrics import WorkerSource
 from kube import threads
+from kube.client import KubernetesCluster
 from kube.errors import ClusterError
 from kube.process.turns import Turns
 from kube.stop import Stop
+from queues import rules
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection, fitness
 from queues.storage import stats
@@ -66,11 +67,11 @@ PAUSE_SECONDS = 0.1
 """How soon a coordinator that stops notices a second signal."""
 
 
-class _Writer(Protocol):
-    """What writes statuses in a thread of its own."""
+class _Loop(Protocol):
+    """What works in a thread of its own."""
 
     def run(self, stop: threading.Event, leading: Callable[[], bool], turns: Turns) -> None:
-        """Write while this process leads, until stopped."""
+        """Work while this process leads, until stopped."""
 
 
 @click.command()
@@ -91,8 +92,11 @@ def coordinator(session: Session, health_port: int | None) -> None:
     threads.exit_on_thread_failure()
     supervisor.end_with_parent()
     log.info("coordinator of %s (%s)", session.cluster_name, session.target.source)
+    for name, source in session.resolved_settings.retired.items():
+        log.warning("the setting %s (%s) has no effect any more: remove it", name, source)
     redis = connection.connect(settings.redis, client_name="torchq-coordinator", pinned=True)
-    store_settings = StoreSettings(ports=(settings.port_first, settings.port_last), counted=frozenset((settings.cost,)))
+    ports = settings.port_first, settings.port_last
+    store_settings = StoreSettings(ports=ports, counted=rules.counted(settings.cost))
     store = RedisStore(redis, store_settings)
     work = RedisWork(redis, process.work_settings(settings))
     probe = connection.connect(settings.redis, client_name="torchq-probe", timeout=settings.renew_seconds, retries=0)
@@ -102,6 +106,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
         work,
         settings,
         leases=session.lease_cluster,
+        once=session.status_cluster,
         probe=RedisStore(probe),
         reports=RedisReports(redis),
         meter=figures.registry,
@@ -109,20 +114,21 @@ def coordinator(session: Session, health_port: int | None) -> None:
     )
     queries = _queries(coordinator)
     reports = connection.connect(settings.redis, client_name="torchq-reports")
-    health = HealthWriter(session.cluster, coordinator.watches, RedisStore(reports), RedisReports(reports))
+    watches, lane = coordinator.watches, coordinator.statuses.jobs
+    hangs = HangWatch(lane, watches, RedisStore(reports), RedisReports(reports))
     with (
         _alive(session, CoordinatorLife(coordinator), figures),
         _checked(session, COORDINATOR),
-        server.serving(coordinator, settings.health_port, queries),
+        coordinator_server.serving(coordinator, settings.health_port, queries),
         report_port.serving(coordinator, _report_key(settings), RedisReports(reports)) as port,
     ):
-        health.is_open = lambda: port != 0
-        workers = WorkerLog(lambda: stats.read(reports))
-        completions = CompletionWriter(session.cluster, coordinator.watches)
-        writers: list[_Writer] = [_status_writer(session, coordinator), coordinator.reasons, health, completions]
-        writers += [workers, ClockLog(session.cluster.server_time.problem)]
-        writers += _metrics(coordinator, figures, queries, lambda: stats.read(reports))
-        _serve(coordinator, writers, session.cluster.close)
+        hangs.is_open = lambda: port != 0
+        queues = QueueStatuses(coordinator.statuses.queues, watches, settings.cost, parse_pool(settings.pool))
+        completions = Completions(session.cluster, lane, watches)
+        loops: list[_Loop] = [coordinator.statuses, queues, coordinator.reasons, hangs, completions]
+        loops += [WorkerLog(lambda: stats.read(reports)), ClockLog(session.cluster.server_time.problem)]
+        loops += _metrics(coordinator, figures, queries, lambda: stats.read(reports))
+        _serve(coordinator, loops, [session.cluster, session.status_cluster])
 
 
 @contextmanager
@@ -142,7 +148,7 @@ def _report_key(settings: Settings) -> ReportKey | None:
 
 def _metrics(
     coordinator: Coordinator, figures: ProcessMetrics, queries: StoreQueries, read: Callable[[], QueueStats]
-) -> list[_Writer]:
+) -> list[_Loop]:
     """Let the coordinator's page show what its parts know. Return what reads the queues for it."""
     figures.registry.add_source(lambda: coordinator_metrics.samples(coordinator))
     if not coordinator.settings.metrics_port:
@@ -154,48 +160,44 @@ def _metrics(
     return [reader]
 
 
-def _status_writer(session: Session, coordinator: Coordinator) -> QueueStatusWriter:
-    pool = parse_pool(session.settings.pool)
-    names = frozenset(pool) if isinstance(pool, dict) else frozenset()
-    return QueueStatusWriter(session.cluster, coordinator.watches, session.settings.cost, names)
-
-
 def _queries(coordinator: Coordinator) -> StoreQueries:
     """Return the queries for the queue API. They use a connection to Redis of their own, apart from the leader's."""
     redis = connection.connect(coordinator.settings.redis, client_name="torchq-reader")
+
+    def numbers() -> QueueStats:
+        """Return the numbers of the queues. The coordinator's attempts to write may know more of the server."""
+        found = stats.read(redis, coordinator.installation)
+        return replace(found, problem=found.problem or coordinator.redis.unfit)
+
     return StoreQueries(
         RedisStore(redis),
-        lambda: _numbers(redis, coordinator),
+        numbers,
         coordinator.settings.rules,
-        lambda: server.stop_policies(coordinator),
-        idle_usage=lambda: server.idle_usage(coordinator),
+        lambda: coordinator_server.stop_policies(coordinator),
+        idle_usage=lambda: coordinator_server.idle_usage(coordinator),
+        is_deleted=lambda queue: coordinator_server.is_deleted(coordinator, queue),
         report_reader=RedisReports(redis),
         pods=lambda key: {pod.name for pod in coordinator.watches.job_pods(key)},
         check_owner=lambda: fitness.check_owner(redis, coordinator.installation),
     )
 
 
-def _numbers(redis: connection.Connection, coordinator: Coordinator) -> QueueStats:
-    """Return the numbers of the queues. The attempts of the coordinator to write may know more of the server."""
-    numbers = stats.read(redis, coordinator.installation)
-    return replace(numbers, problem=numbers.problem or coordinator.redis.unfit)
-
-
-def _serve(coordinator: Coordinator, writers: Sequence[_Writer], close: Callable[[], None]) -> None:
-    """Run until a stop signal, and then until all threads have ended. `close` ends all waits for the API server. The
-    main thread only waits: a signal handler may interrupt it anywhere, and must not block on a lock of a working
-    thread."""
+def _serve(coordinator: Coordinator, loops: Sequence[_Loop], clients: Sequence[KubernetesCluster]) -> None:
+    """Run until a stop signal, and then until all threads have ended. Closing the `clients` ends all waits for the API
+    server. The main thread only waits: a signal handler may interrupt it anywhere, and must not block on a lock of a
+    working thread."""
     stop = Stop()
     stop.listen()
-    with ThreadPoolExecutor(2 + len(writers), thread_name_prefix="desk") as pool:
+    with ThreadPoolExecutor(1 + len(loops), thread_name_prefix="desk") as pool:
         ending, turns = coordinator.stop, coordinator.turns
-        futures = [pool.submit(coordinator.run), pool.submit(coordinator.targets.run, ending, turns)]
-        futures += [pool.submit(each.run, ending, lambda: coordinator.leadership.leading, turns) for each in writers]
+        futures = [pool.submit(coordinator.run)]
+        futures += [pool.submit(each.run, ending, lambda: coordinator.leadership.leading, turns) for each in loops]
         for future in futures:
             future.add_done_callback(lambda _: stop.request())
         stop.wait()
         coordinator.stop.set()
-        close()
+        for client in clients:
+            client.close()
         _drain(futures, coordinator.settings.drain_seconds)
     for future in futures:
         future.result()  # a defect in torchq ends the process with a traceback

@@ -10,10 +10,12 @@ import click
 
 from coordinator.cli import api_client, audit_events, columns, output
 from coordinator.cli.audit_events import ChangeOptions, change_options
-from coordinator.cli.jobs import completion
+from coordinator.cli.jobs import completion, holders, selected
+from coordinator.cli.lazy_group import USER_ERRORS
+from coordinator.cli.output import TableOptions
 from coordinator.cli.queue_moves import empty
-from coordinator.cli.session import USER_ERRORS, Session, pass_session
-from coordinator.query.queries import UnknownObject
+from coordinator.cli.session import Session, pass_session
+from coordinator.query.questions import UnknownObject
 from coordinator.rbac.permissions import QUEUE_ADMIN, USER
 from crds import tenantqueue
 from crds.api_resources import TENANT_QUEUES
@@ -21,6 +23,7 @@ from crds.errors import InvalidObject, Problem
 from kube import errors
 from kube.api import Manifest
 
+GANG_QUEUES = "queue of the gang scheduler that its jobs may name (default: any)"
 WEIGHT = click.IntRange(min=1)
 NAME = click.argument("name", shell_complete=completion.queues)
 NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=completion.queues)
@@ -38,7 +41,7 @@ def queue(context: click.Context) -> None:
 @click.option("-A", "--all-namespaces", is_flag=True, help="no effect: queues have no namespace")
 @output.table_options
 @pass_session
-def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: bool, **options: Any) -> None:  # noqa: ARG001
+def list_queues(session: Session, names: tuple[str, ...], all_namespaces: bool, listing: TableOptions) -> None:  # noqa: ARG001
     """List queues with shares and usage. Without NAME, all queues are listed; where this account may not read them,
     the queue of the namespace."""
     try:
@@ -51,7 +54,7 @@ def list_queues(session: Session, /, names: tuple[str, ...], all_namespaces: boo
         except (errors.Forbidden, errors.NotFound, UnknownObject):
             raise refusal from None
         click.echo(f"note: the queue of namespace {session.namespace} alone; other queues by their names", err=True)
-    output.parse_list_options(options).show(columns.queue_columns(output.now()), items)
+    listing.show(columns.queue_columns(output.now()), items)
 
 
 def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manifest]:
@@ -82,28 +85,26 @@ def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manif
 
 
 def _join(name: str, item: Manifest | None, figures: Manifest | None) -> Manifest:
-    if item is None or figures is None:
-        either = item or figures
-        if either is None:
-            raise UnknownObject(f"there is no queue {name}")
-        return either
-    return item | {"status": {**(item.get("status") or {}), **figures["status"]}}
+    if item is not None and figures is not None:
+        return item | {"status": {**(item.get("status") or {}), **figures["status"]}}
+    either = item or figures
+    if either is None:
+        raise UnknownObject(f"there is no queue {name}")
+    return either
 
 
 def _objects(session: Session, names: tuple[str, ...], known_names: Collection[str]) -> list[Manifest]:
     """Read the TenantQueues of these names, or all. A named queue may have no object if its figures are known."""
-    if names:
-        return [item for queue_name in names if (item := _object(session, queue_name, known_names)) is not None]
-    return sorted(session.cluster.list(TENANT_QUEUES).items, key=lambda item: str(item["metadata"]["name"]))
-
-
-def _object(session: Session, name: str, known_names: Collection[str]) -> Manifest | None:
-    try:
-        return session.cluster.get(TENANT_QUEUES, name)
-    except errors.NotFound:
-        if name in known_names:
-            return None
-        raise
+    if not names:
+        return sorted(session.cluster.list(TENANT_QUEUES).items, key=lambda item: str(item["metadata"]["name"]))
+    found = []
+    for name in names:
+        try:
+            found.append(session.cluster.get(TENANT_QUEUES, name))
+        except errors.NotFound:
+            if name not in known_names:
+                raise
+    return found
 
 
 @queue.command()
@@ -125,10 +126,26 @@ def show(session: Session, name: str, form: str | None) -> None:
         ("Aging", f"{spec.get('agingSeconds', 600)} s of waiting for one step of priority"),
         ("Waiting since", output.duration(status.get("oldestWaitSeconds"))),
     ]
+    facts += [("Gang queues", listed)] if (listed := _gang_queues(spec)) else []
+    facts += [("Held by", held)] if (held := _held_by(session, name)) else []
     for title, value in facts:
         click.echo(f"{title + ':':<15}{value}")
     for problem in ineffective(item):
-        click.echo(f"note: {problem.field}: {problem.message}; this limit is not effective until it is corrected")
+        click.echo(f"note: {problem.field}: {problem.message}; it has another effect than it says")
+
+
+def _gang_queues(spec: Manifest) -> str:
+    """Return which queues of the gang scheduler the jobs of a queue may name; empty if no admin has said so."""
+    listed, default = list(spec.get("gangQueues") or ()), spec.get("gangQueue") or ""
+    if not listed:
+        return f"any ({default} by default)" if default else ""
+    return ", ".join(f"{each} (default)" if each == (default or listed[0]) else each for each in listed)
+
+
+def _held_by(session: Session, name: str) -> str:
+    """Return the jobs that hold most of what a queue uses; empty if no coordinator says so."""
+    status = api_client.ask(session, lambda queries: queries.queue(name)["status"], lambda _: {})
+    return holders.format_holders(holders.read(session, status))
 
 
 def ineffective(item: Manifest) -> tuple[Problem, ...]:
@@ -175,14 +192,17 @@ def amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[
 @click.option("--borrowing-limit", multiple=True, callback=amounts, help="the most it may borrow: NAME=QUANTITY,...")
 @click.option("--strict", is_flag=True, help="StrictFIFO: no job passes the first job")
 @click.option("--namespace", "namespaces", multiple=True, help="namespace whose jobs may use it (default: all)")
+@click.option(
+    "--gang-queue", "gang_queues", multiple=True, metavar="NAME", help=f"{GANG_QUEUES}; the first is the default"
+)
 @click.option("--hold", is_flag=True, help="admit no jobs from it until `torchq queue resume`")
 @change_options
 @pass_session
-def create(session: Session, /, name: str, dry_run: bool, reason: str, **options: Any) -> None:
+def create(session: Session, /, name: str, change: ChangeOptions, **options: Any) -> None:
     """Create a queue."""
     body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
-    item = session.cluster.create(TENANT_QUEUES, body | {"spec": _spec(**options)}, dry_run=dry_run)
-    audit_events.report(session, item, "QueueCreated", f"queue {name} created", ChangeOptions(dry_run, reason))
+    item = session.cluster.create(TENANT_QUEUES, body | {"spec": _spec(**options)}, dry_run=change.dry_run)
+    audit_events.report(session, item, "QueueCreated", f"queue {name} created", change)
 
 
 def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
@@ -191,6 +211,7 @@ def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
         "cohort": more["cohort"],
         "borrowingLimit": more["borrowing_limit"],
         "namespaces": list(more["namespaces"]),
+        "gangQueues": list(more["gang_queues"]),
         "ordering": "StrictFIFO" if strict else "",
         "stopPolicy": "Hold" if hold else "",
     }
@@ -202,9 +223,9 @@ def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
 @click.argument("weight", type=WEIGHT)
 @change_options
 @pass_session
-def set_weight(session: Session, name: str, weight: int, dry_run: bool, reason: str) -> None:
+def set_weight(session: Session, name: str, weight: int, change: ChangeOptions) -> None:
     """Change a queue's weight."""
-    _change(session, name, {"weight": weight}, "WeightChanged", f"weight {weight}", ChangeOptions(dry_run, reason))
+    _change(session, name, {"weight": weight}, "WeightChanged", f"weight {weight}", change)
 
 
 @queue.command("set-quota")
@@ -214,13 +235,12 @@ def set_weight(session: Session, name: str, weight: int, dry_run: bool, reason: 
 @change_options
 @pass_session
 def set_quota(
-    session: Session, name: str, quota: dict[str, str], unset: tuple[str, ...], dry_run: bool, reason: str
+    session: Session, name: str, quota: dict[str, str], unset: tuple[str, ...], change: ChangeOptions
 ) -> None:
     """Change some limits of a queue. The other limits stay. A queue above a lowered limit drains."""
     if not quota and not unset:
         raise click.UsageError("name a limit, as in nvidia.com/gpu=8, or one to --unset")
     summary = " ".join([*(f"{limit}={amount}" for limit, amount in quota.items()), *(f"-{limit}" for limit in unset)])
-    change = ChangeOptions(dry_run, reason)
     _change(session, name, {"quota": {**dict.fromkeys(unset), **quota}}, "QuotaChanged", f"quota {summary}", change)
 
 
@@ -237,8 +257,7 @@ def set_cohort(
     cohort: str | None,
     leave: bool,
     borrowing_limit: dict[str, str],
-    dry_run: bool,
-    reason: str,
+    change: ChangeOptions,
 ) -> None:
     """Put a queue into a cohort. Queues of a cohort use each other's unused quota."""
     if bool(cohort) == leave:
@@ -247,7 +266,31 @@ def set_cohort(
     if borrowing_limit or leave:
         spec["borrowingLimit"] = borrowing_limit or None
     change_text = f"cohort {cohort}" if cohort else "in no cohort"
-    _change(session, name, spec, "CohortChanged", change_text, ChangeOptions(dry_run, reason))
+    _change(session, name, spec, "CohortChanged", change_text, change)
+
+
+@queue.command("set-gang-queues")
+@NAME
+@click.argument("gang_queues", nargs=-1, metavar="[GANG-QUEUE]...")
+@click.option("--default", "default", metavar="GANG-QUEUE", help="the one of jobs that name none (default: the first)")
+@click.option("--any", "unlimited", is_flag=True, help="its jobs may name any")
+@change_options
+@pass_session
+def set_gang_queues(
+    session: Session,
+    name: str,
+    gang_queues: tuple[str, ...],
+    default: str | None,
+    unlimited: bool,
+    change: ChangeOptions,
+) -> None:
+    """List the gang queues that its jobs may name."""
+    if bool(gang_queues) == unlimited:
+        raise click.UsageError("name the queues of the gang scheduler, or --any")
+    listed = ", ".join(gang_queues) or "any"
+    change_text = f"gang queues {listed}" + (f", {default} by default" if default else "")
+    spec = {"gangQueues": list(gang_queues) or None, "gangQueue": default}
+    _change(session, name, spec, "GangQueuesChanged", change_text, change)
 
 
 @queue.command()
@@ -255,21 +298,21 @@ def set_cohort(
 @click.option("--drain", is_flag=True, help="also suspend admitted jobs; they are first on resume")
 @change_options
 @pass_session
-def pause(session: Session, names: tuple[str, ...], drain: bool, dry_run: bool, reason: str) -> None:
+def pause(session: Session, names: tuple[str, ...], drain: bool, change: ChangeOptions) -> None:
     """Stop admitting jobs from queues. Admitted jobs continue, unless --drain suspends them."""
     policy, change_text = ("HoldAndDrain", "on hold and draining") if drain else ("Hold", "on hold")
     for name in names:
-        _change(session, name, {"stopPolicy": policy}, "QueuePaused", change_text, ChangeOptions(dry_run, reason))
+        _change(session, name, {"stopPolicy": policy}, "QueuePaused", change_text, change)
 
 
 @queue.command()
 @NAMES
 @change_options
 @pass_session
-def resume(session: Session, names: tuple[str, ...], dry_run: bool, reason: str) -> None:
+def resume(session: Session, names: tuple[str, ...], change: ChangeOptions) -> None:
     """Admit jobs from paused queues again. Several queues in one command start side by side."""
     for name in names:
-        _change(session, name, {"stopPolicy": "None"}, "QueueResumed", "open", ChangeOptions(dry_run, reason))
+        _change(session, name, {"stopPolicy": "None"}, "QueueResumed", "open", change)
 
 
 def _change(
@@ -278,6 +321,9 @@ def _change(
     """Patch a queue and report the change."""
     try:
         item = session.cluster.patch(TENANT_QUEUES, name, {"spec": spec}, dry_run=change.dry_run)
+    except errors.NotFound as error:
+        hint = f"`torchq queue create {name}` makes the queue, also where jobs use it without an object"
+        raise errors.NotFound(f"{error}: {hint}") from error
     except errors.Invalid as error:
         raise errors.Invalid(str(error), error.causes + _ineffective_limits(session, name)) from error
     form = f"queue {name} {change_text}" if code in ("QueuePaused", "QueueResumed") else f"queue {name}: {change_text}"
@@ -287,12 +333,12 @@ def _change(
 @queue.command()
 @NAME
 @click.option("--move-to", default="", metavar="QUEUE", help="first move its waiting jobs to this queue")
+@selected.anyway_option
 @change_options
 @pass_session
-def delete(session: Session, name: str, move_to: str, dry_run: bool, reason: str) -> None:
+def delete(session: Session, name: str, move_to: str, anyway: bool, change: ChangeOptions) -> None:
     """Delete a queue that no unfinished job names."""
-    change = ChangeOptions(dry_run, reason)
     item = session.cluster.get(TENANT_QUEUES, name)
-    empty(session, name, move_to, change)
-    session.cluster.delete(TENANT_QUEUES, name, uid=item["metadata"]["uid"], dry_run=dry_run)
+    empty(session, name, move_to, change, anyway=anyway)
+    session.cluster.delete(TENANT_QUEUES, name, uid=item["metadata"]["uid"], dry_run=change.dry_run)
     audit_events.report(session, item, "QueueDeleted", f"queue {name} deleted", change)

@@ -4,21 +4,25 @@ One rule: the command only prints; applying its output needs an account that may
 """
 
 import re
+from itertools import chain
 from typing import Any
 
 import click
 
 from coordinator.cli.session import Session, pass_session
-from coordinator.rbac import manifests
-from coordinator.rbac.manifests import RoleNames, Tenant
+from coordinator.rbac import account_manifests
+from coordinator.rbac.account_manifests import RoleNames, Tenant
 from coordinator.rbac.permissions import RESTORE, STANDING, WORKER
-from crds.model import DNS_LABEL
+from crds.label_names import DNS_LABEL
 
 
 @click.command()
 @click.argument("roles", nargs=-1, type=click.Choice(list(STANDING)), metavar="[ROLE]...")
 @click.option(
-    "--system-namespace", default=manifests.SYSTEM_NAMESPACE, show_default=True, help="namespace of the accounts"
+    "--system-namespace",
+    default=account_manifests.SYSTEM_NAMESPACE,
+    show_default=True,
+    help="namespace of the accounts",
 )
 @click.option(
     "--namespaces",
@@ -32,7 +36,7 @@ from crds.model import DNS_LABEL
 @click.option("--group", "groups", multiple=True, help="another group of users")
 @click.option(
     "--user-role",
-    default=manifests.DEFAULT_NAMES.user_role,
+    default=account_manifests.DEFAULT_NAMES.user_role,
     show_default=True,
     metavar="NAME",
     help="ClusterRole of users that --tenant binds",
@@ -85,14 +89,17 @@ def rbac(
         user_role=options["user_role"],
     )
     if tenant is not None:
-        documents = manifests.tenant_manifests(Tenant(namespace=tenant, queue=queue, users=users, groups=groups), names)
+        users_of = Tenant(namespace=tenant, queue=queue, users=users, groups=groups)
+        documents = account_manifests.tenant_manifests(users_of, names)
     elif on_request:
-        documents = manifests.role_manifests(RESTORE, names) if options["restore"] else []
-        documents += manifests.queue_admin_manifests(options["queue_admins"], names) if options["queue_admins"] else []
+        documents = account_manifests.role_manifests(RESTORE, names) if options["restore"] else []
+        admins = options["queue_admins"]
+        documents += account_manifests.queue_admin_manifests(admins, names) if admins else []
     else:
         selected = [STANDING[name] for name in roles or STANDING]
-        documents = [item for role in selected for item in manifests.role_manifests(role, names, worker_namespaces)]
-    click.echo(manifests.text(documents), nl=False)
+        found = (account_manifests.role_manifests(role, names, worker_namespaces) for role in selected)
+        documents = list(chain.from_iterable(found))
+    click.echo(account_manifests.text(documents), nl=False)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -13,8 +13,7 @@ from coordinator.errors import SettingsError
 from coordinator.rbac.permissions import DOCTOR
 from queues import installation
 from queues.redis import acl as redis_acl
-from queues.redis import connection
-from queues.storage import ownership
+from queues.redis import connection, fitness
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -75,9 +74,11 @@ def adopt(session: Session, yes: bool) -> None:
     session = session.with_role(DOCTOR)
     own = own_installation.read(session.cluster, session.settings.lease_namespace)
     client = connection.connect(session.redis, client_name="torchq-adopt")
-    held, server = ownership.read(client), connection.address(client)
+    held, server = fitness.read_ownership(client), connection.address(client)
     if not installation.foreign(held.owner, own):
-        click.echo(f"Redis at {server} {_belongs(held.owner)}: there is nothing to do")
+        nobody = "belongs to no installation yet, and will belong to the first one whose coordinator leads on it"
+        belongs = "belongs to this installation" if held.owner else nobody
+        click.echo(f"Redis at {server} {belongs}: there is nothing to do")
         return
     before = f"another installation ({installation.name(held.owner)})"
     if not yes:
@@ -86,11 +87,5 @@ def adopt(session: Session, yes: bool) -> None:
             f"Redis at {server} belongs to {before}{used}. `torchq redis adopt --yes` makes it belong to this one "
             f"({own}), whose leader then replaces its queues"
         )
-    ownership.adopt(client, own)
+    fitness.adopt(client, own)
     click.echo(f"Redis at {server} belongs to this installation ({own}) now, before to {before}")
-
-
-def _belongs(owner: bytes) -> str:
-    if owner:
-        return "belongs to this installation"
-    return "belongs to no installation yet, and will belong to the first one whose coordinator leads on it"

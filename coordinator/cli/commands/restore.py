@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 import click
 
 from coordinator.cli import api_client
-from coordinator.cli.backup import restore as restoring
-from coordinator.cli.backup.restore import CodeMissing, RestoreOptions
-from coordinator.cli.session import USER_ERRORS, Session, pass_session
+from coordinator.cli.backup import restore_requests as restoring
+from coordinator.cli.backup.restore_requests import CodeMissing, RestoreOptions
+from coordinator.cli.lazy_group import USER_ERRORS
+from coordinator.cli.session import Session, pass_session
 from coordinator.rbac.permissions import RESTORE
 from crds import labels
 

@@ -10,8 +10,8 @@ import click
 
 from coordinator.cli import session as sessions
 from coordinator.cli.rpc import command_output
-from coordinator.cli.rpc.cluster_access import ClusterAccesses
-from coordinator.cli.rpc.server import Server
+from coordinator.cli.rpc.call_context import ClusterAccesses
+from coordinator.cli.rpc.rpc_server import Server
 from coordinator.cli.session import Session, pass_session
 
 

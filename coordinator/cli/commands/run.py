@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import click
+import orjson
+import yaml
 
 from coordinator.cli import manifest_files, outlook, submission
-from coordinator.cli.jobs import completion
-from coordinator.cli.runs import code_summary, following, printed_manifests
+from coordinator.cli.jobs import completion, followed_output
 from coordinator.cli.session import Session, pass_session
+from coordinator.code import ignore_rules
+from coordinator.code.errors import FolderRefused
+from coordinator.code.ignore_rules import PatternLine
 from coordinator.runs import caller_python, project, request, run, variables
 from coordinator.runs.errors import InvalidRun
 from coordinator.runs.run import PreparedRun
+from coordinator.runs.submission_findings import Vetting
+from kube.api import Manifest
 
 EXAMPLES = """\b
 Examples:
@@ -25,9 +31,22 @@ Examples:
   torchq run -d --image pytorch/pytorch:2.13.0-cpu -- python -m project.train
   torchq run --secret-env WANDB_API_KEY=wandb/key -- python train.py
 """
+# The C version of the library: a job with its code may have megabytes.
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+LONGEST_REPEATED = 1_000
+"""The most characters of a text that is written again, as the program that unpacks the code is not."""
 _ASSIGNMENT = "NAME=VALUE, as in --env SEED=1"
 _SECRET = "NAME=SECRET/KEY, as in --secret-env WANDB_API_KEY=wandb/key"
 _LARGEST_ENV_FILE = 1024 * 1024
+_ENV_FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
+
+
+def _check_patterns(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        ignore_rules.parse(PatternLine(value, "--exclude") for value in values)
+    except FolderRefused as error:
+        raise click.UsageError(str(error)) from error
+    return values
 
 
 @click.command(
@@ -48,11 +67,12 @@ _LARGEST_ENV_FILE = 1024 * 1024
 @click.option("--name", help="name of the job (default: made from the script's name)")
 @click.option("--image", help="image of the pods; needed on Kubernetes, where it brings Python and packages")
 @click.option("--env", multiple=True, metavar="NAME=VALUE", help="variable of the pods; secrets are refused here")
-@click.option("--env-file", "env_files", multiple=True, metavar="FILE", help="file of such lines")
+@click.option("--env-file", "env_files", multiple=True, metavar="FILE", type=_ENV_FILE, help="file of such lines")
 @click.option("--secret-env", multiple=True, metavar="NAME=SECRET/KEY", help="variable with the value of a Secret")
 @click.option("--priority", type=int, help="priority within the queue")
 @click.option("--retries", type=int, help="restart the pods this often after any failure (default: see docs/runs.md)")
 @click.option("--time", metavar="DURATION", help="end the job after this time, as in 2h or 1h30m")
+@click.option("--grace", metavar="DURATION", help="time to save and end after SIGTERM, as in 90s (default: 30s)")
 @click.option(
     "--success",
     type=click.Choice(["all", "master"]),
@@ -60,7 +80,13 @@ _LARGEST_ENV_FILE = 1024 * 1024
 )
 @click.option("--autoscale/--no-autoscale", default=None, help="ask for MIN nodes; more only while their room is idle")
 @click.option("--checkpoint-seconds", type=int, help="time to save before workers go or restart; 0: not asked")
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="files to leave out, as in .torchqignore")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    callback=_check_patterns,
+    help="files to leave out, as in .torchqignore",
+)
 @click.option("--outputs", metavar="CLAIM", help="claim with the files of torchq.output(), on Kubernetes")
 @click.option("--in-place", is_flag=True, help="run in the folder itself, not in a copy; one machine only")
 @click.option("--replace", is_flag=True, help="delete the job that has this name already")
@@ -79,36 +105,27 @@ def run_command(
     which goes on. The exit code is 0 if the job succeeded, 1 if not, 130 after Ctrl-C.
 
     Packed are the files that git would take. .torchqignore, with the patterns of .gitignore, leaves out more; what
-    looks like a secret is left out, too. Defaults (image, queue, nodes, gpus, exclude) are in [tool.torchq] of
+    looks like a secret is left out, too. Defaults (image, queue, nodes, gpus, grace, exclude) are in [tool.torchq] of
     pyproject.toml.
     """
     if form and not dry_run:
         raise click.UsageError("-o: this option belongs to --dry-run")
+    prepared = _prepare(session, options)
+    if prepared.code is not None:
+        click.echo(prepared.code.describe(), err=True)
+    submit = run.dry_run if dry_run else run.start
+    vetting = Vetting(outlook.FeasibilityCheck(session), anyway, partial(click.echo, err=True))
     try:
-        prepared = _prepare(session, options)
-        if prepared.code is not None:
-            click.echo(code_summary.format_summary(prepared.code), err=True)
-        submit = partial(
-            run.dry_run if dry_run else run.start,
-            session.cluster,
-            prepared,
-            check_jobs=outlook.FeasibilityCheck(session),
-            anyway=anyway,
-            tell=partial(click.echo, err=True),
-        )
-        try:
-            key = submit()
-        except run.RunNameTaken as error:
-            hint = "give another --name, or delete that job first with --replace"
-            raise click.ClickException(f"{error}: {hint}") from error
-        if key is None:
-            _print_dry_run(session, prepared, form)
-            return
-        click.echo(key)
-        code = 0 if detach else following.follow(session, key)
-    except KeyboardInterrupt:
-        raise SystemExit(following.LET_GO) from None
-    raise SystemExit(code)
+        key = submit(session.cluster, prepared, vetting)
+    except run.RunNameTaken as error:
+        hint = "give another --name, or delete that job first with --replace"
+        raise click.ClickException(f"{error}: {hint}") from error
+    if key is None:
+        valid = f"1 valid on {session.cluster_name}, nothing created (dry run)"
+        click.echo(format_objects([*prepared.objects, prepared.manifest], form) if form else valid)
+        return
+    click.echo(key)
+    raise SystemExit(0 if detach else followed_output.follow_to_end(session, key))
 
 
 def _prepare(session: Session, options: dict[str, Any]) -> PreparedRun:
@@ -131,7 +148,7 @@ def _prepare(session: Session, options: dict[str, Any]) -> PreparedRun:
         return run.prepare(
             session.cluster,
             request.parse(document),
-            embedded=session.target.data is not None,
+            embedded=session.is_embedded,
             python_folder=caller_python.find_folder(session.environ),
             code_store=session.settings.code_store,
             tell=partial(click.echo, err=True),
@@ -152,9 +169,12 @@ def _wrong_option(error: InvalidRun) -> click.UsageError:
 def _variables(options: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Return the variables of files and options; options come first."""
     found: dict[str, str] = {}
-    for path in options["env_files"]:
-        found |= variables.parse_file(manifest_files.text(path, _LARGEST_ENV_FILE), path)
     try:
+        for path in options["env_files"]:
+            parsed = variables.parse_file(manifest_files.text(path, _LARGEST_ENV_FILE), path)
+            found |= parsed.variables
+            for note in parsed.notes:
+                click.echo(f"note: {note}", err=True)
         given = variables.parse_assignments(_places("--env", options["env"]), _ASSIGNMENT)
         secrets = variables.parse_assignments(_places("--secret-env", options["secret_env"]), _SECRET)
     except InvalidRun as error:
@@ -166,8 +186,25 @@ def _places(option: str, texts: tuple[str, ...]) -> dict[str, str]:
     return {f"{option} {number}" if len(texts) > 1 else option: text for number, text in enumerate(texts, start=1)}
 
 
-def _print_dry_run(session: Session, prepared: PreparedRun, form: str | None) -> None:
-    if form:
-        click.echo(printed_manifests.format_objects([*prepared.objects, prepared.manifest], form))
-        return
-    click.echo(f"1 valid on {session.cluster_name}, nothing created (dry run)")
+class _Dumper(_DUMPER):  # type: ignore[misc, valid-type]
+    """Writes texts of several lines, as programs are, as they are read. A long text that comes again is a reference to
+    its first place; every other value is written in full."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return not (isinstance(data, str) and len(data) > LONGEST_REPEATED)
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def format_objects(objects: list[Manifest], form: str) -> str:
+    """Return the objects of a run as YAML documents, or as a list in JSON: submitted again, they give the same run."""
+    if form == "json":
+        items = {"apiVersion": "v1", "kind": "List", "items": objects}
+        return orjson.dumps(items, option=orjson.OPT_INDENT_2).decode()
+    return "---\n".join(yaml.dump(each, Dumper=_Dumper, sort_keys=False, width=2**31 - 1) for each in objects).rstrip()

@@ -4,6 +4,7 @@ One rule: on a terminal it is a screen that fits; elsewhere it is text, which pr
 """
 
 import contextlib
+import itertools
 import sys
 import time
 from collections.abc import Iterator
@@ -12,15 +13,16 @@ from dataclasses import replace
 import click
 from rich.console import Console
 
-from coordinator.cli import api_client, columns, job_ref, output, text
+from coordinator.cli import api_client, columns, job_ref, output
 from coordinator.cli.commands import inspect
+from coordinator.cli.commands import status as status_command
+from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
-from coordinator.cli.session import USER_ERRORS, Session, pass_session
-from coordinator.cli.top import live, screen
+from coordinator.cli.session import Session, pass_session
+from coordinator.cli.top import live, screen, summary
 from coordinator.cli.top.screen import Reading
-from coordinator.follow.inbox import Inbox
-from coordinator.follow.job_feed import JobFeed
-from coordinator.query.documents import Document
+from coordinator.follow.job_feed import Inbox, JobFeed
+from coordinator.query.questions import Document
 
 
 @click.command()
@@ -73,11 +75,9 @@ class RunningJobs:
 
 def _ticks(every: float, count: int) -> Iterator[None]:
     """Yield at once, then every `every` seconds, until `count` ticks or Ctrl-C."""
-    count_done = 0
-    while True:
+    for number in itertools.count(1):
         yield
-        count_done += 1
-        if count_done == count:
+        if number == count:
             return
         try:
             time.sleep(every)
@@ -88,7 +88,7 @@ def _ticks(every: float, count: int) -> Iterator[None]:
 def _read(session: Session, before: Document, picks: int) -> tuple[Reading, Document]:
     """Return what the cluster shows now, and its numbers. A part that does not answer is named, and read again next
     time."""
-    cluster, lease = {"cluster": session.cluster_name}, inspect.read_lease(session)
+    cluster, lease = {"cluster": session.cluster_name}, status_command.read_lease(session)
     try:
         reading = api_client.find(session)
         numbers = reading.status()
@@ -96,16 +96,16 @@ def _read(session: Session, before: Document, picks: int) -> tuple[Reading, Docu
         upcoming = reading.next(max(picks, 1))
         items = inspect.upcoming(reading, upcoming, picks) if picks else []
     except USER_ERRORS as error:
-        return Reading(status=cluster | text.summary(lease, {"redis": str(error)}, {})), {}
-    rates = text.rates(before, numbers) if before else {}
-    status = cluster | text.summary(lease, numbers, rates)
+        return Reading(status=cluster | summary.summarize(lease, {"redis": str(error)}, {})), {}
+    rates = summary.rates(before, numbers) if before else {}
+    status = cluster | summary.summarize(lease, numbers, rates)
     return Reading(status=status, queues=queues, picks=items, pool=upcoming.get("pool")), numbers
 
 
 def _format(found: Reading, listing: TableOptions) -> str:
     parts = [
-        text.format_status(found.status),
+        summary.format_status(found.status),
         listing.table(columns.queue_columns(output.now()), found.queues) if found.queues else "",
-        listing.table(columns.pick_columns(), found.picks) if found.picks else "",
+        listing.table(columns.PICK_COLUMNS, found.picks) if found.picks else "",
     ]
     return "\n\n".join(filter(None, parts))

@@ -4,7 +4,7 @@ One rule: it is quick and silent. Whatever fails, fails to complete.
 """
 
 import contextlib
-from typing import Any
+from pathlib import Path
 
 import click
 
@@ -27,15 +27,12 @@ def queues(context: click.Context, _parameter: click.Parameter, incomplete: str)
 
 def _names(context: click.Context, resource: Resource, incomplete: str) -> list[str]:
     with contextlib.suppress(Exception):
-        session = _session(context)
+        # A shell that completes runs no command that would have made the session.
+        given = {name: value for name, value in context.find_root().params.items() if value is not None}
+        file: Path | None = given.pop("file", None)
+        session = Session(given, file)
         namespace = session.namespace if resource.namespaced else ""
         # The connection for the Lease waits two seconds and tries once: the user has a key pressed.
         items = next(iter(session.lease_cluster.pages(resource, namespace))).items
         return sorted(name for item in items if (name := item["metadata"]["name"]).startswith(incomplete))[:MOST_NAMES]
     return []
-
-
-def _session(context: click.Context) -> Session:
-    """Return the invocation that is being typed; a shell that completes runs no command that would have made it."""
-    given: dict[str, Any] = {name: value for name, value in context.find_root().params.items() if value is not None}
-    return Session({name: value for name, value in given.items() if name != "file"}, given.get("file"))

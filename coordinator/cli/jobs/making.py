@@ -5,7 +5,7 @@ interrupts, those that were made are found by the mark of the submission (also o
 again or named with the command that deletes them.
 """
 
-import time
+import contextlib
 from collections.abc import Callable, Sequence
 
 from coordinator.code.config_map_store import ConfigMapStore
@@ -13,15 +13,11 @@ from coordinator.errors import CoordinatorError
 from coordinator.follow import deletion
 from coordinator.runs import launch, validation
 from coordinator.runs.validation import Submission, ValidatedJob
-from crds import labels
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster, Manifest
 
-REPLACE_SECONDS = 60.0
-"""How long a job of the same name may take to be gone."""
-_LOOK_SECONDS = 0.2
 Tell = Callable[[str], object]
 
 
@@ -34,46 +30,83 @@ def nothing(_: object) -> None:
 
 
 class JobMaker:
-    """Makes jobs whose names are free."""
+    """Makes jobs whose names are free, or, to `replace`, deletes those that have their names."""
 
-    def __init__(self, cluster: Cluster, made: Callable[[JobKey], object] = nothing) -> None:
-        """Prepare to make jobs. `made` is called with each job that was made."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        made: Callable[[JobKey], object] = nothing,
+        *,
+        replace: bool = False,
+        tell: Tell = nothing,
+    ) -> None:
+        """Prepare to make jobs. `made` is called with each job, and `tell` gets a line for each that is deleted."""
         self._cluster = cluster
         self._made = made
+        self._replace = replace
+        self._tell = tell
 
     def validate(self, document: Submission) -> ValidatedJob:
         """Validate a job, without making it. Raise any ClusterError, AlreadyExists with what to do."""
         try:
             return validation.validate(self._cluster, document)
         except errors.AlreadyExists as error:
-            raise errors.AlreadyExists(self._second_try(document)) from error
+            if not self._replace:
+                raise errors.AlreadyExists(self._second_try(document)) from error
+        # The name itself is valid: a job has it. Another one stands for it, so that all the rest is validated.
+        metadata = {**document.body["metadata"]}
+        metadata["generateName"] = f"{metadata.pop('name')[:40]}-"
+        body = {**document.body, "metadata": metadata}
+        return validation.validate(self._cluster, Submission(document.source, document.namespace, body))
 
     def make(self, document: Submission) -> JobKey:
-        """Make a job. Raise any ClusterError."""
-        key = self._make(document)
+        """Make a job. Raise any ClusterError, Conflict if the job that it replaces does not go."""
+        present = self._delete_present(document) if self._replace else None
+        try:
+            key = self._make(document, waits_for_name=present is not None)
+        except errors.AlreadyExists as error:
+            if present is None or self._present(document) != present:
+                raise
+            name = f"{present.namespace}/{present.name}"
+            raise errors.Conflict(f"job {name} was deleted, and a finalizer keeps it: try again later") from error
         self._made(key)
         return key
 
-    def _make(self, document: Submission) -> JobKey:
+    def _make(self, document: Submission, *, waits_for_name: bool) -> JobKey:
+        body = _with_namespace(document)
         if document.archive is None:
-            return JobKey.of(self._cluster.create(TORCHJOBS, document.body, document.namespace))
-        metadata = {"namespace": document.namespace, **document.body["metadata"]}
+            return launch.create(self._cluster, body, waits_for_name=waits_for_name)
+        store, submitted = ConfigMapStore(self._cluster), launch.mark(body)
         return launch.launch(
-            self._cluster,
-            {**document.body, "metadata": metadata},
-            document.archive,
-            ConfigMapStore(self._cluster),
-            submitted=_mark(document.body),
+            self._cluster, body, document.archive, store, submitted=submitted, waits_for_name=waits_for_name
         )
 
+    def _present(self, document: Submission) -> JobKey | None:
+        name = document.body["metadata"].get("name")
+        found = launch.find(self._cluster, str(name), document.namespace) if name else None
+        return None if found is None else JobKey.of(found)
+
+    def _delete_present(self, document: Submission) -> JobKey | None:
+        present = self._present(document)
+        if present is not None:
+            launch.delete(self._cluster, present)
+            self._tell(f"job {present.namespace}/{present.name} deleted, to be replaced")
+        return present
+
     def take_back(self, documents: Sequence[Submission], created: Sequence[JobKey], cause: BaseException) -> int:
-        """Delete the jobs that were made, and return their number. Raise PartlySubmitted if that fails."""
+        """Delete the jobs that were made, and return their number. Raise PartlySubmitted if that fails.
+
+        The job of the first document that was not made may exist, too, although its answer never came.
+        """
         remaining = dict.fromkeys(created)
         try:
-            remaining |= dict.fromkeys(self._of(documents))
+            with contextlib.suppress(errors.Forbidden):
+                for document in documents[len(created) :][:1]:
+                    if (own := launch.find_own(self._cluster, _with_namespace(document))) is not None:
+                        remaining[own] = None
             count = len(remaining)
             for key in [*remaining]:
-                self._delete(key)
+                launch.delete(self._cluster, key)
                 del remaining[key]
         except (errors.ClusterError, KeyboardInterrupt) as error:
             names = " ".join(f"{key.namespace}/{key.name}" for key in remaining)
@@ -82,25 +115,6 @@ class JobMaker:
                 f"some jobs were submitted ({reasons}); to delete them: torchq job delete {names}"
             ) from error
         return count
-
-    def _of(self, documents: Sequence[Submission]) -> list[JobKey]:
-        """Return the jobs that exist of a submission, by its mark; none if this account may not list jobs."""
-        marks = {_mark(document.body): document for document in documents}
-        try:
-            listed = [
-                item
-                for namespace in dict.fromkeys(document.namespace for document in documents)
-                for item in self._cluster.list(TORCHJOBS, namespace).items
-            ]
-        except errors.Forbidden:
-            return []
-        return [JobKey.of(item) for item in listed if _mark(item) in marks and _is_of(item, marks[_mark(item)])]
-
-    def _delete(self, key: JobKey) -> None:
-        try:
-            self._cluster.delete(TORCHJOBS, key.name, key.namespace, uid=key.uid)
-        except (errors.NotFound, errors.Conflict):
-            return  # somebody has deleted it already
 
     def _second_try(self, document: Submission) -> str:
         name, namespace = document.body["metadata"]["name"], document.namespace
@@ -119,59 +133,6 @@ class JobMaker:
         )
 
 
-class ReplacingMaker(JobMaker):
-    """Makes jobs, and deletes those that have their names."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        made: Callable[[JobKey], object] = nothing,
-        tell: Tell = nothing,
-        pause: Callable[[float], object] = time.sleep,
-    ) -> None:
-        """Prepare to make jobs. `tell` gets a line for each job that is deleted."""
-        super().__init__(cluster, made)
-        self._tell = tell
-        self._pause = pause
-
-    def validate(self, document: Submission) -> ValidatedJob:
-        """Validate a job, also if its name is taken."""
-        try:
-            return validation.validate(self._cluster, document)
-        except errors.AlreadyExists:
-            metadata = document.body["metadata"]
-            # The name itself is valid: a job has it. Another one stands for it, so that all the rest is validated.
-            other = {name: value for name, value in metadata.items() if name != "name"}
-            body = {**document.body, "metadata": {**other, "generateName": f"{metadata['name'][:40]}-"}}
-            return validation.validate(self._cluster, Submission(document.source, document.namespace, body))
-
-    def make(self, document: Submission) -> JobKey:
-        """Delete the job of that name and make another. Raise Conflict if the first one does not go."""
-        name, namespace = document.body["metadata"].get("name"), document.namespace
-        if name:
-            self._remove(str(name), namespace)
-        return super().make(document)
-
-    def _remove(self, name: str, namespace: str) -> None:
-        try:
-            key = JobKey.of(self._cluster.get(TORCHJOBS, name, namespace))
-            self._cluster.delete(TORCHJOBS, name, namespace, uid=key.uid)
-            self._tell(f"job {namespace}/{name} deleted, to be replaced")
-            for _ in range(int(REPLACE_SECONDS / _LOOK_SECONDS)):
-                if JobKey.of(self._cluster.get(TORCHJOBS, name, namespace)) != key:
-                    break
-                self._pause(_LOOK_SECONDS)
-            else:
-                raise errors.Conflict(f"job {namespace}/{name} was deleted, and a finalizer keeps it: try again later")
-        except errors.NotFound:
-            return
-
-
-def _mark(item: Manifest) -> str:
-    return str((item["metadata"].get("annotations") or {}).get(labels.SUBMITTED) or "")
-
-
-def _is_of(item: Manifest, document: Submission) -> bool:
-    metadata, made = document.body["metadata"], item["metadata"]
-    same = metadata["name"] == made["name"] if metadata.get("name") else True
-    return same and made["namespace"] == document.namespace and bool(_mark(item))
+def _with_namespace(document: Submission) -> Manifest:
+    metadata = {**document.body["metadata"], "namespace": document.namespace}
+    return {**document.body, "metadata": metadata}

@@ -4,70 +4,110 @@ One rule: a job that cannot be found or changed does not keep the command from t
 raised as it is; errors of several jobs are printed one by one, and the exit code says that there were some.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from coordinator.cli import job_ref
+from coordinator.cli import columns, job_ref, lazy_group, output
 from coordinator.cli.jobs import completion
-from coordinator.cli.session import USER_ERRORS, Session, format_error
+from coordinator.cli.lazy_group import USER_ERRORS
+from coordinator.cli.session import Session, format_error
 from crds.api_resources import TORCHJOBS
 from kube.api import Manifest
 
-_OPTIONS = (
-    click.argument("names", nargs=-1, metavar="JOB...", shell_complete=completion.jobs),
-    click.option("-l", "--selector", default="", metavar="LABELS", help="jobs with these labels, as in team=a"),
+CHECK = "coordinator.cli.outlook:check_change"
+anyway_option = click.option(
+    "--anyway", is_flag=True, help="even if a job could never run then with the present queues, quotas and nodes"
 )
 
 
-def jobs_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the parameters of every command about several jobs: `names` and `selector`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+@dataclass(frozen=True, slots=True)
+class JobChoice:
+    """The jobs that a user names, or selects by their labels."""
+
+    names: tuple[str, ...]
+    selector: str
+
+    def check(self) -> None:
+        """Raise UsageError unless there are either names or a selector."""
+        if bool(self.names) == bool(self.selector):
+            raise click.UsageError("name the jobs, or select them with -l LABELS")
+
+    def select(self, session: Session) -> list[Manifest]:
+        """Return the jobs of the namespace with the labels of the selector; tell if there are none."""
+        items = session.cluster.list(TORCHJOBS, session.namespace, label_selector=self.selector).items
+        if not items:
+            click.echo(f"note: no job in namespace {session.namespace} has the labels {self.selector}", err=True)
+        return items
+
+    def all(self, session: Session) -> list[Manifest]:
+        """Return all of the jobs. Raise the first error, so that nothing is done half."""
+        self.check()
+        names = dict.fromkeys(self.names)
+        return self.select(session) if self.selector else [job_ref.find(session, name) for name in names]
+
+    def for_each(
+        self,
+        session: Session,
+        act: Callable[[Manifest], object],
+        *,
+        prepare: Callable[[list[Manifest]], Iterable[Manifest]] = list,
+    ) -> None:
+        """Call `act` with each of the jobs.
+
+        `prepare` gets all of them before the first call. It returns them in the order of the calls, or raises an error
+        that keeps the command from all of them.
+
+        Raise the error of a single named job; after errors of several jobs, which are printed, raise SystemExit with
+        code 1.
+        """
+        self.check()
+        if len(self.names) == 1:
+            for item in prepare(self.all(session)):
+                act(item)
+            return
+        found = self.select(session) if self.selector else []
+        failed = _attempt(lambda name: found.append(job_ref.find(session, name)), dict.fromkeys(self.names))
+        failed += _attempt(act, prepare(found))
+        if failed:
+            raise SystemExit(1)
 
 
-def for_each(session: Session, names: tuple[str, ...], selector: str, act: Callable[[Manifest], object]) -> None:
-    """Call `act` with each job that is named or selected.
+jobs_argument = output.as_value(
+    "jobs",
+    JobChoice,
+    click.argument("names", nargs=-1, metavar="JOB...", shell_complete=completion.jobs),
+    click.option("-l", "--selector", default="", metavar="LABELS", help="jobs with these labels, as in team=a"),
+)
+"""Adds the parameters of every command about several jobs, which gets them as `jobs`."""
 
-    Raise UsageError unless there are names or a selector. Raise the error of a single named job; after errors of
-    several jobs, which are printed, raise SystemExit with code 1.
-    """
-    if bool(names) == bool(selector):
-        raise click.UsageError("name the jobs, or select them with -l LABELS")
-    if len(names) == 1:
-        act(job_ref.find(session, names[0]))
-        return
+
+def _attempt(act: Callable[[Any], object], values: Iterable[Any]) -> int:
+    """Call `act` with each value, print errors, and return their number."""
     failed = 0
-    for find in _finders(session, names, selector):
+    for value in values:
         try:
-            act(find())
+            act(value)
         except USER_ERRORS as error:
             failed += 1
             click.echo(f"Error: {format_error(error)}", err=True)
-    if failed:
-        raise SystemExit(1)
+    return failed
 
 
-def _finders(session: Session, names: tuple[str, ...], selector: str) -> Iterator[Callable[[], Manifest]]:
-    for name in dict.fromkeys(names):
-        yield lambda name=name: job_ref.find(session, name)  # type: ignore[misc]
-    if selector:
-        items = select(session, selector)
-        yield from ((lambda item=item: item) for item in items)
+def check_change(
+    session: Session, changed: list[Manifest], change: str, verb: tuple[str, str], *, anyway: bool
+) -> None:
+    """Raise NeverRuns if jobs could never run as they would be after a change (`coordinator.cli.outlook`)."""
+    if changed:  # most commands that may change jobs change none, and need not import how they are judged
+        lazy_group.find(CHECK)(session, changed, change, verb, anyway=anyway)
 
 
-def select(session: Session, selector: str) -> list[Manifest]:
-    """Return the jobs of the namespace with these labels; tell if there are none."""
-    items = session.cluster.list(TORCHJOBS, session.namespace, label_selector=selector).items
-    if not items:
-        click.echo(f"note: no job in namespace {session.namespace} has the labels {selector}", err=True)
-    return items
+def idle_first(items: list[Manifest]) -> list[Manifest]:
+    """Return jobs in the order in which a command ends them: those without room before those with room, newest first.
 
-
-def all_of(session: Session, names: tuple[str, ...], selector: str) -> list[Manifest]:
-    """Return all jobs that are named or selected. Raise the first error, so that nothing is done half."""
-    if bool(names) == bool(selector):
-        raise click.UsageError("name the jobs, or select them with -l LABELS")
-    return select(session, selector) if selector else [job_ref.find(session, name) for name in dict.fromkeys(names)]
+    The room that is freed goes to the first job that waits, so none of these may still wait by then.
+    """
+    newest_first = sorted(items, key=columns.submission_order, reverse=True)
+    return sorted(newest_first, key=job_ref.is_admitted)

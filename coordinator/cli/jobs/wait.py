@@ -8,6 +8,7 @@ import click
 
 from coordinator.cli import job_ref
 from coordinator.cli.jobs import selected
+from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
 from coordinator.follow.endings import PHASES, Goal, JobEnding
 from coordinator.follow.job_feed import JobFeeds
@@ -31,9 +32,7 @@ TIMED_OUT = 124
 @click.option("--any", "first", is_flag=True, help="wait for the first of the jobs only")
 @click.option("--timeout", type=click.FloatRange(0), metavar="SECONDS", help="the longest wait")
 @pass_session
-def wait(
-    session: Session, names: tuple[str, ...], selector: str, goal: Goal, first: bool, timeout: float | None
-) -> None:
+def wait(session: Session, jobs: JobChoice, goal: Goal, first: bool, timeout: float | None) -> None:
     """Wait for jobs to end, or to run.
 
     Prints a line for each job as it comes to its end. Exit code 0: all jobs have succeeded, or have reached what was
@@ -45,7 +44,7 @@ def wait(
     torchq job wait train-x7k2p --for Running && torchq job logs train-x7k2p
     """
     with JobFeeds(session.cluster) as feeds:
-        keys = _keys(session, feeds, names, selector)
+        keys = _keys(session, feeds, jobs)
         with Waits(feeds, keys, goal=goal, timeout=timeout) as waits:
             ends = _take(waits, first)
         if waits.waiting and not (first and ends):
@@ -67,13 +66,12 @@ def _take(waits: Waits, first: bool) -> list[JobEnding]:
     return ends
 
 
-def _keys(session: Session, feeds: JobFeeds, names: tuple[str, ...], selector: str) -> list[JobKey]:
+def _keys(session: Session, feeds: JobFeeds, jobs: JobChoice) -> list[JobKey]:
     """Return the keys of the jobs. Names are looked up in the watch, so that a thousand of them cost one request."""
-    if bool(names) == bool(selector):
-        raise click.UsageError("name the jobs, or select them with -l LABELS")
-    if selector:
-        return [job_ref.key(item) for item in selected.select(session, selector)]
-    return [_key(feeds, *job_ref.parse(session, name)) for name in dict.fromkeys(names)]
+    jobs.check()
+    if jobs.selector:
+        return [job_ref.key(item) for item in jobs.select(session)]
+    return [_key(feeds, *job_ref.parse(session, name)) for name in dict.fromkeys(jobs.names)]
 
 
 def _key(feeds: JobFeeds, namespace: str, name: str, uid: str) -> JobKey:

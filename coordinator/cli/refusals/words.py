@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from coordinator.cli.refusals import fields
+from coordinator.cli.refusals import field_paths
 from crds import excerpts
 from kube.errors import FieldCause
 
@@ -93,7 +93,7 @@ def _choice(given: str, supported: str) -> str:
 
 def _but(field: str, body: Any, *, size: bool = False) -> str:
     """Return what a field has instead, for the end of a message; nothing if that is not known."""
-    known, value = fields.value(body, field)
+    known, value = field_paths.value(body, field)
     if body is None or not known:
         return ""
     if size:

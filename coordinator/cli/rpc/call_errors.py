@@ -13,7 +13,7 @@ from coordinator.cli import api_client, session
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.code.errors import CodeTooLarge, FolderRefused
 from coordinator.errors import CoordinatorError, LocalError, SettingsError
-from coordinator.query.queries import UnknownObject
+from coordinator.query.questions import UnknownObject
 from coordinator.runs.errors import InvalidRun
 from crds.errors import InvalidObject
 from kube import errors
@@ -24,31 +24,19 @@ logger = logging.getLogger(__name__)
 
 SERVER_ERROR = -32_000
 UNKNOWN_METHOD = -32_601
-KINDS: tuple[tuple[type[Exception], str], ...] = (
-    (errors.Unreachable, "NoCluster"),
-    (errors.Misconfigured, "NoCluster"),
-    (LocalError, "NoCluster"),
-    (errors.Unauthorized, "Unauthorized"),
-    (errors.Forbidden, "Forbidden"),
-    (errors.NotFound, "NotFound"),
-    (UnknownObject, "NotFound"),
-    (errors.AlreadyExists, "AlreadyExists"),
-    (errors.Invalid, "Invalid"),
-    (InvalidObject, "Invalid"),
-    (BadManifest, "Invalid"),
-    (SettingsError, "Invalid"),
-    (click.UsageError, "Invalid"),
-    (InvalidRun, "Invalid"),
-    (FolderRefused, "Invalid"),
-    (CodeTooLarge, "Invalid"),
-    (errors.Conflict, "Refused"),
-    (errors.ClusterError, "Unavailable"),
-    (api_client.NoCoordinator, "Unavailable"),
-    (QueueError, "Unavailable"),
-    (CoordinatorError, "Refused"),
-    (click.ClickException, "Refused"),
+KINDS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
+    ("NoCluster", (errors.Unreachable, errors.Misconfigured, LocalError)),
+    ("Unauthorized", (errors.Unauthorized,)),
+    ("Forbidden", (errors.Forbidden,)),
+    ("NotFound", (errors.NotFound, UnknownObject)),
+    ("AlreadyExists", (errors.AlreadyExists,)),
+    ("Invalid", (errors.Invalid, InvalidObject, BadManifest, SettingsError, InvalidRun)),
+    ("Invalid", (click.UsageError, FolderRefused, CodeTooLarge)),
+    ("Refused", (errors.Conflict,)),
+    ("Unavailable", (errors.ClusterError, api_client.NoCoordinator, QueueError)),
+    ("Refused", (CoordinatorError, click.ClickException)),
 )
-"""The kind of each error; the first row that fits counts."""
+"""The kinds with their errors; the first row that fits counts."""
 RECONNECTING = ("NoCluster", "Unauthorized")
 """The kinds after which the next call reads the kubeconfig again."""
 
@@ -71,17 +59,13 @@ class CallError:
 def error_of(error: Exception) -> CallError:
     """Return the call_error of an exception. One that is not expected is logged with its traceback."""
     if isinstance(error, client_errors.Failed):
-        return CallError("Failed", str(error), more={"outcome": error.outcome})
+        more = {"outcome": error.outcome, "reason": error.reason, "exitCode": error.exit_code}
+        return CallError("Failed", str(error), more=more)
     if isinstance(error, client_errors.TorchqError):
         return CallError(type(error).__name__, str(error))
-    for kind, name in KINDS:
-        if isinstance(error, kind):
-            return CallError(name, _message(error))
+    for name, kinds in KINDS:
+        if isinstance(error, kinds):
+            text = error.format_message() if isinstance(error, click.ClickException) else session.format_error(error)
+            return CallError(name, text)
     logger.error("a call failed", exc_info=error)
     return CallError("Bug", f"torchq rpc failed with {type(error).__name__}: {error}; its standard error has more")
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, errors.Invalid):
-        return session.format_invalid(error)
-    return error.format_message() if isinstance(error, click.ClickException) else str(error)

@@ -16,7 +16,7 @@ import click
 import orjson
 
 from coordinator.cli.main import main
-from coordinator.cli.rpc.open_call import OpenCall
+from coordinator.cli.rpc.call_context import OpenCall
 from coordinator.cli.session import Session
 
 NOT_CALLED = ("coordinator", "worker", "local", "top", "run", "rpc", "submit")
@@ -30,6 +30,8 @@ class CommandOutput:
     out: str = ""
     notes: str = ""
     """What it printed to standard error."""
+    failed: bool = False
+    """Whether it has ended with an exit code other than 0, although it could go on to its end."""
 
     def parse(self) -> Any:
         """Return the JSON document that the command has printed."""
@@ -102,8 +104,10 @@ def run(session: Session, call: OpenCall, *words: str) -> CommandOutput:
                 raise click.UsageError(f"there is no command {name}", context)
             with command.make_context(name, rest, parent=context) as inner:
                 command.invoke(inner)
-    except (click.exceptions.Exit, SystemExit):
+    except click.exceptions.Exit:
         pass  # the exit code repeats what the output says
+    except SystemExit as ending:
+        output.failed = bool(ending.code)
     finally:
         _OUTPUTS.present = None
         if output.notes:

@@ -3,15 +3,11 @@
 One rule: a method gets the cluster, checked parameters and its open call, and returns JSON; that of a stream yields it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
-from coordinator.cli.rpc import job_changes, job_reads, output_files, queue_reads, streams, submissions, waits
-from coordinator.cli.rpc.cluster_access import ClusterAccess
-from coordinator.cli.rpc.open_call import OpenCall
-
-Method = Callable[[ClusterAccess, Mapping[str, Any], OpenCall], Any]
+from coordinator.cli.rpc import command_calls, followed_jobs, job_reads, output_files, submissions
+from coordinator.cli.rpc.command_calls import Method
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -20,32 +16,31 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "submit": submissions.submit,
         "job": job_reads.find,
         "jobs": job_reads.list_jobs,
-        "wait": waits.wait,
-        "as_completed": waits.as_completed,
-        "queues": queue_reads.queues,
-        "queue": queue_reads.queue,
-        "next_picks": queue_reads.next_picks,
-        "status": queue_reads.status,
-        "command": queue_reads.command,
+        "wait": followed_jobs.wait,
+        "as_completed": followed_jobs.as_completed,
+        **{verb: command_calls.changes_all(verb) for verb in ("cancel", "delete", "suspend", "hold")},
+        "queues": command_calls.queues,
+        "queue": command_calls.reads("queue", "show", of="name"),
+        "next_picks": command_calls.next_picks,
+        "status": command_calls.reads("status", "--seconds=0"),
+        "command": command_calls.command,
         "job.phase": job_reads.phase,
-        "job.why": job_reads.why,
-        "job.position": job_reads.position,
+        "job.why": command_calls.reads("job", "why", of="job"),
+        "job.position": command_calls.position,
         "job.pods": job_reads.pods,
-        "job.details": job_reads.details,
-        "job.logs": streams.logs,
-        "job.reports": streams.reports,
-        "job.wait": waits.wait_for_one,
-        "job.result": waits.result,
+        "job.details": command_calls.reads("job", "show", of="job"),
+        "job.logs": followed_jobs.logs,
+        "job.reports": followed_jobs.reports,
+        "job.wait": followed_jobs.wait_for_one,
+        "job.result": followed_jobs.result,
         "job.outputs": output_files.outputs,
         "job.download": output_files.download,
-        "job.suspend": job_changes.change("suspend"),
-        "job.resume": job_changes.change("resume"),
-        "job.restart": job_changes.restart,
-        "job.cancel": job_changes.change("cancel"),
-        "job.delete": job_changes.change("delete"),
-        "job.hold": job_changes.change("hold"),
-        "job.bump": job_changes.change("bump"),
-        "job.move": job_changes.move,
-        "job.scale": job_changes.scale,
+        "job.restart": command_calls.restart,
+        "job.move": command_calls.move,
+        "job.scale": command_calls.scale,
+        **{
+            f"job.{verb}": command_calls.changes(verb)
+            for verb in ("suspend", "resume", "cancel", "delete", "hold", "bump")
+        },
     }
 )

@@ -5,17 +5,17 @@ One rule: files are copied only from the folder of the job; a link that leads ou
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from coordinator.cli import job_ref
-from coordinator.cli.rpc.cluster_access import ClusterAccess
-from coordinator.cli.rpc.open_call import OpenCall
+from coordinator.cli.rpc.call_context import ClusterAccess, OpenCall, Params
+from coordinator.follow import new_files
+from crds.keys import JobKey
 from kube.api import Manifest
 from torchq._errors import Invalid, NotFound, Refused
 
-Params = Mapping[str, Any]
 FOLDER = "outputs"
 """The folder in the data folder of a local cluster that has the files of all jobs."""
 
@@ -28,7 +28,7 @@ def outputs(access: ClusterAccess, params: Params, _call: OpenCall) -> dict[str,
 def place_of(access: ClusterAccess, item: Manifest) -> dict[str, Any]:
     """Return where the files of a job are. Raises Refused for a job that has no such place."""
     key = job_ref.key(item)
-    own = f"{key.namespace}/{key.name}-{key.uid}"
+    own = own_folder(key)
     data = access.session.target.data
     if data is not None:
         return {"folder": str(data / FOLDER / own)}
@@ -41,29 +41,42 @@ def place_of(access: ClusterAccess, item: Manifest) -> dict[str, Any]:
     return {"claim": claim, "namespace": key.namespace, "path": own}
 
 
+def own_folder(key: JobKey) -> str:
+    """Return the folder of a job among those of all jobs."""
+    return f"{key.namespace}/{key.name}-{key.uid}"
+
+
 def download(access: ClusterAccess, params: Params, call: OpenCall) -> list[str]:
-    """Copy the files that match a pattern, and return their names. Raises Refused if they cannot be read from here."""
-    place = place_of(access, job_ref.find(access.session, params["job"]))
+    """Copy the files that match a pattern, and return their names; also those that are left beside the code.
+
+    Raises Refused if they cannot be read from here.
+    """
+    item = job_ref.find(access.session, params["job"])
+    place = place_of(access, item)
     if "folder" not in place:
         raise Refused(
             f"the files are in the claim {place['claim']} of namespace {place['namespace']}, under {place['path']}, "
             "which cannot be read from here: mount the claim in a pod, as kubectl cp needs it"
         )
-    source, target = Path(place["folder"]), Path(params.get("to", "."))
-    copied = []
-    for path in _matching(source, params.get("pattern", "**")):
-        if call.is_cancelled:
-            break
-        name = path.relative_to(source)
-        _copy(path, target / name)
-        copied.append(str(name))
+    outputs, target = Path(place["folder"]), Path(params.get("to", "."))
+    beside = new_files.read(access.session.cluster, job_ref.key(item))
+    if not outputs.is_dir() and beside is None:
+        raise NotFound(f"the job has no files: {outputs} does not exist")
+    copied: list[str] = []
+    # A file of torchq.output() goes before one of its name beside the code.
+    for source in (outputs, *([beside.folder] if beside is not None else [])):
+        for path in _matching(source, params.get("pattern", "**")):
+            name = str(path.relative_to(source))
+            if call.is_cancelled:
+                return copied
+            if name not in copied and (source == outputs or (beside is not None and name in beside.sizes)):
+                _copy(path, target / name)
+                copied.append(name)
     return copied
 
 
 def _matching(source: Path, pattern: str) -> Iterator[Path]:
     """Yield the regular files of a folder that match; a folder that matches stands for all files in it."""
-    if not source.is_dir():
-        raise NotFound(f"the job has no files: {source} does not exist")
     if not pattern or pattern.startswith("/") or ".." in Path(pattern).parts:
         raise Invalid(f"pattern: must be a pattern inside the job's folder, as in '**/*.pt', not {pattern!r}")
     root = source.resolve()

@@ -9,7 +9,6 @@ import sys
 import termios
 import time
 import tty
-from types import TracebackType
 from typing import Any
 
 _SEQUENCES = {
@@ -41,9 +40,7 @@ class Keyboard:
             tty.setcbreak(self._file)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._file is not None and self._before is not None:
             termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
 
@@ -55,11 +52,7 @@ class Keyboard:
         if not self._typed:
             ready, _, _ = select.select([self._file], [], [], seconds)
             self._typed = os.read(self._file, 1024) if ready else b""
-        return self._next()
-
-    def _next(self) -> str:
-        """Take the first key of what was typed. What is not known is skipped."""
-        while self._typed:
+        while self._typed:  # what is not known is skipped
             for sequence, name in _SEQUENCES.items():
                 if self._typed.startswith(sequence):
                     self._typed = self._typed[len(sequence) :]

@@ -27,24 +27,21 @@ class Reader:
         self.number = 0
         self.error: BaseException | None = None
         self._read, self._every, self._most = read, every, most
-        self._end = threading.Event()
+        self.stop = threading.Event()
+        """Set to read no more."""
         # A request may take seconds: the command does not wait for it when the user quits.
         threading.Thread(target=self._run, name="top-reader", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            while not self._end.is_set():
+            while not self.stop.is_set():
                 self.newest = self._read()
                 self.number += 1
                 if self.number == self._most:
                     return
-                self._end.wait(self._every)
+                self.stop.wait(self._every)
         except BaseException as error:
             self.error = error
-
-    def stop(self) -> None:
-        """Read no more."""
-        self._end.set()
 
     @property
     def done(self) -> bool:
@@ -52,48 +49,28 @@ class Reader:
         return 0 < self._most <= self.number
 
 
-class Picture:
-    """What of the newest reading is drawn: it draws only what has changed."""
-
-    def __init__(self, reader: Reader, live: Live, console: Console) -> None:
-        self._reader, self._live, self._console = reader, live, console
-        self._first = 0
-        """The index of the first queue that is shown."""
-        self._drawn: object = None
-
-    def draw(self) -> None:
-        """Draw the newest reading in the present size. Raise what a reading raised."""
-        reader, size = self._reader, self._console.size
-        if reader.error is not None:
-            raise reader.error
-        if reader.newest is None:
-            return
-        self._first = min(self._first, screen.most_scrolled(reader.newest, output.now(), size.height))
-        state = (reader.number, size, self._first)
-        if state != self._drawn:
-            lines = screen.lines(reader.newest, output.now(), size.width, size.height, self._first)
-            self._live.update(Group(*lines), refresh=True)
-            self._drawn = state
-
-    def scroll(self, key: str) -> None:
-        """Move the queues as a key says; other keys do nothing."""
-        page = max(1, self._console.size.height // 2)
-        steps = {"up": -1, "down": 1, "page up": -page, "page down": page}
-        self._first = max(0, self._first + steps.get(key, 0))
-
-
 def run(read: Callable[[], Reading], every: float, most: int, console: Console) -> None:
     """Show the cluster until the user quits, or `most` readings are shown (0: no end). Raise what a reading raises."""
     reader = Reader(read, every, most)
+    first, drawn, key = 0, None, ""  # first: the index of the first queue that is shown
     try:
         with Keyboard() as keyboard, Live(console=console, screen=True, auto_refresh=False) as shown:
-            picture, key = Picture(reader, shown, console), ""
             while key != "quit":
-                done = reader.done
-                picture.draw()
+                done, size = reader.done, console.size
+                if reader.error is not None:
+                    raise reader.error
+                if (newest := reader.newest) is not None:
+                    first = min(first, screen.most_scrolled(newest, output.now(), size.height))
+                    state = (reader.number, size, first)
+                    if state != drawn:  # only what has changed is drawn
+                        lines = screen.lines(newest, output.now(), size.width, size.height, first)
+                        shown.update(Group(*lines), refresh=True)
+                        drawn = state
                 if done:
                     return
                 key = keyboard.read(LOOK_SECONDS)
-                picture.scroll(key)
+                page = max(1, size.height // 2)
+                steps = {"up": -1, "down": 1, "page up": -page, "page down": page}
+                first = max(0, first + steps.get(key, 0))
     finally:
-        reader.stop()
+        reader.stop.set()

@@ -31,7 +31,7 @@ class Reading:
     """What one look at the cluster has found."""
 
     status: Document
-    """The document of `coordinator.cli.text.summary`, with the name of the cluster."""
+    """The document of `coordinator.cli.top.summary.summarize`, with the name of the cluster."""
     queues: Sequence[Document] = ()
     picks: Sequence[Document] = ()
     jobs: Sequence[Document] = ()
@@ -73,11 +73,12 @@ def lines(reading: Reading, now: datetime, width: int, height: int, first_queue:
 
 def busy_first(queues: Sequence[Document]) -> list[Document]:
     """Return the queues with those first that have jobs, so that they are seen without scrolling."""
-    return sorted(queues, key=lambda queue: not _has_jobs(queue.get("status") or {}))
 
+    def is_idle(queue: Document) -> bool:
+        status = queue.get("status") or {}
+        return not (status.get("pending") or status.get("admitted"))
 
-def _has_jobs(status: Document) -> bool:
-    return bool(status.get("pending") or status.get("admitted"))
+    return sorted(queues, key=is_idle)
 
 
 def most_scrolled(reading: Reading, now: datetime, height: int) -> int:
@@ -149,14 +150,9 @@ def _queue_lines(reading: Reading, room: int, first: int) -> list[Text]:
     rows = _rows(room, len(reading.queues))
     shown = reading.queues[first : first + rows]
     left = len(reading.queues) - len(shown)
-    found = _table(_queue_columns(shown, _resource(reading.queues)))
+    named = (name for queue in reading.queues for name in (*_usage(queue), *(queue["spec"].get("quota") or {})))
+    found = _table(_queue_columns(shown, GPU if GPU in named else CPU))  # GPUs where any queue has them
     return [*found, Text(f"{left} more queues", "dim")] if left else found
-
-
-def _resource(queues: Sequence[Document]) -> str:
-    """Return the resource whose usage has a bar: GPUs where any queue has them, else CPUs."""
-    named = (name for queue in queues for name in (*_usage(queue), *(queue["spec"].get("quota") or {})))
-    return GPU if GPU in set(named) else CPU
 
 
 def _usage(queue: Document) -> Document:
@@ -164,23 +160,19 @@ def _usage(queue: Document) -> Document:
 
 
 def _queue_columns(queues: Sequence[Document], resource: str) -> list[ScreenColumn]:
-    status = [queue.get("status") or {} for queue in queues]
+    status, states = [queue.get("status") or {} for queue in queues], map(columns.queue_state, queues)
+    shares = [bar(columns.part(queue, "share"), columns.part(queue, "target")) for queue in queues]
     return [
         ScreenColumn("QUEUE", [Text(queue["metadata"]["name"], "bold") for queue in queues]),
-        ScreenColumn("STATE", [_state(queue) for queue in queues]),
+        ScreenColumn("STATE", [Text(state, "" if state == "Open" else "yellow") for state in states]),
         ScreenColumn("WEIGHT", [Text(str(queue["spec"].get("weight", 1))) for queue in queues], right=True),
         ScreenColumn("WAIT", [Text(str(each.get("pending", 0))) for each in status], right=True),
         ScreenColumn("RUN", [Text(str(each.get("admitted", 0))) for each in status], right=True),
         ScreenColumn("SHARE", [Text(each.get("share") or "-") for each in status], right=True),
-        ScreenColumn(f"OF {_MARK} TARGET", [bar(_percent(each, "share"), _percent(each, "target")) for each in status]),
+        ScreenColumn(f"OF {_MARK} TARGET", shares),
         ScreenColumn("GPUS" if resource == GPU else "CPUS", [_amount(queue, resource) for queue in queues]),
         ScreenColumn("OLDEST", [Text(output.duration(each.get("oldestWaitSeconds"))) for each in status], right=True),
     ]
-
-
-def _state(queue: Document) -> Text:
-    state = columns.queue_state(queue)
-    return Text(state, "" if state == "Open" else "yellow")
 
 
 def _amount(queue: Document, resource: str) -> Text:
@@ -191,12 +183,13 @@ def _amount(queue: Document, resource: str) -> Text:
 
 
 def _pick_columns(picks: Sequence[Document]) -> list[ScreenColumn]:
+    whens = [pick.get("when", "") for pick in picks]
     return [
         ScreenColumn("NEXT", [Text(str(pick["pick"])) for pick in picks], right=True),
         ScreenColumn("JOB", [Text(pick["job"], "bold") for pick in picks]),
         ScreenColumn("QUEUE", [Text(pick["queue"]) for pick in picks]),
         ScreenColumn("WAITED", [Text(output.duration(pick["waitSeconds"])) for pick in picks], right=True),
-        ScreenColumn("WHEN", [_when(pick) for pick in picks]),
+        ScreenColumn("WHEN", [Text(when, "green" if when == columns.NOW else "") for when in whens]),
         ScreenColumn("DEMAND", [Text(columns.format_amounts(pick["demand"])) for pick in picks]),
     ]  # fmt: skip
 
@@ -210,10 +203,6 @@ def _job_columns(jobs: Sequence[Document], now: datetime) -> list[ScreenColumn]:
             for title in ("QUEUE", "PHASE", "PODS", "RUNTIME", "REASON")
         ),
     ]
-
-
-def _when(pick: Document) -> Text:
-    return Text(pick.get("when", ""), "green" if pick.get("when") == columns.NOW else "")
 
 
 def _table(shape: Sequence[ScreenColumn]) -> list[Text]:
@@ -241,11 +230,6 @@ def bar(part: float | None, mark: float | None = None) -> Text:
         place = min(BAR - 1, int(BAR * min(max(mark, 0.0), 1.0)))
         cells[place], styles[place] = _MARK, "bold"
     return Text.assemble(*zip(cells, styles, strict=True))
-
-
-def _percent(status: Document, name: str) -> float | None:
-    text = str(status.get(name) or "").removesuffix("%")
-    return float(text) / 100 if text.replace(".", "", 1).isdigit() else None
 
 
 def _part(used: Any, most: Any) -> float | None:

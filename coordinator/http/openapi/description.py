@@ -105,15 +105,3 @@ def _describe(operation: Operation, answer: dict[str, Any]) -> dict[str, Any]:
             },
         },
     }
-
-
-def answer_model(path: str) -> Any:
-    """Return the model of the answers to a path, such as /v1/queues/a; None for a path that is not in the API."""
-    parts = path.strip("/").split("/")
-    for operation in sorted(OPERATIONS, key=lambda operation: "{" in operation.path):
-        pattern = operation.path.strip("/").split("/")
-        if len(pattern) == len(parts) and all(
-            expected.startswith("{") or expected == part for expected, part in zip(pattern, parts, strict=True)
-        ):
-            return operation.answer
-    return None

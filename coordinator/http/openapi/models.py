@@ -2,6 +2,10 @@
 
 One rule: a model has every field that an answer may have, and forbids all others, so that this description is whole.
 Amounts are Kubernetes quantities as text, by the name of the resource; times are seconds since 1970 or RFC 3339.
+
+The answers themselves are made as dicts (`coordinator.query.documents`), and tests compare them with these models. Made
+from the models, they would cost more than twice as much: 23 ms of CPU instead of 11 for 1,000 queues, 35 ms instead of
+5 for 10,000 places.
 """
 
 from typing import Annotated, Literal
@@ -37,13 +41,30 @@ class QueueSettings(AnswerModel):
     borrowing_limit: Quantities | None = None
 
 
-class QueueFigures(AnswerModel):
+class Holder(AnswerModel):
+    """A job that holds room."""
+
+    job: str
+    uid: str
+    queue: str
+    charge: Quantities
+
+
+class Holders(AnswerModel):
+    """Who holds the room, where that is known."""
+
+    holders: list[Holder] | None = Field(default=None, description="those that hold most of it")
+    other_holders: int | None = Field(default=None, description="how many others hold some of it")
+
+
+class QueueFigures(Holders):
     """What a queue has and uses now."""
 
     pending: int = Field(description="jobs that wait")
     admitted: int = Field(description="jobs that hold room")
     usage: Quantities
     idle_usage: Quantities | None = Field(default=None, description="the part of the usage that is idle growth")
+    deleted: bool | None = Field(default=None, description="true: there is no such queue any more; it admits no job")
     oldest_wait_seconds: float | None
     first: str | None = Field(description="namespace/name of the first job")
     first_score: float | None = Field(description="the place of the first job: earlier is smaller")
@@ -131,7 +152,7 @@ class Explained(AnswerModel):
     numbers: str | None = Field(default=None, description="the numbers behind it, in words")
 
 
-class WaitingJob(Explained):
+class WaitingJob(Explained, Holders):
     """A job that waits in the order of its queue."""
 
     state: Literal["waiting"]
@@ -147,7 +168,7 @@ class WaitingJob(Explained):
     demand: Quantities
 
 
-class WaitingRest(Explained):
+class WaitingRest(Explained, Holders):
     """Why the further workers of an admitted job wait."""
 
     granted: int
@@ -201,9 +222,9 @@ class ReportOfPod(AnswerModel):
     since: str
     reported_at: str
     steps_per_second: float | None = None
-    samples_per_second: float | None = None
-    loss: float | None = None
-    gauges: dict[str, float] | None = None
+    samples_per_second: float | str | None = None
+    loss: float | str | None = Field(default=None, description="text, as NaN, if it is no finite number")
+    gauges: dict[str, float | str] | None = None
     checkpoint: int | None = None
 
 

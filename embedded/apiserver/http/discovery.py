@@ -11,7 +11,7 @@ from typing import Any
 from embedded.apiserver.http import reviews
 from embedded.apiserver.kinds.catalog import Catalog, Kind
 from embedded.apiserver.status_errors import no_such_page
-from embedded.apiserver.wire import request
+from embedded.apiserver.wire import request_target
 
 KUBERNETES = ("1", "33")
 """The release whose behaviour this server follows."""
@@ -70,15 +70,13 @@ def _version() -> dict[str, str]:
 
 
 def _groups(catalog: Catalog) -> list[str]:
-    return list(
-        dict.fromkeys([*(kind.resource.group for kind in catalog.kinds() if kind.resource.group), *_VIRTUAL_GROUPS])
-    )
+    groups = [kind.resource.group for kind in catalog.kinds() if kind.resource.group]
+    return list(dict.fromkeys([*groups, *_VIRTUAL_GROUPS]))
 
 
 def _group(group: str, catalog: Catalog) -> dict[str, Any]:
-    versions = dict.fromkeys(kind.resource.version for kind in catalog.kinds() if kind.resource.group == group) or [
-        "v1"
-    ]
+    kinds = (kind for kind in catalog.kinds() if kind.resource.group == group)
+    versions = dict.fromkeys(kind.resource.version for kind in kinds) or ("v1",)
     described = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
     return {"name": group, "versions": described, "preferredVersion": described[0]}
 
@@ -86,7 +84,7 @@ def _group(group: str, catalog: Catalog) -> dict[str, Any]:
 def _resources(group: str, version: str, catalog: Catalog) -> dict[str, Any]:
     kinds = [k for k in catalog.kinds() if (k.resource.group, k.resource.version) == (group, version)]
     if not kinds and not (group in _VIRTUAL_GROUPS and version == "v1"):
-        raise request.path_not_found(group, catalog)
+        raise request_target.path_not_found(group, catalog)
     return {
         "kind": "APIResourceList",
         **({"apiVersion": "v1"} if group else {}),
@@ -100,6 +98,8 @@ def _resources(group: str, version: str, catalog: Catalog) -> dict[str, Any]:
 
 def _describe(kind: Kind) -> list[dict[str, Any]]:
     resource = kind.resource
+    # Clients compare the hash to detect a change of the storage version.
+    digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
     whole = {
         "name": resource.plural,
         "singularName": kind.singular,
@@ -108,17 +108,10 @@ def _describe(kind: Kind) -> list[dict[str, Any]]:
         "verbs": _DEFINED_VERBS if kind.custom else _VERBS,
         **({"shortNames": list(kind.short_names)} if kind.short_names else {}),
         **({"categories": list(kind.categories)} if kind.categories else {}),
-        "storageVersionHash": _storage_version_hash(kind),
+        "storageVersionHash": base64.b64encode(digest[:8]).decode(),
     }
     # The subresource status of a custom resource comes first; those of built-in resources are sorted by name.
     return [whole, *(_describe_subresource(kind, part) for part in sorted(kind.subresources, reverse=kind.custom))]
-
-
-def _storage_version_hash(kind: Kind) -> str:
-    """Return a hash of the storage version's name. Clients compare it to detect a change of the storage version."""
-    resource = kind.resource
-    digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
-    return base64.b64encode(digest[:8]).decode()
 
 
 def _describe_subresource(kind: Kind, part: str) -> dict[str, Any]:

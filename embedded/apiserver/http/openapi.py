@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from embedded.apiserver.http import openapi_paths, openapi_protobuf
+from embedded.apiserver.http import openapi_paths
 from embedded.apiserver.http.discovery import KUBERNETES
-from embedded.apiserver.kinds import descriptions, metadata
+from embedded.apiserver.kinds import descriptions, object_meta
 from embedded.apiserver.kinds.catalog import Catalog, Kind
 from embedded.apiserver.status_errors import no_such_path
 
@@ -41,18 +41,14 @@ class OpenApi:
             self._documents[path] = orjson.dumps(self._make(path))
         return self._documents[path]
 
-    def protobuf(self) -> bytes:
-        """Return the document of OpenAPI 2 in protobuf."""
-        return openapi_protobuf.document(orjson.loads(self.answer(SECOND)))
-
     def _make(self, path: str) -> Document:
         match path.strip("/").split("/"):
             case ["openapi", "v3"]:
                 return {"paths": {root: {"serverRelativeURL": self._address(root)} for root in self._roots()}}
             case ["openapi", "v3", *rest] if "/".join(rest) in self._roots():
-                return _document_v3(self._roots()["/".join(rest)])
+                return _document(self._roots()["/".join(rest)], 3)
             case ["openapi", "v2"]:
-                return _document_v2(self._kinds)
+                return _document(self._kinds, 2)
             case _:
                 raise no_such_path()
 
@@ -68,20 +64,14 @@ class OpenApi:
         return f"{path}?hash={hashlib.sha256(self.answer(path)).hexdigest()[:32].upper()}"
 
 
-def _document_v3(kinds: list[Kind]) -> Document:
-    paths = {path: item for kind in kinds for path, item in openapi_paths.paths_v3(kind, _reference(kind, 3))}
-    schemas = {_name(kind): _schema(kind, 3) for kind in kinds} | {_META: _publish(metadata.SCHEMA, 3)}
-    return {"openapi": "3.0.0", "info": _info(), "paths": paths, "components": {"schemas": schemas}}
-
-
-def _document_v2(kinds: list[Kind]) -> Document:
-    paths = {path: item for kind in kinds for path, item in openapi_paths.paths_v2(kind, _reference(kind, 2))}
-    definitions = {_name(kind): _schema(kind, 2) for kind in kinds} | {_META: _publish(metadata.SCHEMA, 2)}
-    return {"swagger": "2.0", "info": _info(), "paths": paths, "definitions": definitions}
-
-
-def _info() -> Document:
-    return {"title": "Kubernetes", "version": f"v{'.'.join(KUBERNETES)}.0"}
+def _document(kinds: list[Kind], version: int) -> Document:
+    info = {"title": "Kubernetes", "version": f"v{'.'.join(KUBERNETES)}.0"}
+    references = [(kind, {"$ref": _place(version) + _name(kind)}) for kind in kinds]
+    paths = {path: item for kind, ref in references for path, item in openapi_paths.paths(kind, ref, version)}
+    schemas = {_name(kind): _schema(kind, version) for kind in kinds} | {_META: _publish(object_meta.SCHEMA, version)}
+    if version == 2:
+        return {"swagger": "2.0", "info": info, "paths": paths, "definitions": schemas}
+    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
 
 
 def _name(kind: Kind) -> str:
@@ -93,27 +83,20 @@ def _name(kind: Kind) -> str:
     return f"io.k8s.api.{package}.{resource.version}.{resource.kind}"
 
 
-def _reference(kind: Kind, version: int) -> Document:
-    return {"$ref": _place(version) + _name(kind)}
-
-
 def _place(version: int) -> str:
     return "#/definitions/" if version == 2 else "#/components/schemas/"
 
 
 def _schema(kind: Kind, version: int) -> Document:
     schema = _publish(kind.schema.source, version)
-    schema["properties"] = {**schema["properties"], "metadata": _metadata(version)}
+    reference = {"$ref": _place(version) + _META}
+    metadata = reference if version == 2 else {"allOf": [reference], "default": {}}
+    schema["properties"] = {**schema["properties"], "metadata": metadata}
     schema["x-kubernetes-group-version-kind"] = [openapi_paths.identity(kind)]
     schema["properties"] |= {
         name: {**schema["properties"][name], "description": text} for name, text in descriptions.ROOT.items()
     }
     return schema if kind.custom else descriptions.describe(schema, kind.resource.kind)
-
-
-def _metadata(version: int) -> Document:
-    reference = {"$ref": _place(version) + _META}
-    return {**reference} if version == 2 else {"allOf": [reference], "default": {}}
 
 
 def _publish(schema: Any, version: int) -> Document:

@@ -40,21 +40,20 @@ def identity(kind: Kind) -> dict[str, str]:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def paths_v3(kind: Kind, reference: Item) -> Iterator[tuple[str, Item]]:
-    """Yield the path items of OpenAPI 3."""
+def paths(kind: Kind, reference: Item, version: int) -> Iterator[tuple[str, Item]]:
+    """Yield the path items of a version of OpenAPI."""
+    text = _typed("string", version)
     for path, operations in _paths(kind):
-        item = {method: _operation_v3(kind, method, action, names, reference) for method, action, names in operations}
-        yield (
-            path,
-            {**item, "parameters": [_merge(variable, {"schema": {"type": "string"}}) for variable in _variables(path)]},
-        )
+        variables = [name for name in ("namespace", "name") if f"{{{name}}}" in path]
+        item: Item = {
+            method: _operation(kind, method, action, names, reference, version) for method, action, names in operations
+        }
+        item["parameters"] = [{"name": name, "in": "path", "required": True, **text} for name in variables]
+        yield path, item
 
 
-def paths_v2(kind: Kind, reference: Item) -> Iterator[tuple[str, Item]]:
-    """Yield the path items of OpenAPI 2."""
-    for path, operations in _paths(kind):
-        item = {method: _operation_v2(kind, method, action, names, reference) for method, action, names in operations}
-        yield path, {**item, "parameters": [_merge(variable, {"type": "string"}) for variable in _variables(path)]}
+def _typed(name: str, version: int) -> Item:
+    return {"type": name} if version == 2 else {"schema": {"type": name}}
 
 
 def _paths(kind: Kind) -> Iterator[tuple[str, tuple[tuple[str, str, tuple[str, ...]], ...]]]:
@@ -70,48 +69,28 @@ def _paths(kind: Kind) -> Iterator[tuple[str, tuple[tuple[str, str, tuple[str, .
             yield f"{collection}/{{name}}/{part}", _PART
 
 
-def _variables(path: str) -> list[Item]:
-    names = (name for name in ("namespace", "name") if f"{{{name}}}" in path)
-    return [{"name": name, "in": "path", "required": True} for name in names]
-
-
-def _merge(parameter: Item, kind: Item) -> Item:
-    return {**parameter, **kind}
-
-
-def _operation_head(kind: Kind, action: str) -> Item:
-    return {"x-kubernetes-action": action, "x-kubernetes-group-version-kind": identity(kind)}
-
-
 def _bodies(kind: Kind, method: str) -> tuple[str, ...]:
     if method != "patch":
         return (JSON,)
     return (patches.JSON, patches.MERGE, *(() if kind.custom else (strategic_merge.MEDIA_TYPE,)))
 
 
-def _operation_v3(kind: Kind, method: str, action: str, names: tuple[str, ...], reference: Item) -> Item:
-    query = [{"name": n, "in": "query", "schema": {"type": _TYPES.get(n, "string")}} for n in names]
-    operation = {
-        **_operation_head(kind, action),
-        "parameters": query,
-        "responses": {"200": {"description": "OK", "content": {JSON: {"schema": reference}}}},
-    }
-    if method in {"post", "put", "patch"}:
-        schema = {"type": "object"} if method == "patch" else reference
-        operation["requestBody"] = {"content": {media_type: {"schema": schema} for media_type in _bodies(kind, method)}}
-    return operation
-
-
-def _operation_v2(kind: Kind, method: str, action: str, names: tuple[str, ...], reference: Item) -> Item:
-    parameters: list[Item] = [{"name": n, "in": "query", "type": _TYPES.get(n, "string")} for n in names]
-    operation = {
-        **_operation_head(kind, action),
+def _operation(kind: Kind, method: str, action: str, names: tuple[str, ...], reference: Item, version: int) -> Item:
+    parameters: list[Item] = [
+        {"name": name, "in": "query", **_typed(_TYPES.get(name, "string"), version)} for name in names
+    ]
+    answer = {"schema": reference} if version == 2 else {"content": {JSON: {"schema": reference}}}
+    operation: Item = {
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": identity(kind),
         "parameters": parameters,
-        "produces": [JSON],
-        "responses": {"200": {"description": "OK", "schema": reference}},
+        **({"produces": [JSON]} if version == 2 else {}),
+        "responses": {"200": {"description": "OK", **answer}},
     }
-    if method in {"post", "put", "patch"}:
+    schema = {"type": "object"} if method == "patch" else reference
+    if method in {"post", "put", "patch"} and version == 2:
         operation["consumes"] = list(_bodies(kind, method))
-        schema = {"type": "object"} if method == "patch" else reference
         parameters.append({"name": "body", "in": "body", "required": True, "schema": schema})
+    elif method in {"post", "put", "patch"}:
+        operation["requestBody"] = {"content": {media_type: {"schema": schema} for media_type in _bodies(kind, method)}}
     return operation

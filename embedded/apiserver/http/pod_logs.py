@@ -6,17 +6,16 @@ of output that was removed because the log has a size limit.
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from aiohttp import web
 
 from crds import timestamps
 from embedded import log_files
 from embedded.apiserver.status_errors import bad_request
-from embedded.apiserver.wire import integers, options
+from embedded.apiserver.wire import go_integers, options
 from embedded.layout import Layout
 from embedded.log_files import LogReader
 from embedded.log_times import LogTimes, Stamper
@@ -72,11 +71,6 @@ def options_of(folder: Path, query: Mapping[str, str]) -> PodLogOptions:
     )
 
 
-def of_kept_run(log_options: PodLogOptions) -> PodLogOptions:
-    """Return the options for the log of a run of which only the end is kept: nobody writes to it any more."""
-    return replace(log_options, follow=False, bound="the bounds of the logs of pods that are gone")
-
-
 def _since(query: Mapping[str, str]) -> float | None:
     if "sinceSeconds" in query and "sinceTime" in query:
         raise bad_request("at most one of `sinceTime` or `sinceSeconds` may be specified")
@@ -96,7 +90,7 @@ def _since(query: Mapping[str, str]) -> float | None:
 def _number(query: Mapping[str, str], name: str) -> int | None:
     if name not in query:
         return None
-    value = integers.query_integer(name, query[name])
+    value = go_integers.query_integer(name, query[name])
     if value < 0:
         raise bad_request(f"{name}: must not be negative")
     return value
@@ -112,7 +106,9 @@ def _container(pod: Manifest, name: str) -> str:
 
 def _run(pod: Manifest, container: str, layout: Layout, *, previous: bool) -> Path:
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-    restarts = _restarts(pod.get("status") or {}, container)
+    status = pod.get("status") or {}
+    statuses = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    restarts = next((int(each.get("restartCount") or 0) for each in statuses if each.get("name") == container), 0)
     restart = restarts - 1 if previous else restarts
     folder = layout.container(uid, container, restart)
     if previous and restart < 0:
@@ -128,11 +124,6 @@ def _run(pod: Manifest, container: str, layout: Layout, *, previous: bool) -> Pa
             f'the log of this run of container "{container}" in pod "{name}" was removed to make room for later output'
         )
     raise bad_request(f'container "{container}" in pod "{name}" is waiting to start')
-
-
-def _restarts(status: Mapping[str, Any], container: str) -> int:
-    statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
-    return next((int(item.get("restartCount") or 0) for item in statuses if item.get("name") == container), 0)
 
 
 def start(log_options: PodLogOptions) -> int:
@@ -189,8 +180,9 @@ class _Lines:
     def __init__(self, reader: LogReader, log_options: PodLogOptions) -> None:
         self._reader = reader
         times = LogTimes(log_options.folder) if log_options.stamped else None
-        stamps = log_options.stamped or log_options.positions
-        self._stamper = Stamper(times, positions=log_options.positions) if stamps else None
+        stamper = Stamper(times, positions=log_options.positions)
+        plain = not (log_options.stamped or log_options.positions)
+        self._stamp: Callable[[bytes, int], bytes] = (lambda text, _: text) if plain else stamper.stamp_lines
         self._bound = "" if log_options.positions else log_options.bound
         self._line_is_open = False
 
@@ -201,18 +193,15 @@ class _Lines:
         if not piece:
             return b""
         begin = self._reader.position - len(piece)
-        removed = self._with_timestamps(self._gap(begin - before), begin) if begin > before else b""
-        text = self._with_timestamps(piece, begin)
+        text = self._stamp(piece, begin) if begin == before else self._after_gap(piece, begin, begin - before)
         self._line_is_open = not piece.endswith(b"\n")
-        return removed + text
+        return text
 
-    def _with_timestamps(self, text: bytes, position: int) -> bytes:
-        return self._stamper.stamp_lines(text, position) if self._stamper else text
-
-    def _gap(self, count: int) -> bytes:
+    def _after_gap(self, piece: bytes, begin: int, count: int) -> bytes:
         end = "\n" if self._line_is_open else ""
         mark = f"[torchq: {count} bytes of older output were removed: see {self._bound}]\n" if self._bound else ""
-        return f"{end}{mark}".encode()
+        removed = self._stamp(f"{end}{mark}".encode(), begin)
+        return removed + self._stamp(piece, begin)
 
 
 def _is_over(folder: Path) -> bool:

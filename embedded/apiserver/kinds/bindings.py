@@ -8,7 +8,7 @@ from typing import Any
 
 from crds.api_resources import PODS
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import metadata, preconditions
+from embedded.apiserver.kinds import object_meta, preconditions
 from embedded.apiserver.kinds.catalog import Kind
 from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage.objects import StoredObject
@@ -72,7 +72,7 @@ def bind(kind: Kind, current: StoredObject, body: Manifest, now: float, *, dry_r
         if binding_metadata.get(field):
             pod["metadata"][field] = {**pod["metadata"].get(field, {}), **binding_metadata[field]}
     conditions = [c for c in pod["status"].get("conditions") or () if c.get("type") != "PodScheduled"]
-    moment = metadata.timestamp(now)
+    moment = object_meta.timestamp(now)
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": moment}
     pod["status"]["conditions"] = [*conditions, scheduled]
     return pod
@@ -80,7 +80,7 @@ def bind(kind: Kind, current: StoredObject, body: Manifest, now: float, *, dry_r
 
 def evict(current: StoredObject, now: float) -> Manifest:
     """Return the pod with the condition DisruptionTarget, which announces its deletion."""
-    pod, moment = current.manifest(), metadata.timestamp(now)
+    pod, moment = current.manifest(), object_meta.timestamp(now)
     status = pod.setdefault("status", {})
     others = [condition for condition in status.get("conditions") or () if condition.get("type") != "DisruptionTarget"]
     reason = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}

@@ -21,10 +21,10 @@ from crds.api_resources import (
 )
 from embedded.apiserver.kinds import (
     config_data,
-    definitions,
+    custom_resources,
     leases_and_events,
-    metadata,
     nodes_and_namespaces,
+    object_meta,
     pod_rules,
     pod_vetting,
     priority_classes,
@@ -51,7 +51,7 @@ from kube.api import Manifest
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 
-_OBJECT = {"apiVersion": TEXT, "kind": TEXT, "metadata": metadata.SCHEMA}
+_OBJECT = {"apiVersion": TEXT, "kind": TEXT, "metadata": object_meta.SCHEMA}
 _POD_FIELDS = (
     *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
     *("status.phase", "status.podIP", "status.nominatedNodeName"),
@@ -79,9 +79,9 @@ _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 def initial_objects() -> list[tuple[Resource, Manifest]]:
     """Return the objects of a new cluster, each with its resource."""
-    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _FIRST_NAMESPACES]
-    classes = [(PRIORITY_CLASSES, priority_class) for priority_class in priority_classes.initial_classes()]
-    return [*((NAMESPACES, namespace) for namespace in namespaces), *classes]
+    namespaces = ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _FIRST_NAMESPACES)
+    classes = priority_classes.initial_classes()
+    return [*((NAMESPACES, each) for each in namespaces), *((PRIORITY_CLASSES, each) for each in classes)]
 
 
 def kinds() -> list[Kind]:
@@ -100,7 +100,7 @@ def _workloads() -> list[Kind]:
             schema=compile_schema(POD),
             subresources=frozenset({"status", "binding", "eviction", "log"}),
             returns_deleted_object=True,
-            admit=pod_rules.admit,
+            admit=priority_classes.admit,
             selectable=_POD_FIELDS,
             generation=True,
             graceful=True,
@@ -237,10 +237,10 @@ def _policies() -> list[Kind]:
             resource=CRDS,
             singular="customresourcedefinition",
             short_names=("crd", "crds"),
-            schema=_shape(spec={**OPEN, "properties": definitions.SPEC}, status=OPEN),
+            schema=_shape(spec={**OPEN, "properties": custom_resources.SPEC}, status=OPEN),
             subresources=_STATUS,
             generation=True,
-            complete=definitions.complete,
-            check=definitions.check,
+            complete=custom_resources.complete,
+            check=custom_resources.check,
         ),
     ]

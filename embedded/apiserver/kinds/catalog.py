@@ -39,22 +39,6 @@ class Column:
     description: str = ""
 
 
-def _no_check(new: Manifest, old: Manifest | None) -> Iterable[Cause]:  # noqa: ARG001
-    return ()
-
-
-def _no_admission(new: Manifest, look: ObjectGetter) -> None:  # noqa: ARG001
-    return
-
-
-def _vet_nothing(new: Manifest, nodes: Sequence[Manifest]) -> Iterable[Cause]:  # noqa: ARG001
-    return ()
-
-
-def _no_completion(new: Manifest, old: Manifest | None) -> None:  # noqa: ARG001
-    return
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One resource, and all that the handlers need to know about it."""
@@ -89,14 +73,14 @@ class Kind:
     """Whether a PUT creates an object that does not exist."""
     returns_deleted_object: bool = False
     """Whether a deletion is answered with the object instead of a Status."""
-    admit: Callable[[Manifest, ObjectGetter], None] = field(default=_no_admission)
+    admit: Callable[[Manifest, ObjectGetter], None] = field(default=lambda *_: None)
     """Completes or refuses a new object, depending on other objects."""
-    complete: Callable[[Manifest, Manifest | None], None] = field(default=_no_completion)
+    complete: Callable[[Manifest, Manifest | None], None] = field(default=lambda *_: None)
     """Fills in the server's fields, in place, before an object is validated; the old object is None for a new object.
     """
-    check: Check = field(default=_no_check)
+    check: Check = field(default=lambda *_: ())
 
-    vet: Callable[[Manifest, Sequence[Manifest]], Iterable[Cause]] = field(default=_vet_nothing)
+    vet: Callable[[Manifest, Sequence[Manifest]], Iterable[Cause]] = field(default=lambda *_: ())
     """Returns the errors that the nodes would find in a new object; called only in a dry run."""
 
     @property
@@ -147,8 +131,7 @@ class Catalog:
 
     def selectable(self, name: str) -> tuple[str, ...]:
         """Return the selectable fields of a kind by its storage name."""
-        kind = self._by_storage.get(name)
-        return kind.selectable if kind else ()
+        return self._by_storage[name].selectable if name in self._by_storage else ()
 
     def has_builtin_group(self, group: str) -> bool:
         """Return whether a group has built-in resources."""

@@ -86,7 +86,7 @@ def key_problems(key: str) -> Iterator[str]:
 
 def _check_keys(entries: Mapping[str, Any], path: str) -> Iterator[Cause]:
     for key in entries:
-        yield from (status_errors.invalid_value(f"{path}[{key}]", key, text) for text in key_problems(key))
+        yield from status_errors.invalid_values(f"{path}[{key}]", key, key_problems(key))
 
 
 def _check_final(new: Manifest, old: Manifest | None, fields: tuple[str, ...]) -> Iterator[Cause]:

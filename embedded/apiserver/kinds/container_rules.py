@@ -4,12 +4,12 @@ One rule: pure; every problem names its field.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crds.resources import quantities
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import metadata, services, volume_rules
+from embedded.apiserver.kinds import object_meta, services, volume_rules
 from embedded.apiserver.status_errors import Cause
 
 _ENV_NAME = re.compile(r"[^=\x00-\x1f\x7f]+")
@@ -18,10 +18,17 @@ _STANDARD = ("cpu", "memory", "ephemeral-storage")
 """Resources that may be overcommitted: the limits may exceed the requests."""
 
 
+def each(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the containers of a pod, init containers first, each with its path."""
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            yield f"spec.{field}[{index}]", container
+
+
 def check(container: dict[str, Any], path: str, names: set[str]) -> Iterator[Cause]:
     """Yield the problems of a container; `names` are those of earlier containers, to which its own is added."""
     name = container.get("name", "")
-    problem = metadata.dns_label_problem(name)
+    problem = object_meta.dns_label_problem(name)
     if not name:
         yield status_errors.required(f"{path}.name")
     elif problem:
@@ -63,7 +70,7 @@ def _check_ports(ports: list[dict[str, Any]], path: str) -> Iterator[Cause]:
     for index, port in enumerate(ports):
         port_path, name = f"{path}[{index}]", port.get("name", "")
         problems = list(services.port_name_problems(name)) if name else []
-        yield from (status_errors.invalid_value(f"{port_path}.name", name, text) for text in problems)
+        yield from status_errors.invalid_values(f"{port_path}.name", name, problems)
         if name in names:
             yield status_errors.duplicate(f"{port_path}.name", name)
         if name and not problems:

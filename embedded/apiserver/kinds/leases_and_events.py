@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import metadata
+from embedded.apiserver.kinds import object_meta
 from embedded.apiserver.kinds.pod_schema import INT, MICRO, MOMENT, OPEN, TEXT, atomic, fields, keep_empty, texts
 from embedded.apiserver.status_errors import Cause
 from kube.api import Manifest
@@ -63,8 +63,7 @@ def _check_reporter(new: Manifest) -> Iterator[Cause]:
     reporter = new.get("reportingComponent", "")
     if not reporter:
         yield status_errors.required("reportingComponent")
-    for text in metadata.label_key_problems(reporter):
-        yield status_errors.invalid_value("reportingComponent", reporter, text)
+    yield from status_errors.invalid_values("reportingComponent", reporter, object_meta.label_key_problems(reporter))
     for name in ("reportingInstance", "action", "reason"):
         if not new.get(name):
             yield status_errors.required(name)

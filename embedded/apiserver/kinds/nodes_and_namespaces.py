@@ -4,7 +4,6 @@ One rule: clients cannot change a node's address range or provider, nor the spec
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds.pod_schema import (
@@ -67,18 +66,14 @@ def check_node(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     """Yield the problems of a node, or of its change."""
     spec, before = new.get("spec") or {}, (old or {}).get("spec") or {}
     for index, taint in enumerate(spec.get("taints") or ()):
-        yield from _check_taint(taint, f"spec.taints[{index}]")
+        if taint.get("effect") not in _EFFECTS:
+            yield status_errors.not_supported(f"spec.taints[{index}].effect", taint.get("effect", ""), _EFFECTS)
     if before.get("podCIDRs") and spec.get("podCIDRs") != before["podCIDRs"]:
         yield status_errors.not_allowed("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
     if before.get("providerID") and spec.get("providerID") != before["providerID"]:
         yield status_errors.not_allowed(
             "spec.providerID", 'node updates may not change providerID except from "" to valid'
         )
-
-
-def _check_taint(taint: dict[str, Any], path: str) -> Iterator[Cause]:
-    if taint.get("effect") not in _EFFECTS:
-        yield status_errors.not_supported(f"{path}.effect", taint.get("effect", ""), _EFFECTS)
 
 
 def complete_namespace(new: Manifest, old: Manifest | None) -> None:
@@ -98,7 +93,7 @@ def check_namespace(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     if old is None or phase == (old.get("status") or {}).get("phase"):
         return
     deleting = "deletionTimestamp" in new["metadata"]
-    if phase != ("Terminating" if deleting else "Active"):
-        expected = "Terminating" if deleting else "Active"
+    expected = "Terminating" if deleting else "Active"
+    if phase != expected:
         why = f"may only be '{expected}' if `deletionTimestamp` is {'not ' if deleting else ''}empty"
         yield status_errors.invalid_value("status.Phase", phase, why)

@@ -6,7 +6,7 @@ listed field that the embedded node does not support is refused by the node.
 
 from typing import Any
 
-from embedded.apiserver.kinds import metadata
+from embedded.apiserver.kinds import object_meta
 
 TEXT: dict[str, Any] = {"type": "string"}
 NUMBER: dict[str, Any] = {"type": "integer", "format": "int64"}
@@ -202,7 +202,7 @@ POD: dict[str, Any] = {
     "properties": {
         "apiVersion": TEXT,
         "kind": TEXT,
-        "metadata": metadata.SCHEMA,
+        "metadata": object_meta.SCHEMA,
         "spec": {**SPEC, "default": {}},
         "status": STATUS,
     },

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 from crds import labels
 from crds.resources import quantities
-from crds.resources.amounts import Amounts
 from crds.torchjob import demand
 from embedded import affinity, pod_requirements
 from embedded.apiserver.status_errors import Cause
@@ -53,13 +52,8 @@ def _placement_problems(pod: Manifest, nodes: Sequence[Manifest]) -> Iterator[Ca
     ]
     if all(pod_requirements.shortages(demanded, offer) for offer in offers):
         for name in pod_requirements.shortages(demanded, offers[0]):
-            yield Cause("spec.containers", _too_much(name, demanded, offers[0]), _REASON)
+            asked, offered = (quantities.format_amount(name, amounts.get(name, 0)) for amounts in (demanded, offers[0]))
+            message = f"a pod asks for {asked} of {name}, and the whole node has {offered}"
+            yield Cause("spec.containers", message, _REASON)
     if all(objections):
         yield Cause("spec", objections[0], _REASON)
-
-
-def _too_much(name: str, demanded: Amounts, offered: Amounts) -> str:
-    requested_text, offered_text = (
-        quantities.format_amount(name, amounts.get(name, 0)) for amounts in (demanded, offered)
-    )
-    return f"a pod asks for {requested_text} of {name}, and the whole node has {offered_text}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import metadata
+from embedded.apiserver.kinds import object_meta
 from embedded.apiserver.kinds.pod_schema import (
     CONDITIONS,
     EITHER,
@@ -106,20 +106,10 @@ def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:
     if spec.get("selector") and spec.get("ipFamilyPolicy") == "RequireDualStack":
         why = "this cluster is not configured for dual-stack services"
         yield status_errors.invalid_value("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], why)
-    yield from _check_selector(spec.get("selector") or {})
+    yield from object_meta.check_labels(spec.get("selector") or {}, "spec.selector")
     if (new.get("status") or {}).get("loadBalancer", {}).get("ingress") and spec["type"] != "LoadBalancer":
         why = "may only be used when `spec.type` is 'LoadBalancer'"
         yield status_errors.not_allowed("status.loadBalancer.ingress", why)
-
-
-def _check_selector(selector: dict[str, str]) -> Iterator[Cause]:
-    for key, value in selector.items():
-        yield from (
-            status_errors.invalid_value("spec.selector", key, text) for text in metadata.label_key_problems(key)
-        )
-        yield from (
-            status_errors.invalid_value("spec.selector", value, text) for text in metadata.label_value_problems(value)
-        )
 
 
 def _check_address(spec: dict[str, Any], before: dict[str, Any]) -> Iterator[Cause]:
@@ -128,8 +118,8 @@ def _check_address(spec: dict[str, Any], before: dict[str, Any]) -> Iterator[Cau
         yield status_errors.invalid_value(path, spec.get("clusterIPs", []), "may not change once set")
     elif address == _HEADLESS and spec["type"] in _PLACED:
         yield status_errors.invalid_value(path, address, f"may not be set to 'None' for {spec['type']} services")
-    elif address not in {"", _HEADLESS} and metadata.ip_address_problem(address):
-        yield status_errors.invalid_value(path, address, metadata.ip_address_problem(address))
+    elif address not in {"", _HEADLESS} and object_meta.ip_address_problem(address):
+        yield status_errors.invalid_value(path, address, object_meta.ip_address_problem(address))
 
 
 def _check_ports(ports: list[dict[str, Any]]) -> Iterator[Cause]:
@@ -138,8 +128,8 @@ def _check_ports(ports: list[dict[str, Any]]) -> Iterator[Cause]:
         path, name = f"spec.ports[{index}]", port.get("name", "")
         if not name and len(ports) > 1:
             yield status_errors.required(f"{path}.name")
-        elif name and metadata.dns_label_problem(name):
-            yield status_errors.invalid_value(f"{path}.name", name, metadata.dns_label_problem(name))
+        elif name and object_meta.dns_label_problem(name):
+            yield status_errors.invalid_value(f"{path}.name", name, object_meta.dns_label_problem(name))
         elif name in names:
             yield status_errors.duplicate(f"{path}.name", name)
         names.add(name)
@@ -152,9 +142,7 @@ def _check_numbers(port: dict[str, Any], path: str) -> Iterator[Cause]:
         if isinstance(value, int) and not 1 <= value <= 65535:
             yield status_errors.invalid_value(f"{path}.{name}", value, "must be between 1 and 65535, inclusive")
         elif isinstance(value, str):
-            yield from (
-                status_errors.invalid_value(f"{path}.{name}", value, text) for text in port_name_problems(value)
-            )
+            yield from status_errors.invalid_values(f"{path}.{name}", value, port_name_problems(value))
 
 
 def port_name_problems(name: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import config_data, metadata
+from embedded.apiserver.kinds import config_data, object_meta
 from embedded.apiserver.status_errors import Cause
 
 _NEEDED = {"configMap": "name", "secret": "secretName", "hostPath": "path", "persistentVolumeClaim": "claimName"}
@@ -21,9 +21,9 @@ def check(spec: Mapping[str, Any]) -> Iterator[Cause]:
     checked_names: set[str] = set()
     for index, volume in enumerate(volumes):
         name = volume.get("name", "")
-        problem = metadata.dns_label_problem(name)
-        if problem:
-            yield status_errors.invalid_value(f"spec.volumes[{index}].name", name, problem)
+        yield from status_errors.invalid_values(
+            f"spec.volumes[{index}].name", name, [object_meta.dns_label_problem(name)]
+        )
         if name in checked_names:
             yield status_errors.duplicate(f"spec.volumes[{index}].name", name)
         checked_names.add(name)
@@ -39,13 +39,11 @@ def check(spec: Mapping[str, Any]) -> Iterator[Cause]:
 def check_key_reference(reference: Mapping[str, Any], path: str) -> Iterator[Cause]:
     """Yield the problems of a reference to a key of a ConfigMap or Secret."""
     name, key = reference.get("name", ""), reference.get("key", "")
-    problem = metadata.dns_subdomain_problem(name)
-    if problem:
-        yield status_errors.invalid_value(f"{path}.name", name, problem)
+    yield from status_errors.invalid_values(f"{path}.name", name, [object_meta.dns_subdomain_problem(name)])
     if not key:
         yield status_errors.required(f"{path}.key")
     else:
-        yield from (status_errors.invalid_value(f"{path}.key", key, text) for text in config_data.key_problems(key))
+        yield from status_errors.invalid_values(f"{path}.key", key, config_data.key_problems(key))
 
 
 def _check_source(volume: Mapping[str, Any], path: str) -> Iterator[Cause]:

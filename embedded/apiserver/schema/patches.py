@@ -63,25 +63,21 @@ def apply_json(target: Manifest, operations: Any) -> Manifest:
     budget = _MOST_COPIED
     for operation in operations:
         try:
-            budget -= _size_of_copy(document, operation)
+            if operation.get("op") == "copy":
+                budget -= len(_canonical(_find_or_null(document, _steps(operation.get("from")))))
             if budget < 0:
                 raise Inapplicable(f"the copies add more than {_MOST_COPIED} bytes")
             document = _apply(document, operation)
         except Inapplicable as error:
-            raise status_errors.inapplicable_patch() from error
+            # A Kubernetes API server gives no reason, either.
+            message = "the server rejected our request due to an error in our request"
+            raise StatusError(422, "Invalid", message, {}) from error
     if not isinstance(document, dict):
         text = _canonical(document)[:_LONGEST_EXCERPT].decode(errors="replace")
         raise status_errors.unreadable_patch(
             f'"{text}": couldn\'t get version/kind; json parse error: it is not an object'
         )
     return document
-
-
-def _size_of_copy(document: Any, operation: dict[str, Any]) -> int:
-    """Return the number of bytes that an operation adds by copying."""
-    return (
-        len(_canonical(_find_or_null(document, _steps(operation.get("from"))))) if operation.get("op") == "copy" else 0
-    )
 
 
 def _apply(document: Any, operation: dict[str, Any]) -> Any:
@@ -94,13 +90,14 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
         case "replace":
             return _value(operation) if not path else _set(document, path, _value(operation))
         case "test":
-            if not _same(_find_or_null(document, path), _value(operation)):
+            # The operator == does not suffice: 1 == True in Python.
+            if _canonical(_find_or_null(document, path)) != _canonical(_value(operation)):
                 raise Inapplicable(f"testing value {_pointer(path)} failed")
             return document
         case "move" | "copy":
             source = _steps(operation.get("from"))
             if kind == "copy":
-                return _add(document, path, _copy(_find_or_null(document, source)))
+                return _add(document, path, orjson.loads(_canonical(_find_or_null(document, source))))
             value = _find(document, source)
             return _add(_remove(document, source), path, value)
         case _:
@@ -179,17 +176,8 @@ def _index(items: list[Any], step: str, highest: int) -> int:
     return int(step)
 
 
-def _same(first: Any, second: Any) -> bool:
-    # The operator == does not suffice: 1 == True in Python.
-    return _canonical(first) == _canonical(second)
-
-
 def _canonical(value: Any) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError as error:
         raise Inapplicable("the value is nested too deeply") from error
-
-
-def _copy(value: Any) -> Any:
-    return orjson.loads(_canonical(value))

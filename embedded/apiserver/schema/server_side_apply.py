@@ -135,7 +135,12 @@ def apply(live: Manifest | None, request: ApplyRequest) -> Manifest:
                 "managedFields": managed_fields({manager: OwnedFields(fields, request.now)}),
             },
         }
-    owners_by_manager = owners(live) or _initial_owners(live, schema, manager)
+    owners_by_manager = owners(live)
+    if not owners_by_manager:
+        first = OwnedFields(
+            frozenset(field_sets.all_fields(live, schema)), live["metadata"].get("creationTimestamp", "")
+        )
+        owners_by_manager = {Manager(UPDATE, _BEFORE, manager.api_version): first}
     previous = owners_by_manager.get(manager, OwnedFields(frozenset(), ""))
     result: Manifest = _merge(live, _section(config, manager.subresource), schema)
     kept_fields = fields.union(*(owned.fields for owner, owned in owners_by_manager.items() if owner != manager))
@@ -149,12 +154,6 @@ def apply(live: Manifest | None, request: ApplyRequest) -> Manifest:
     owners_by_manager[manager] = previous if fields == previous.fields else OwnedFields(fields, request.now)
     result["metadata"] = {**result["metadata"], "managedFields": managed_fields(owners_by_manager)}
     return result
-
-
-def _initial_owners(live: Manifest, schema: SchemaNode, manager: Manager) -> OwnersByManager:
-    fields = frozenset(field_sets.all_fields(live, schema))
-    creation_time = live["metadata"].get("creationTimestamp", "")
-    return {Manager(UPDATE, _BEFORE, manager.api_version): OwnedFields(fields, creation_time)}
 
 
 def _section(config: Manifest, section: str) -> Manifest:

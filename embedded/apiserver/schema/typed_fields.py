@@ -5,6 +5,7 @@ against their schema instead (`validation`).
 """
 
 import base64
+import contextlib
 import functools
 import re
 from collections.abc import Callable
@@ -12,11 +13,11 @@ from typing import Any
 
 import orjson
 
+from crds import timestamps
 from crds.resources import quantities
-from embedded.apiserver.schema import go_times
 from embedded.apiserver.schema.json_types import go_type_name
 from embedded.apiserver.schema.schema import SchemaNode
-from embedded.apiserver.status_errors import bad_request
+from embedded.apiserver.status_errors import StatusError, bad_request
 
 _WORDS: dict[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "object": (dict,), "array": (list,)}
 _GO_TYPES = {"string": "string", "boolean": "bool", "integer": "int64", "number": "float64", "object": "struct",
@@ -26,6 +27,52 @@ _BITS = {"int32": 31, "int64": 63}
 _BREAKS = re.compile(r"[\r\n]")
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*")
 _NUMBER = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+SECONDS, MICROSECONDS = "date-time", "micro-time"
+"""The schema formats of metav1.Time and metav1.MicroTime."""
+_LAYOUTS = {SECONDS: "2006-01-02T15:04:05Z07:00", MICROSECONDS: "2006-01-02T15:04:05.000000Z07:00"}
+_ELEMENTS = (
+    *(("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"), ("15", r"\d\d")),
+    *((":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d")),
+)
+_FRACTIONS = {SECONDS: ("", r"([.,]\d+)?"), MICROSECONDS: (".000000", r"[.,]\d{6}")}
+_PLAIN = re.compile(r"[1-9]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+"""The form of almost all times in requests, which is also the stored form."""
+_ZONE = ("Z07:00", r"Z|[+-]\d\d:\d\d")
+_RANGES = (("month", 1, 12), ("day", 1, 31), ("hour", 0, 23), ("minute", 0, 59), ("second", 0, 59))
+
+
+def _normalize_time(text: str, form: str) -> str:
+    """Return a time in its stored form: in UTC, with seconds or with microseconds.
+
+    Raise StatusError (BadRequest) with the message of Go for a text that is no time.
+    """
+    if form == SECONDS and _PLAIN.fullmatch(text):
+        with contextlib.suppress(ValueError):  # what follows raises the error of Go
+            timestamps.parse(text)
+            return text
+    rest = text
+    for element, pattern in (*_ELEMENTS, _FRACTIONS[form], _ZONE):
+        match = re.match(pattern, rest, re.ASCII)
+        if match is None:
+            raise bad_request(f'parsing time "{text}" as "{_LAYOUTS[form]}": cannot parse "{rest}" as "{element}"')
+        rest = rest[match.end() :]
+    if rest:
+        raise bad_request(f'parsing time "{text}": extra text: "{rest}"')
+    numbers = [int(part) for part in re.findall(r"\d+", text[4:19])]
+    for (component, low, high), number in zip(_RANGES, numbers, strict=True):
+        if not low <= number <= high:
+            raise _out_of_range(text, component)
+    try:
+        moment = timestamps.parse(re.sub(r"[.,](\d+)", lambda part: f".{part[1][:6]:0<6}", text))
+        return timestamps.format_micro_time(moment) if form == MICROSECONDS else timestamps.format_time(moment)
+    except (ValueError, OverflowError):
+        raise _out_of_range(text, "day") from None
+
+
+def _out_of_range(text: str, component: str) -> StatusError:
+    return bad_request(f'parsing time "{text}": {component} out of range')
 
 
 def settle(value: Any, node: SchemaNode, path: str = "") -> list[str]:
@@ -145,6 +192,6 @@ def _mismatch(value: Any, path: str, go_type: str) -> Exception:
 
 _TEXTS: dict[str, Callable[[str], str]] = {
     "byte": _bytes,
-    **{form: functools.partial(go_times.normalize, form=form) for form in (go_times.SECONDS, go_times.MICROSECONDS)},
+    **{form: functools.partial(_normalize_time, form=form) for form in (SECONDS, MICROSECONDS)},
 }
 """For some formats, the function that returns a text in its stored form."""

@@ -89,12 +89,14 @@ class Disk:
             raise DiskFailed(f"cannot open the database {path}: {error}") from error
         try:
             self._prepare()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, DiskFailed) as error:
             self._database.close()
-            raise DiskFailed(_explain(path, error)) from error
-        except DiskFailed:
-            self._database.close()
-            raise
+            if isinstance(error, DiskFailed):
+                raise
+            if "locked" in str(error):
+                message = f"another API server uses {path.parent}: stop it or choose another data folder"
+                raise DiskFailed(message) from error
+            raise DiskFailed(f"cannot open the database {path}: {error}") from error
         path.chmod(0o600)
 
     @property
@@ -137,20 +139,21 @@ class Disk:
             if not disk_reserve.is_full(error):
                 raise DiskFailed(f"cannot write the database {self._path}: {error}") from error
             self._reserve.mark_full()
-            self._write_again(changes, newest)
+            try:
+                self._write(changes, newest)
+            except sqlite3.Error as again:
+                raise self.full_error() from again
         self._reserve.consume(size)
-
-    def _write_again(self, changes: tuple[Row, ...], newest: int) -> None:
-        try:
-            self._write(changes, newest)
-        except sqlite3.Error as error:
-            raise self.full_error() from error
 
     def _write(self, changes: tuple[Row, ...], newest: int) -> None:
         try:
             self._database.execute("BEGIN IMMEDIATE")
             for row in changes:
-                self._apply(row)
+                key = (row.resource, row.namespace, row.name)
+                if row.body is None:
+                    self._database.execute(_REMOVE, key)
+                else:
+                    self._database.execute(_PUT, (*key, row.version, row.body))
             self._database.execute("UPDATE revision SET newest = ?", (newest,))
             self._database.execute("COMMIT")
         except sqlite3.Error:
@@ -158,18 +161,6 @@ class Disk:
                 self._database.execute("ROLLBACK")
             raise
 
-    def _apply(self, row: Row) -> None:
-        if row.body is None:
-            self._database.execute(_REMOVE, (row.resource, row.namespace, row.name))
-        else:
-            self._database.execute(_PUT, (row.resource, row.namespace, row.name, row.version, row.body))
-
     def close(self) -> None:
         """Write the log into the database and close the file."""
         self._database.close()
-
-
-def _explain(path: Path, error: sqlite3.Error) -> str:
-    if "locked" in str(error):
-        return f"another API server uses {path.parent}: stop it or choose another data folder"
-    return f"cannot open the database {path}: {error}"

@@ -50,7 +50,8 @@ class DiskReserve:
     def ensure(self, size: int) -> bool:
         """Allocate room for a number of bytes and for the reserve; return whether the disk had it."""
         with suppress(OSError, sqlite3.Error):
-            self._extend_log()
+            if not self._is_log_long():  # SQLite does not read the bytes behind the last commit
+                allocate(self._log, _LOG_BYTES)
             self._count_free_pages()
             if self._spare - size < _LEAST_SPARE:
                 self._grow(size + _MOST_SPARE - self._spare)
@@ -79,14 +80,6 @@ class DiskReserve:
         with suppress(OSError):
             return self._log.stat().st_size >= _LOG_BYTES
         return False
-
-    def _extend_log(self) -> None:
-        """Extend the log to its full length. SQLite does not read the bytes behind the last commit.
-
-        Raise OSError if that fails.
-        """
-        if not self._is_log_long():
-            allocate(self._log, _LOG_BYTES)
 
     def _grow(self, size: int) -> None:
         """Add free pages to the database file. Raise OSError or sqlite3.Error if that fails.

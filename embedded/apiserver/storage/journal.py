@@ -3,8 +3,9 @@
 One rule: a journal never skips a change. A request for a version before its window is refused as expired.
 """
 
+import itertools
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -65,13 +66,8 @@ class Journal:
         """
         if version < self._floor or version > newest:
             raise expired(f"too old resource version: {version} ({newest})")
-        return list(self._newer(version))[::-1]
-
-    def _newer(self, version: int) -> Iterator[Change]:
-        for change in reversed(self._changes):
-            if change.object.version <= version:
-                return
-            yield change
+        newer = itertools.takewhile(lambda change: change.object.version > version, reversed(self._changes))
+        return list(newer)[::-1]
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call the subscriber for every change from now on."""

@@ -82,12 +82,17 @@ def read(raw: bytes, manifest: Manifest, version: int, selectable: tuple[str, ..
     )
 
 
-def field_text(manifest: Manifest, path: str) -> str:
-    """Return the value at a dotted path as a field selector compares it; empty if the field is missing."""
+def value_at(manifest: Manifest, path: str) -> Any:
+    """Return the value at a dotted path; None if the field is missing."""
     value: Any = manifest
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
-    match value:
+    return value
+
+
+def field_text(manifest: Manifest, path: str) -> str:
+    """Return the value at a dotted path as a field selector compares it; empty if the field is missing."""
+    match value := value_at(manifest, path):
         case None:
             return ""
         case bool():

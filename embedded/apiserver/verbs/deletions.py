@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from crds import timestamps
 from crds.api_resources import CRDS, NAMESPACES, Resource
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import metadata
+from embedded.apiserver.kinds import object_meta
 from embedded.apiserver.kinds.catalog import Kind, storage
+from embedded.apiserver.storage.object_store import Store
 from embedded.apiserver.storage.objects import StoredObject, encode
-from embedded.apiserver.storage.store import Store
 from embedded.apiserver.wire.options import DeleteOptions
 from kube.api import Manifest
 
@@ -64,36 +64,20 @@ class Deleter:
         if removal is None:
             return DeleteResult(current.raw, is_gone=False)
         finalizers = _finalizers_after(kind, manifest, options.propagation)
-        if removal.grace or finalizers or has_contents(manifest):
-            return DeleteResult(
-                self._mark_for_deletion(kind, current, manifest, (removal, finalizers), options), is_gone=False
-            )
-        return DeleteResult(self._remove(kind, current, manifest, removal, options), is_gone=True)
-
-    def _remove(
-        self, kind: Kind, current: StoredObject, manifest: Manifest, removal: RemovalTime, options: DeleteOptions
-    ) -> bytes:
-        if kind.graceful and _mark(kind, manifest, removal) and not options.dry_run:
-            current = self._store.put(kind.storage, manifest)  # watches get this change before the deletion
-        return encode(manifest) if options.dry_run else self._store.remove(kind.storage, current, manifest).raw
-
-    def _mark_for_deletion(
-        self,
-        kind: Kind,
-        current: StoredObject,
-        manifest: Manifest,
-        holders: tuple[RemovalTime, list[str]],
-        options: DeleteOptions,
-    ) -> bytes:
-        removal, finalizers = holders
+        if not (removal.grace or finalizers or has_contents(manifest)):
+            if kind.graceful and _mark(kind, manifest, removal) and not options.dry_run:
+                current = self._store.put(kind.storage, manifest)  # watches get this change before the deletion
+            gone = encode(manifest) if options.dry_run else self._store.remove(kind.storage, current, manifest).raw
+            return DeleteResult(gone, is_gone=True)
         _mark(kind, manifest, removal)
         if finalizers:
             manifest["metadata"]["finalizers"] = finalizers
         if kind.resource == NAMESPACES:
             manifest["status"] = {**manifest.get("status", {}), "phase": "Terminating"}
         raw = encode(manifest)
-        unchanged = raw == current.raw
-        return raw if unchanged or options.dry_run else self._store.put(kind.storage, manifest).raw
+        if raw != current.raw and not options.dry_run:
+            raw = self._store.put(kind.storage, manifest).raw
+        return DeleteResult(raw, is_gone=False)
 
 
 def _mark(kind: Kind, manifest: Manifest, removal: RemovalTime) -> bool:
@@ -103,7 +87,7 @@ def _mark(kind: Kind, manifest: Manifest, removal: RemovalTime) -> bool:
         return False
     if "deletionTimestamp" not in meta and kind.generation and not contains:
         meta["generation"] = meta.get("generation", 0) + 1
-    meta["deletionTimestamp"] = metadata.timestamp(removal.at)
+    meta["deletionTimestamp"] = object_meta.timestamp(removal.at)
     if not contains:
         meta["deletionGracePeriodSeconds"] = removal.grace
     return True
@@ -131,13 +115,9 @@ def _finalizers_after(kind: Kind, manifest: Manifest, propagation: str) -> list[
     finalizers = list(manifest["metadata"].get("finalizers") or ())
     requested = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(propagation)
     # A CRD is removed after its objects: the garbage collector removes this finalizer when none is left.
-    content = (
-        None
-        if kind.resource == NAMESPACES or "deletionTimestamp" in manifest["metadata"]
-        else CONTENT.get(kind.storage)
-    )
-    added = [name for name in (requested, content) if name and name not in finalizers]
-    return finalizers + added
+    is_new = kind.resource != NAMESPACES and "deletionTimestamp" not in manifest["metadata"]
+    content = CONTENT.get(kind.storage) if is_new else None
+    return finalizers + [name for name in (requested, content) if name and name not in finalizers]
 
 
 def next_removal(kind: Kind, manifest: Manifest, requested: int | None, now: float) -> RemovalTime | None:

@@ -14,12 +14,11 @@ from typing import TypeVar
 from crds.api_resources import CRDS, NAMESPACES
 from embedded.apiserver.kinds.catalog import Catalog, storage
 from embedded.apiserver.storage.journal import Change
+from embedded.apiserver.storage.object_store import ObjectKey, Store
 from embedded.apiserver.storage.objects import StoredObject
-from embedded.apiserver.storage.store import ObjectKey, Store
 from embedded.apiserver.verbs.deletions import CONTENT, FOREGROUND, ORPHAN, Deleter, has_contents
 from embedded.apiserver.verbs.writes import can_be_removed
 from embedded.apiserver.wire.options import DeleteOptions
-from kube.api import Manifest
 from kube.object_errors import ObjectErrors
 
 T = TypeVar("T")
@@ -69,8 +68,7 @@ class GarbageCollector:
         keys.append(ObjectKey(storage(NAMESPACES), "", stored.namespace) if stored.namespace else None)
         keys.append(ObjectKey(storage(CRDS), "", resource))
         for key in filter(None, keys):
-            container = self._store.get(key.resource, key.namespace, key.name)
-            if container is not None:
+            if (container := self._stored(key)) is not None:
                 self._note_terminating(key.resource, container)
 
     def _wake(self) -> None:
@@ -105,19 +103,14 @@ class GarbageCollector:
         """Delete the dependents of a deleted owner; return whether all of them are handled."""
         if self._store.key_of(uid) is not None:
             return True
-        keys = [key for key in self._store.dependents(uid) if not self._is_deleting(key)]
-        for key in keys[:_BATCH]:
-            self._collect_dependent(key, uid)
-        return len(keys) <= _BATCH
-
-    def _collect_dependent(self, key: ObjectKey, uid: str) -> None:
-        stored = self._store.get(key.resource, key.namespace, key.name)
-        if stored is None:
-            return
-        if any(self._store.key_of(owner) for owner in stored.owners):
-            self._disown(key.resource, stored, uid)
-        else:
-            self._delete(key.resource, stored)
+        found = [(key.resource, self._stored(key)) for key in self._store.dependents(uid)]
+        waiting = [(resource, stored) for resource, stored in found if stored is not None and not stored.deleting]
+        for resource, stored in waiting[:_BATCH]:
+            if any(self._store.key_of(owner) for owner in stored.owners):
+                self._disown(resource, stored, uid)
+            else:
+                self._delete(resource, stored)
+        return len(waiting) <= _BATCH
 
     def _disown(self, resource: str, stored: StoredObject, uid: str) -> None:
         manifest = stored.manifest()
@@ -130,19 +123,20 @@ class GarbageCollector:
         if kind is not None and not stored.deleting:
             self._deleter.delete(kind, stored, DeleteOptions())
 
-    def _is_deleting(self, key: ObjectKey) -> bool:
-        stored = self._store.get(key.resource, key.namespace, key.name)
-        return stored is None or stored.deleting
+    def _stored(self, key: ObjectKey) -> StoredObject | None:
+        return self._store.get(key.resource, key.namespace, key.name)
 
     def _release(self, key: ObjectKey) -> bool:
         """Serve the collector's own finalizers of an object; return whether nothing is left to do now."""
-        stored = self._store.get(key.resource, key.namespace, key.name)
+        stored = self._stored(key)
         if stored is None or not stored.deleting:
             return True
-        finalizers = _finalizers(stored.manifest())
+        manifest = stored.manifest()
+        finalizers = list(manifest["metadata"].get("finalizers") or ())
+        finalizers += manifest["spec"]["finalizers"] if has_contents(manifest) else ()  # those of a namespace
         if not _OWN_FINALIZERS.intersection(finalizers):
             return True
-        contents = [(resource, item) for resource, item in self._contents(key, stored, finalizers)]
+        contents = list(self._contents(key, stored, finalizers))
         waiting = [(resource, item) for resource, item in contents if not item.deleting or ORPHAN in finalizers]
         for resource, item in waiting[:_BATCH]:
             if ORPHAN in finalizers and stored.uid in item.owners:
@@ -162,8 +156,7 @@ class GarbageCollector:
             yield from ((stored.name, item) for item in self._store.items(stored.name))
         else:
             for dependent in self._store.dependents(stored.uid):
-                item = self._store.get(dependent.resource, dependent.namespace, dependent.name)
-                if item is not None:
+                if (item := self._stored(dependent)) is not None:
                     yield dependent.resource, item
 
     def _remove_finalizers(self, resource: str, stored: StoredObject) -> None:
@@ -178,9 +171,3 @@ class GarbageCollector:
             self._store.remove(resource, stored, manifest)
         else:
             self._store.put(resource, manifest)
-
-
-def _finalizers(manifest: Manifest) -> list[str]:
-    """Return the finalizers of an object, with those in the spec of a namespace."""
-    meta = manifest["metadata"].get("finalizers") or []
-    return [*meta, *(manifest["spec"]["finalizers"] if has_contents(manifest) else ())]

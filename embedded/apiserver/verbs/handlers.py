@@ -13,21 +13,21 @@ from typing import Any, Literal
 import orjson
 
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import bindings, metadata, scale
+from embedded.apiserver.kinds import bindings, object_meta, scale_subresource
 from embedded.apiserver.kinds.catalog import Catalog
 from embedded.apiserver.schema import json_types, patches, server_side_apply, strategic_merge
 from embedded.apiserver.status_errors import bad_request
 from embedded.apiserver.storage import objects
+from embedded.apiserver.storage.object_store import Store
 from embedded.apiserver.storage.objects import StoredObject
-from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs import admission, writes
 from embedded.apiserver.verbs.deletions import Deleter
 from embedded.apiserver.verbs.lists import Lister, list_of
 from embedded.apiserver.verbs.writes import Writer
-from embedded.apiserver.wire import decoding, integers, options
-from embedded.apiserver.wire import request as wire_request
+from embedded.apiserver.wire import decoding, go_integers, options
+from embedded.apiserver.wire import request_target as wire_request
 from embedded.apiserver.wire.options import WriteOptions
-from embedded.apiserver.wire.request import Target
+from embedded.apiserver.wire.request_target import Target
 from kube.api import Manifest
 
 _UNTYPED = (patches.JSON, patches.MERGE)
@@ -84,7 +84,7 @@ class Handlers:
         method = "GET" if request.method == "HEAD" else request.method
         match method, bool(target.name), target.subresource:
             case "GET", True, "" | "status":
-                integers.resource_version(request.query.get("resourceVersion") or "0")
+                go_integers.resource_version(request.query.get("resourceVersion") or "0")
                 return ApiResponse(self.find(target).raw)
             case "GET", False, "":
                 return ApiResponse(self._lister.list(target.kind, target.namespace, request.query))
@@ -169,7 +169,7 @@ class Handlers:
             server_side_apply.APPLY, write_options.manager, kind.resource.api_version, target.subresource
         )
         application = server_side_apply.ApplyRequest(
-            config, kind.schema, manager, metadata.timestamp(self._now()), options.flag(request.query, "force")
+            config, kind.schema, manager, object_meta.timestamp(self._now()), options.flag(request.query, "force")
         )
         candidate = server_side_apply.apply(live.manifest() if live else None, application)
         sections = None if live is None else writes.changes(candidate, live.manifest())
@@ -189,16 +189,16 @@ class Handlers:
         write_options = request.write_options(verb) if request.method != "GET" else WriteOptions()
         requested = _manifest(request) if request.method == "PUT" else None
         if requested is not None:
-            scale.check(requested, target.namespace, target.name)
+            scale_subresource.check(requested, target.namespace, target.name)
         current = self.find(target)
-        present = scale.show(target.kind, current)
+        present = scale_subresource.show(target.kind, current)
         if request.method == "GET":
             return ApiResponse(orjson.dumps(present))
         requested = _apply_patch(request, present) if requested is None else requested
-        candidate = scale.apply(target.kind, current, requested, patch=request.method == "PATCH")
+        candidate = scale_subresource.apply(target.kind, current, requested, patch=request.method == "PATCH")
         raw = self.writer.update(target.kind, current, candidate, write_options)
         after = current if raw == current.raw else objects.read(raw, orjson.loads(raw), 0, ())
-        return ApiResponse(orjson.dumps(scale.show(target.kind, after)))
+        return ApiResponse(orjson.dumps(scale_subresource.show(target.kind, after)))
 
     def _bind(self, request: ApiRequest) -> ApiResponse:
         target = request.target
@@ -278,13 +278,11 @@ def _admitted_manifest(request: ApiRequest, write_options: WriteOptions) -> tupl
 
 
 def _check_patch_type(request: ApiRequest) -> None:
-    media_types = _UNTYPED if request.target.kind.custom else (*_UNTYPED, strategic_merge.MEDIA_TYPE)
-    if request.content_type not in media_types:
-        raise (
-            status_errors.unsupported_media_type(media_types)
-            if request.target.kind.custom
-            else status_errors.unknown_media_type()
-        )
+    custom = request.target.kind.custom
+    if custom and request.content_type not in _UNTYPED:
+        raise status_errors.unsupported_media_type(_UNTYPED)
+    if request.content_type not in (*_UNTYPED, strategic_merge.MEDIA_TYPE):
+        raise status_errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def _apply_patch(request: ApiRequest, current: Manifest) -> Manifest:

@@ -15,11 +15,11 @@ import orjson
 from crds.excerpts import excerpt
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds.catalog import Kind
-from embedded.apiserver.status_errors import bad_request, expired
+from embedded.apiserver.status_errors import StatusError, bad_request, expired
 from embedded.apiserver.storage import objects
+from embedded.apiserver.storage.object_store import Store
 from embedded.apiserver.storage.objects import StoredObject
-from embedded.apiserver.storage.store import Store
-from embedded.apiserver.wire import integers, options, request
+from embedded.apiserver.wire import go_integers, options, request_target
 from embedded.apiserver.wire.options import ListOptions
 from embedded.apiserver.wire.selectors import Selector
 
@@ -54,14 +54,17 @@ class Lister:
         end = min(len(rest.items), rest.start + limit) if limit else len(rest.items)
         page = rest.items[rest.start : end]
         remaining = len(rest.items) - end
-        next_token = self._remember(_Rest(rest.items, end, rest.revision)) if remaining else ""
-        return _encode(kind, page, rest.revision, next_token, remaining)
+        metadata: dict[str, Any] = {"resourceVersion": str(rest.revision)}
+        if remaining:
+            token = self._remember(_Rest(rest.items, end, rest.revision))
+            metadata |= {"continue": token, "remainingItemCount": remaining}
+        return list_of(kind, page, metadata)
 
     def _begin(self, kind: Kind, namespace: str, query: Mapping[str, str], list_options: ListOptions) -> _Rest:
-        selector = request.selector(query, kind)
+        selector = request_target.selector(query, kind)
         self._check_version(list_options)
         if list_options.match == "Exact":
-            return self._list_at(kind, namespace, selector, integers.resource_version(list_options.version))
+            return self._list_at(kind, namespace, selector, go_integers.resource_version(list_options.version))
         present = self._store.items(kind.storage, namespace)
         items = [item for item in present if selector.matches(item)] if selector else present
         return _Rest(items, 0, self._store.revision)
@@ -72,12 +75,14 @@ class Lister:
         """
         if not list_options.version:
             return
-        version = integers.parse_uint(list_options.version)
+        version = go_integers.parse_uint(list_options.version)
         if version is None:
             text = status_errors.format_value(excerpt(list_options.version, _LONGEST_EXCERPT))
             raise bad_request(f"invalid resource version: {text}")
         if version > self._store.revision:
-            raise status_errors.too_large(version, self._store.revision)
+            cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+            message = f"Timeout: Too large resource version: {version}, current: {self._store.revision}"
+            raise StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
     def _list_at(self, kind: Kind, namespace: str, selector: Selector, version: int) -> _Rest:
         """Return the list as it was at a version, by undoing the changes since then.
@@ -111,13 +116,6 @@ class Lister:
         while len(self._rests) > _OPEN_LISTS:
             self._rests.popitem(last=False)
         return token
-
-
-def _encode(kind: Kind, page: list[StoredObject], revision: int, next_token: str, remaining: int) -> bytes:
-    meta: dict[str, Any] = {"resourceVersion": str(revision)}
-    if next_token:
-        meta |= {"continue": next_token, "remainingItemCount": remaining}
-    return list_of(kind, page, meta)
 
 
 def list_of(kind: Kind, items: list[StoredObject], metadata: dict[str, Any]) -> bytes:

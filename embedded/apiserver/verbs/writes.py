@@ -12,14 +12,14 @@ from typing import Any
 
 from crds.api_resources import NAMESPACES, NODES
 from embedded.apiserver import status_errors
-from embedded.apiserver.kinds import metadata, preconditions
+from embedded.apiserver.kinds import object_meta, preconditions
 from embedded.apiserver.kinds.catalog import Kind, storage
-from embedded.apiserver.schema import cel_rules, server_side_apply, validation
+from embedded.apiserver.schema import cel_evaluation, schema_validation, server_side_apply
 from embedded.apiserver.status_errors import Cause, StatusError
+from embedded.apiserver.storage.object_store import Store
 from embedded.apiserver.storage.objects import StoredObject, encode
-from embedded.apiserver.storage.store import Store
 from embedded.apiserver.verbs import deletions
-from embedded.apiserver.wire import integers
+from embedded.apiserver.wire import go_integers
 from embedded.apiserver.wire.options import WriteOptions
 from kube.api import Manifest
 
@@ -47,8 +47,10 @@ class Writer:
         _validate(kind, manifest, None, set(manifest))
         meta = manifest["metadata"]
         if options.dry_run:
-            self._vet(kind, manifest)
-        if integers.parse_uint(meta.get("resourceVersion", "")) and not upsert:
+            causes = list(kind.vet(manifest, [node.manifest() for node in self._store.items(storage(NODES))]))
+            if causes:
+                raise status_errors.invalid(kind.resource, meta["name"], causes)
+        if go_integers.parse_uint(meta.get("resourceVersion", "")) and not upsert:
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         if not upsert:
             meta.pop("resourceVersion", None)
@@ -57,11 +59,6 @@ class Writer:
             made_up = "generateName" in meta
             raise status_errors.already_exists(kind.resource, meta["name"], made_up=made_up, leaving=existing.deleting)
         return encode(manifest) if options.dry_run else self._store.put(kind.storage, manifest).raw
-
-    def _vet(self, kind: Kind, manifest: Manifest) -> None:
-        causes = list(kind.vet(manifest, [node.manifest() for node in self._store.items(storage(NODES))]))
-        if causes:
-            raise status_errors.invalid(kind.resource, manifest["metadata"]["name"], causes)
 
     def update(
         self, kind: Kind, current: StoredObject, candidate: Manifest, options: WriteOptions, *, section: str = ""
@@ -85,11 +82,8 @@ class Writer:
             manager = server_side_apply.Manager(
                 server_side_apply.UPDATE, options.manager, kind.resource.api_version, section
             )
-            fields = server_side_apply.after_update(old, new, kind.schema, manager, metadata.timestamp(self._now()))
+            fields = server_side_apply.after_update(old, new, kind.schema, manager, object_meta.timestamp(self._now()))
             new["metadata"] = {**new["metadata"], "managedFields": fields}
-        return self._save(kind, current, new, options)
-
-    def _save(self, kind: Kind, current: StoredObject, new: Manifest, options: WriteOptions) -> bytes:
         if options.dry_run:
             return encode(new)
         if can_be_removed(new):
@@ -111,7 +105,7 @@ class Writer:
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = self._generate_name(kind, namespace, meta["generateName"])
         meta["uid"] = str(uuid.uuid4())
-        meta["creationTimestamp"] = metadata.timestamp(self._now())
+        meta["creationTimestamp"] = object_meta.timestamp(self._now())
         if kind.generation:
             meta["generation"] = 1
 
@@ -149,20 +143,14 @@ def check_namespace(kind: Kind, meta: dict[str, Any], namespace: str) -> None:
     """
     if not kind.resource.namespaced:
         meta.pop("namespace", None)
-    elif meta.setdefault("namespace", namespace) != namespace:
-        message = "the namespace of the provided object does not match the namespace sent on the request"
-        raise status_errors.bad_request(message)
+    else:
+        object_meta.check_namespace_on_url(meta.setdefault("namespace", namespace), namespace)
 
 
 def check_name(kind: Kind, meta: dict[str, Any], namespace: str, name: str) -> None:
     """Raise StatusError (BadRequest) unless the object of an update is the object that the URL names."""
     check_namespace(kind, meta, namespace)
-    if not meta.get("name"):
-        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        raise status_errors.bad_request(why)
-    if meta["name"] != name:
-        why = f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-        raise status_errors.bad_request(why)
+    object_meta.check_name_on_url(meta.get("name"), name)
 
 
 def check_upsert(kind: Kind, key: tuple[str, str], meta: dict[str, Any], options: WriteOptions) -> None:
@@ -170,21 +158,16 @@ def check_upsert(kind: Kind, key: tuple[str, str], meta: dict[str, Any], options
 
     A uid in the metadata means that the client knows an older object.
     """
-    _check_number(meta.get("resourceVersion", ""))
+    go_integers.resource_version(meta.get("resourceVersion") or "0")
     if meta.get("uid"):
         preconditions.raise_conflict(kind, key, ("UID", meta["uid"], ""), dry_run=options.dry_run)
     if not options.dry_run:
         meta.pop("resourceVersion", None)
 
 
-def _check_number(version: str) -> None:
-    if version:
-        integers.resource_version(version)
-
-
 def _check_version(kind: Kind, current: StoredObject, candidate: Manifest, options: WriteOptions) -> None:
     meta = candidate["metadata"]
-    _check_number(meta.get("resourceVersion", ""))
+    go_integers.resource_version(meta.get("resourceVersion") or "0")
     if meta.get("uid", current.uid) != current.uid:
         if options.patch:
             raise status_errors.invalid(
@@ -200,7 +183,7 @@ def _check_version(kind: Kind, current: StoredObject, candidate: Manifest, optio
 
 
 def _next_version(kind: Kind, old: Manifest, candidate: Manifest, section: str) -> Manifest:
-    metadata.carry_over(candidate, old)
+    object_meta.carry_over(candidate, old)
     if section:
         # A status write changes the client's part of the metadata, too, but only for built-in resources.
         others = {name: value for name, value in old.items() if name != section}
@@ -224,13 +207,13 @@ def _validate(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]
     problems = [status_errors.required(name) for name in kind.schema.required if name not in new]
     for name, child in kind.schema.properties.items():
         if name in changed and name in new:
-            causes = validation.check(new[name], child, name)
+            causes = schema_validation.check(new[name], child, name, old.get(name) if old and kind.custom else None)
             problems.extend(_within(section, causes) if name == section else causes)
     if all(problem.reason not in _SHAPE_REASONS for problem in problems):
         kind.complete(new, old)
         problems.extend(_problems(kind, new, old, changed))
     if all(problem.reason not in status_errors.BLOCKING for problem in problems):
-        problems.extend(cel_rules.check_object(new, old, kind.schema, changed))
+        problems.extend(cel_evaluation.check_object(new, old, kind.schema, changed))
     elif kind.schema.has_rules:
         problems.append(status_errors.UNCHECKED_RULES)
     if problems:
@@ -254,11 +237,11 @@ def _repeat_problems(kind: Kind, problems: list[Cause]) -> Iterator[Cause]:
 
 def _problems(kind: Kind, new: Manifest, old: Manifest | None, changed: set[str]) -> Iterator[Cause]:
     if "metadata" in changed:
-        problems = list(metadata.check(new["metadata"], simple_names=kind.simple_names))
+        problems = list(object_meta.check(new["metadata"], simple_names=kind.simple_names))
         if not kind.custom:
-            problems.extend(metadata.check_finalizers(new["metadata"]))
+            problems.extend(object_meta.check_finalizers(new["metadata"]))
         yield from problems
         if old:
             yield from _repeat_problems(kind, problems)
-            yield from metadata.check_update(new["metadata"], old["metadata"])
+            yield from object_meta.check_update(new["metadata"], old["metadata"])
     yield from kind.check(new, old)

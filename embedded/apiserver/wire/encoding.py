@@ -15,8 +15,8 @@ import yaml
 
 from embedded.apiserver import status_errors
 from embedded.apiserver.kinds.catalog import Kind
-from embedded.apiserver.kinds.printing import builtin_columns, columns
-from embedded.apiserver.kinds.printing.columns import PrintedColumn
+from embedded.apiserver.kinds.printing import builtin_columns, printer_columns
+from embedded.apiserver.kinds.printing.printer_columns import PrintedColumn
 from embedded.apiserver.status_errors import StatusError
 from kube.api import Manifest
 
@@ -171,7 +171,8 @@ class Encoder:
         return {**self._head("PartialObjectMetadata"), "metadata": body.get("metadata") or {}}
 
     def _table(self, objects: list[Manifest], metadata: Manifest, *, is_list: bool) -> Manifest:
-        cells, now = _cells(self.kind), self.now()
+        cells = builtin_columns.TABLES.get(self.kind.storage) or printer_columns.crd_columns(self.kind)
+        now = self.now()
         meta = metadata if is_list else {"resourceVersion": metadata.get("resourceVersion", "")}
         return {
             **self._head("Table"),
@@ -191,10 +192,6 @@ class Encoder:
             case _:
                 row["object"] = None
         return row
-
-
-def _cells(kind: Kind) -> list[PrintedColumn]:
-    return builtin_columns.TABLES.get(kind.storage) or columns.crd_columns(kind)
 
 
 def _definition(cells: PrintedColumn) -> Manifest:

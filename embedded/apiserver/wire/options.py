@@ -11,8 +11,8 @@ from crds.api_resources import Resource
 from embedded.apiserver import status_errors
 from embedded.apiserver.schema.json_types import go_type_name
 from embedded.apiserver.status_errors import Cause, bad_request, not_supported
-from embedded.apiserver.wire import label_selectors
-from embedded.apiserver.wire.integers import query_integer
+from embedded.apiserver.wire import selectors
+from embedded.apiserver.wire.go_integers import query_integer
 
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
@@ -70,7 +70,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 def list_options(query: Mapping[str, str], *, watching: bool = False) -> ListOptions:
     """Return the options of a list, or of a watch. Raise StatusError (BadRequest, Invalid) if one is wrong."""
-    label_selectors.parse(query.get("labelSelector", ""))  # errors of the selector come before those of the options
+    selectors.parse_labels(query.get("labelSelector", ""))  # errors of the selector come before those of the options
     read = ListOptions(
         watch=flag(query, "watch"),
         version=query.get("resourceVersion", ""),
@@ -160,11 +160,8 @@ def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
     Raise StatusError (BadRequest, Invalid) if one is wrong.
     """
     parameters = _query_parameters(query) if body is None else _body_parameters(body)
-    orphan, propagation, dry = (
-        parameters.get("orphanDependents"),
-        parameters.get("propagationPolicy"),
-        parameters.get("dryRun") or [],
-    )
+    orphan, propagation = parameters.get("orphanDependents"), parameters.get("propagationPolicy")
+    dry = parameters.get("dryRun") or []
     problems: list[Cause] = []
     if orphan is not None and propagation is not None:
         problems.append(status_errors.invalid_value("propagationPolicy", propagation, _BOTH_SET))

@@ -61,14 +61,12 @@ def _message(raw: bytes, table: Message, depth: int) -> dict[str, Any]:
             pair = _message(
                 _bytes(value), {1: Field("key", "text"), 2: Field("value", field.type, "pointer")}, depth + 1
             )
-            fields.setdefault(field.name, {})[pair.get("key", "")] = pair.get("value", _empty(field.type))
+            fields.setdefault(field.name, {})[pair.get("key", "")] = pair.get(
+                "value", "" if isinstance(field.type, str) else {}
+            )
         elif field.form == "pointer" or read_value not in ("", 0, False, {}, None):
             fields[field.name] = read_value
     return fields
-
-
-def _empty(kind: Type) -> Any:
-    return "" if isinstance(kind, str) else {}
 
 
 def _value(value: int | bytes, kind: Type, depth: int) -> Any:

@@ -8,11 +8,11 @@ pause.
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 
 from embedded import config_sources
-from embedded.config_sources import ConfigKey, ConfigObject
+from embedded.config_sources import ConfigKey, ConfigObject, ConfigObjects
 from kube import errors
 from kube.api import Cluster
 
@@ -92,7 +92,9 @@ class ConfigReader:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._wanted or self._stopping, self._patience())
+                # Without an answer to forget, the thread waits for a question for ever.
+                patience = _KEPT_SECONDS if self._answers else None
+                self._changed.wait_for(lambda: self._wanted or self._stopping, patience)
                 if self._stopping:
                     return
                 self._forget()
@@ -109,10 +111,6 @@ class ConfigReader:
                 pause = next_pause if value.problem else 0.0
                 self._answers[key] = _Answer(ticket, value, self._clock(), next_pause, pause)
                 self._wanted.pop(key, None)
-
-    def _patience(self) -> float | None:
-        """Return how long to wait for a question: for ever if there is no answer to forget."""
-        return _KEPT_SECONDS if self._answers else None
 
     def _forget(self) -> None:
         now = self._clock()
@@ -131,3 +129,45 @@ class ConfigReader:
         except Exception as e:  # what is wrong with one object must not end the thread; the text has no contents
             logger.error("%s in namespace %s cannot be read: %s", key, key.namespace, type(e).__name__)
             return ConfigObject(problem=f"{key} cannot be read: its contents are malformed")
+
+
+@dataclass(slots=True)
+class _Step:
+    ticket: int
+    found: dict[ConfigKey, ConfigObject] = field(default_factory=dict)
+    rejected: set[ConfigKey] = field(default_factory=set)
+    """The objects that lacked a key, so that they are read again."""
+
+
+class PodObjects:
+    """The objects that one pod reads."""
+
+    def __init__(self, reader: ConfigReader) -> None:
+        self._reader = reader
+        self._steps: dict[Hashable, _Step] = {}
+
+    def gather(self, name: Hashable, keys: Iterable[ConfigKey]) -> ConfigObjects | None:
+        """Return all objects that a step needs, as they were read after its first call; None while some are not read.
+
+        An object that is missing counts as read, and it is read again, as an object that is rejected.
+        """
+        wanted = list(keys)
+        if not wanted:
+            return {}
+        step = self._steps.get(name) or self._steps.setdefault(name, _Step(self._reader.ticket()))
+        for key in wanted:
+            if key not in step.found or step.found[key].problem or key in step.rejected:
+                answer = self._reader.find(key, step.ticket)
+                if answer is not None:
+                    step.found[key] = answer
+        return step.found if all(key in step.found for key in wanted) else None
+
+    def reject(self, name: Hashable, key: ConfigKey) -> None:
+        """Have an object of a step read again after a pause, because it lacks a key or is missing."""
+        step = self._steps[name]
+        step.rejected.add(key)
+        self._reader.reject(key, step.found[key])
+
+    def end(self, name: Hashable) -> None:
+        """Forget the objects of a step that is done."""
+        self._steps.pop(name, None)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from embedded import job_logs, log_files, log_times, log_writer
+from embedded import code_copies, job_logs, log_files, log_times, log_writer
 from embedded.layout import Layout
 from embedded.node.runs import shim
 from embedded.pod import LocalPod
@@ -63,6 +63,7 @@ class KeptLogs:
         folder = self._layout.logs_of_job(record.key) / uid
         try:
             if folder.exists() and not (folder / job_logs.RUNS).exists():
+                code_copies.keep(self._layout, record)
                 _copy_runs(self._layout.containers(uid), folder, self._bounds.run)
                 self._account(folder)
         except OSError as e:
@@ -135,9 +136,9 @@ def _copy_run(run: Path, target: Path, most: int) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Return the disk space of a folder, roughly."""
+    """Return the disk space of kept logs, roughly. Files of the job that are kept with them do not make logs go."""
     size = 0
-    for path in folder.rglob("*"):
+    for path in (folder / job_logs.RUNS).rglob("*"):
         with suppress(OSError):
             size += -(-max(1, path.stat().st_size) // _BLOCK) * _BLOCK
     return size + _BLOCK

@@ -13,9 +13,10 @@ from embedded.node.pods.kept_logs import KeptLogs
 from embedded.node.pods.status_reporter import Reporter
 from embedded.node.resources.devices import Devices
 from embedded.node.resources.memory_watch import MemoryWatch
+from embedded.node.resources.port_watch import PortWatch
 from embedded.node.runs.container_runs import ContainerRuns
 from embedded.node.shutdown.shutdown import NodeShutdown
-from embedded.node.status.lifecycle import Backoff
+from embedded.node.status.pod_lifecycle import Backoff
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +33,6 @@ class NodeContext:
     """The variables from which the environment of every container starts."""
     allocatable: Amounts
     memory: MemoryWatch
+    ports: PortWatch
     shutdown: NodeShutdown
     backoff: Backoff = field(default_factory=Backoff)

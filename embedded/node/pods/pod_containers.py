@@ -12,21 +12,23 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from crds.torchjob import demand
-from embedded import config_sources, pod_requirements
+from embedded import config_sources, log_times, pod_requirements
 from embedded.config_sources import ConfigKey, ConfigObjects, NotReady
 from embedded.layout import Layout
-from embedded.node.pods import environment
-from embedded.node.pods.environment import ContainerContext
+from embedded.node.pods import container_environment
+from embedded.node.pods.config_reader import PodObjects
+from embedded.node.pods.container_environment import ContainerContext
+from embedded.node.pods.failed_output import taken_port
 from embedded.node.pods.node_context import NodeContext
-from embedded.node.pods.pod_objects import PodObjects
 from embedded.node.pods.volumes import Volumes
 from embedded.node.resources import devices
 from embedded.node.resources.machine import GPU
 from embedded.node.resources.memory_watch import WatchedContainer, WatchedPod
-from embedded.node.runs import processes, shim
-from embedded.node.runs.container_runs import Order, Run, RunKey
-from embedded.node.status import lifecycle, restarts
-from embedded.node.status.lifecycle import (
+from embedded.node.resources.port_watch import NetworkedPod
+from embedded.node.runs import container_processes, shim
+from embedded.node.runs.container_runs import MESSAGE, Order, Run, RunKey
+from embedded.node.status import pod_lifecycle
+from embedded.node.status.pod_lifecycle import (
     Action,
     Containers,
     KillContainer,
@@ -35,7 +37,7 @@ from embedded.node.status.lifecycle import (
     TerminateContainer,
 )
 from embedded.node.status.pod_status import StartProblem
-from embedded.pod import LocalPod
+from embedded.pod import FINISHED, LocalPod
 
 logger = logging.getLogger(__name__)
 
@@ -62,13 +64,15 @@ class PodContainers:
         self._volumes_are_ready = False
         self._objects = PodObjects(context.config_reader)
         restart = read_restart(context.layout, pod.uid)
-        self.spec: Containers = replace(lifecycle.containers(pod.spec, context.backoff), restart=restart)
+        self.spec: Containers = replace(pod_lifecycle.containers(pod.spec, context.backoff), restart=restart)
         self.histories: dict[str, tuple[Run, ...]] = {name: () for name in self.spec.all}
         """The runs of each container, as of the last `observe`."""
         self.signalled = signalled
         """Container and restart of the runs that were sent SIGTERM."""
         self.forget_problems()
         self._log_lengths: dict[tuple[str, int], int] = {}
+        self._holders: dict[int, str] = {}
+        """Who had the ports that containers could not use, when they ended."""
 
     def forget_problems(self) -> None:
         """Forget what kept containers from starting: the next attempt shows it anew."""
@@ -106,24 +110,40 @@ class PodContainers:
 
     def has_ended(self) -> bool:
         """Return whether the pod has ended by itself, for good."""
-        return lifecycle.outcome(self.spec, self.histories) in ("Succeeded", "Failed")
+        return pod_lifecycle.outcome(self.spec, self.histories) in FINISHED
 
     def note_log_lengths(self, now: float) -> None:
         """Record how long the logs of the containers that run are at this moment."""
         for name, run in self.alive_runs():
             length = self._log_lengths.get((name, run.restart), 0)
-            key = self._key(name, run.restart)
-            self._log_lengths[name, run.restart] = self._context.runs.note(key, now, length)
+            folder = self._context.runs.folder(self._key(name, run.restart))
+            self._log_lengths[name, run.restart] = log_times.note(str(folder), now, length)
 
     def watch_memory(self, pod: LocalPod) -> None:
         """Pass the containers that run, with their memory limits, to the memory watch."""
-        limits = {container["name"]: _memory_limit(container) for container in _containers(pod)}
+        limits = {container["name"]: _memory_limit(container) for container in pod.containers}
         running = tuple(
             WatchedContainer(self._key(name, run.restart), run.process, limits[name])
             for name, run in self.alive_runs()
             if run.process is not None
         )
         self._context.memory.watch(self._uid, WatchedPod(running, _memory_limit(pod.spec)))
+
+    def watch_ports(self, pod: LocalPod) -> None:
+        """Pass the containers that run to the watch of connections, if the pod belongs to a job."""
+        running = [(name, run) for name, run in self.alive_runs() if run.process is not None]
+        processes = {self._key(name, run.restart).mark: run.process for name, run in running if run.process}
+        started = max((run.started_at or 0.0 for _, run in running), default=0.0)
+        networked = NetworkedPod(pod.job, pod.name, processes, started) if pod.job and processes else None
+        self._context.ports.watch(self._uid, networked)
+
+    def port_problem(self, pod: LocalPod) -> str:
+        """Return what the pod has to do with a port of another job; who has a port is found when the pod ends."""
+        taken = taken_port(pod, self.histories, self._context.runs)
+        if taken and taken not in self._holders:
+            self._holders[taken] = self._context.ports.holder(taken)
+        holder = self._holders.get(taken, "")
+        return f"port {taken} is taken by {holder}" if holder else self._context.ports.note(pod.uid)
 
     def publish_volumes(self, pod: LocalPod) -> None:
         """Write the files in the pod's volumes that show its metadata. Raise OSError if that fails."""
@@ -134,7 +154,7 @@ class PodContainers:
 
         Raise OSError if that fails.
         """
-        restart = restarts.next_restart(self.spec, self.histories, generation)
+        restart = pod_lifecycle.next_restart(self.spec, self.histories, generation)
         if restart is not None:
             write_restart(self._context.layout, self._uid, restart)
             self.spec = replace(self.spec, restart=restart)
@@ -149,14 +169,15 @@ class PodContainers:
                 self._start(pod, container, restart)
             case TerminateContainer(container, run):
                 if run.process is not None:
-                    processes.signal_group(run.process, processes.TERMINATE)
+                    container_processes.ask_to_end(run.process, run.shim)
                 self.signalled |= {(container, run.restart)}
             case KillContainer(container, run):
-                processes.kill_marked(self._key(container, run.restart).mark, run.process)
+                shims = () if run.shim is None else (run.shim,)
+                container_processes.kill_marked(self._key(container, run.restart).mark, run.process, shims)
 
     def _start(self, pod: LocalPod, name: str, restart: int) -> None:
         """Start a run, or record why it cannot start yet."""
-        container = next(container for container in _containers(pod) if container["name"] == name)
+        container = next(container for container in pod.containers if container["name"] == name)
         try:
             if not self._set_up_volumes(pod):
                 return
@@ -216,7 +237,7 @@ class PodContainers:
         context = ContainerContext(
             base=node.base,
             volumes={volume["name"]: str(self._volumes.folder(volume)) for volume in pod.spec.get("volumes") or ()},
-            message=str(node.runs.message(self._key(name, restart))),
+            message=str(node.runs.folder(self._key(name, restart)) / MESSAGE),
             folder=str(folder),
             gpus=devices.share(pod.spec, name, assigned),
             machine_gpus=GPU in node.allocatable,
@@ -224,7 +245,7 @@ class PodContainers:
             output=str(self._volumes.output(pod_requirements.OUTPUT)) if pod.job else "",
             objects=objects,
         )
-        return environment.order(pod, container, context)
+        return container_environment.order(pod, container, context)
 
     def _key(self, container: str, restart: int) -> RunKey:
         return RunKey(self._uid, container, restart)
@@ -242,10 +263,6 @@ def write_restart(layout: Layout, uid: str, restart: Restart) -> None:
     folder = layout.pod(uid)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     shim.write(str(folder), _RESTART_FILE, json.dumps(asdict(restart)))
-
-
-def _containers(pod: LocalPod) -> list[Mapping[str, Any]]:
-    return [*pod.spec["containers"], *(pod.spec.get("initContainers") or ())]
 
 
 def _memory_limit(spec: Mapping[str, Any]) -> int:

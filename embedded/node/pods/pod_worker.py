@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from crds import labels
 from embedded import pod, pod_requirements
-from embedded.conditions import merge_conditions
 from embedded.node.pods.failed_output import messages, missing_file
 from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.pod_containers import PodContainers
@@ -17,10 +16,11 @@ from embedded.node.pods.status_reporter import PodStatusWriter
 from embedded.node.shutdown import shutdown
 from embedded.node.shutdown.shutdown import PodShutdown
 from embedded.node.shutdown.shutdown_record import EndingPod
-from embedded.node.status import lifecycle, pod_status
-from embedded.node.status.lifecycle import Action, StartContainer, Termination
+from embedded.node.status import pod_lifecycle, pod_status
+from embedded.node.status.pod_lifecycle import Action, StartContainer, Termination
 from embedded.node.status.pod_status import PodState
 from embedded.pod import LocalPod, PodFailure
+from embedded.status_conditions import merge_conditions
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class PodWorker:
         self._update_restart_termination(now)
         containers = self._containers
         termination = self._termination or self._restart_termination
-        plan = lifecycle.plan(containers.spec, containers.histories, now, termination)
+        plan = pod_lifecycle.plan(containers.spec, containers.histories, now, termination)
         containers.forget_problems()
         if not self.pod.is_finished or self._termination:
             for action in plan.actions:
@@ -106,6 +106,7 @@ class PodWorker:
                 self._shutdown.record_signalled(self._termination.since, containers.signalled)
         self._report(now)
         containers.watch_memory(self.pod)
+        containers.watch_ports(self.pod)
         self.wake_at = min(plan.wake_at, now + containers.check_seconds(), self._deadline())
 
     def _show_ends(self, now: float) -> None:
@@ -155,7 +156,7 @@ class PodWorker:
 
         A new node process gives them the whole grace again: the process before may not have sent SIGTERM.
         """
-        if not lifecycle.awaits_restart(self._containers.spec, self._containers.histories):
+        if not pod_lifecycle.awaits_restart(self._containers.spec, self._containers.histories):
             self._restart_termination = None
             return
         since = self._restart_termination.since if self._restart_termination else now
@@ -228,6 +229,7 @@ class PodWorker:
             stopping=self._termination is not None or self._failure is not None,
             failure=self._failure,
             missing_file=missing_file(pod, histories, node.runs, node.layout.pod(pod.uid)),
+            port_problem=self._containers.port_problem(pod),
             restart_generation=self._restart_generation(),
         )
 

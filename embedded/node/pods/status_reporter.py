@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crds.api_resources import PODS
-from embedded.conditions import Status, differs, well_formed
 from embedded.node.status import pod_status
 from embedded.pod import LocalPod
+from embedded.status_conditions import Status, differs, well_formed
 from kube import errors
 from kube.api import Cluster
 from kube.object_errors import ObjectErrors

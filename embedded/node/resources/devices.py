@@ -13,6 +13,7 @@ from typing import Any
 from crds.torchjob import demand
 from embedded.layout import Layout
 from embedded.node.resources.machine import GPU
+from embedded.node.runs import shim
 
 _FILE = "gpus"
 
@@ -36,7 +37,7 @@ class Devices:
         devices = tuple(islice((device for device in self._devices if device not in used), count))
         if len(devices) < count:
             return None
-        self._write(uid, devices)
+        shim.write(str(self._layout.pod(uid)), _FILE, json.dumps(devices))
         self._assigned[uid] = devices
         return devices
 
@@ -45,11 +46,6 @@ class Devices:
         if self._assigned.pop(uid, None) is not None:
             with suppress(FileNotFoundError):
                 (self._layout.pod(uid) / _FILE).unlink()
-
-    def _write(self, uid: str, devices: Sequence[str]) -> None:
-        draft = self._layout.pod(uid) / f".{_FILE}"
-        draft.write_text(json.dumps(devices))
-        draft.rename(self._layout.pod(uid) / _FILE)
 
 
 def count(spec: Mapping[str, Any]) -> int:

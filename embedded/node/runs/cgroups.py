@@ -1,4 +1,4 @@
-"""Control groups (version 2) for containers with a memory limit, where this user may create them.
+"""Control groups (version 2, else 1) for containers with a memory limit, where this user may create them.
 
 One rule: a control group only makes a limit stricter. The node watches the memory of every container in any case, so an
 error here has no consequence: the container runs without a control group.
@@ -27,15 +27,26 @@ class ControlGroups:
         group = self.folder / f"torchq-{name}"
         try:
             group.mkdir(exist_ok=True)
-            (group / "memory.oom.group").write_text("1")
-            if (group / "memory.swap.max").exists():
-                (group / "memory.swap.max").write_text("0")
-            (group / "memory.max").write_text(str(limit))
+            for file, value in _limits(group, limit):
+                (group / file).write_text(value)
         except OSError:
             with suppress(OSError):
                 group.rmdir()
             return ""
         return str(group)
+
+
+def _limits(group: Path, limit: int) -> Iterator[tuple[str, str]]:
+    """Yield the files that limit the memory of a group, without swap, and what is written into them, in this order."""
+    if (group / "memory.limit_in_bytes").exists():
+        yield "memory.limit_in_bytes", str(limit)
+        if (group / "memory.memsw.limit_in_bytes").exists():
+            yield "memory.memsw.limit_in_bytes", str(limit)
+        return
+    yield "memory.oom.group", "1"
+    if (group / "memory.swap.max").exists():
+        yield "memory.swap.max", "0"
+    yield "memory.max", str(limit)
 
 
 NO_GROUPS = ControlGroups()
@@ -50,7 +61,24 @@ def find(mount: Path = _MOUNT, own_groups: Path = _OWN) -> ControlGroups:
     for folder in _groups_above(mount, own_groups):
         if _may_hold(folder):
             return ControlGroups(folder)
-    return NO_GROUPS
+    return ControlGroups(_group_of_version_1(mount, own_groups))
+
+
+def _group_of_version_1(mount: Path, own_groups: Path) -> Path | None:
+    """Return the memory group of this process in version 1, if this user can create groups in it.
+
+    Where the path of the group is not visible, as in a container, the mount itself is the group. A group elsewhere
+    would leave the limits under which this process runs.
+    """
+    with suppress(OSError):
+        lines = [line.split(":", 2) for line in own_groups.read_text().splitlines()]
+        own = next((line[2] for line in lines if len(line) == 3 and "memory" in line[1].split(",")), None)
+        if own is not None and ".." not in Path(own).parts:
+            folder = mount / "memory" / own.lstrip("/")
+            folder = folder if folder.is_dir() else mount / "memory"
+            if (folder / "memory.limit_in_bytes").exists() and os.access(folder, os.W_OK):
+                return folder
+    return None
 
 
 def _groups_above(mount: Path, own_groups: Path) -> Iterator[Path]:

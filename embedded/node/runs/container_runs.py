@@ -19,12 +19,12 @@ from os.path import exists
 from pathlib import Path
 from typing import Any
 
-from embedded import log_files, log_times
+from embedded import log_files
 from embedded.layout import Layout
-from embedded.node.runs import fork_server, processes, shim
+from embedded.node.runs import container_processes, fork_server, shim
 from embedded.node.runs.cgroups import NO_GROUPS, ControlGroups
+from embedded.node.runs.container_processes import Process
 from embedded.node.runs.fork_server import ForkServer
-from embedded.node.runs.processes import Process
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,8 @@ OOM_KILLED = "OOMKilled"
 _LOST_MESSAGE = "the process that watched over this container was killed; how the container ended is not known"
 KILLED = 137
 """The exit code of a process that SIGKILL has ended."""
-_MESSAGE = "message"
+MESSAGE = "message"
+"""The file of a run into which its container may write its termination message."""
 _LONGEST_MESSAGE = 4096
 """The number of bytes that are read from the end of a container's message, as in the kubelet."""
 LOG_BYTES = 64 * 1024 * 1024
@@ -85,6 +86,8 @@ class Run:
     """The time at which the shim began the command, in seconds since the epoch; None before."""
     process: Process | None = None
     ending: Ending | None = None
+    shim: Process | None = None
+    """The parent of the first process; None also for a run that an earlier version started."""
 
     @property
     def alive(self) -> bool:
@@ -113,9 +116,13 @@ class ContainerRuns:
         self._log_bytes = log_bytes
         self._fork_server = ForkServer()
 
+    def folder(self, key: RunKey) -> Path:
+        """Return the folder of a run, with its log, its files and its termination message."""
+        return _folder(self._layout, key)
+
     def start(self, key: RunKey, order: Order) -> bool:
         """Start a run, unless it was started before. Raise OSError if the machine cannot start another process."""
-        folder = self._folder(key)
+        folder = self.folder(key)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _lock(folder) as lock:
             if lock is None or (folder / "started").exists():
@@ -134,7 +141,7 @@ class ContainerRuns:
 
     def read(self, key: RunKey) -> Run | None:
         """Return the run of a folder; None if its command never began and no shim is about to begin it."""
-        folder = self._folder(key)
+        folder = self.folder(key)
         if (folder / "exited").exists():
             return _read_ended_run(key.restart, folder)
         with _lock(folder) as lock:
@@ -146,41 +153,33 @@ class ContainerRuns:
 
     def has_changed(self, key: RunKey, run: Run) -> bool:
         """Return whether a run that was alive has begun or ended since it was read. This takes two stat calls."""
-        folder = str(self._folder(key))
+        folder = str(self.folder(key))
         return exists(folder + "/exited") or (run.started_at is None and exists(folder + "/started"))
 
     def tail(self, key: RunKey, most: int) -> str:
         """Return the last bytes of a run's output."""
-        return log_files.tail(self._folder(key), most)
-
-    def message(self, key: RunKey) -> Path:
-        """Return the file into which a container may write its termination message."""
-        return self._folder(key) / _MESSAGE
+        return log_files.tail(self.folder(key), most)
 
     def record_oom(self, key: RunKey, message: str) -> None:
         """Write to disk that a run is killed because it exceeded a memory limit. Raise OSError if that fails."""
-        shim.write_reserved(str(self._folder(key)), shim.OUT_OF_MEMORY, message)
-
-    def note(self, key: RunKey, now: float, last_length: int) -> int:
-        """Record how long a run's log is now, and return the length. The records give the times of log lines."""
-        return log_times.note(str(self._folder(key)), now, last_length)
+        shim.write_reserved(str(self.folder(key)), shim.OUT_OF_MEMORY, message)
 
     def prune(self, uid: str, container: str) -> None:
         """Remove the folders of runs that are too old to matter."""
         for number in self._numbers(uid, container)[:-_KEPT_RUNS]:
-            shutil.rmtree(self._folder(RunKey(uid, container, number)), ignore_errors=True)
+            shutil.rmtree(self.folder(RunKey(uid, container, number)), ignore_errors=True)
 
     def has_live_shim(self, uid: str) -> bool:
         """Return whether the shim of any of a pod's runs is alive."""
         return any(not _is_free(folder) for folder in self._layout.containers(uid).glob("*/*"))
 
-    def may_have_processes(self, uid: str) -> bool:
-        """Return whether processes of a pod's runs may exist: a run has begun and its end is not recorded."""
-        folders = self._layout.containers(uid).glob("*/*")
-        return any(
-            not (folder / "exited").exists() and ((folder / "started").exists() or not _is_free(folder))
-            for folder in folders
-        )
+    def kill_all(self, uid: str) -> bool:
+        """Send SIGKILL to all processes of a pod's runs; return whether some may be left, or a shim is alive."""
+        folders = [each for each in self._layout.containers(uid).glob("*/*") if not (each / "exited").exists()]
+        if not any((folder / "started").exists() or not _is_free(folder) for folder in folders):
+            return False
+        shims = [run.shim for folder in folders if (run := _read_alive_run(0, folder)).shim is not None]
+        return container_processes.kill_marked(f"{uid}/", shims=shims) or self.has_live_shim(uid)
 
     def close(self) -> None:
         """End the fork server; the containers go on."""
@@ -188,7 +187,7 @@ class ContainerRuns:
 
     def _spawn(self, folder: Path, key: RunKey, order: Order, lock: int) -> None:
         """Fork a shim that has the order and the lock."""
-        environment = {**order.environment, processes.MARK: key.mark}
+        environment = {**order.environment, container_processes.MARK: key.mark}
         group = self._groups.make(key.mark.rstrip("/").replace("/", "-"), order.memory)
         shim_order = (str(folder), list(order.command), environment, order.directory, self._log_bytes, group)
         order_file = fork_server.write_order(shim_order)
@@ -201,9 +200,6 @@ class ContainerRuns:
         finally:
             os.close(order_file)
 
-    def _folder(self, key: RunKey) -> Path:
-        return _folder(self._layout, key)
-
     def _numbers(self, uid: str, container: str) -> list[int]:
         folder = self._layout.container(uid, container, 0).parent
         with suppress(FileNotFoundError):
@@ -214,7 +210,7 @@ class ContainerRuns:
         """Record the end of a run whose shim was killed, as soon as none of its processes is left."""
         started = _read(folder / "started")
         process = Process(started["pid"], started["startTicks"])
-        if processes.kill_marked(key.mark, process):
+        if container_processes.kill_marked(key.mark, process):
             return Run(key.restart, started["startedAt"], process)
         ending = {"exitCode": KILLED, "reason": LOST, "message": _LOST_MESSAGE, "finishedAt": time.time()}
         try:
@@ -256,7 +252,8 @@ def _is_free(folder: Path) -> bool:
 def _read_alive_run(restart: int, folder: Path) -> Run:
     with suppress(FileNotFoundError):
         started = _read(folder / "started")
-        return Run(restart, started["startedAt"], Process(started["pid"], started["startTicks"]))
+        parent = Process(started["shim"], started["shimTicks"]) if "shim" in started else None
+        return Run(restart, started["startedAt"], Process(started["pid"], started["startTicks"]), shim=parent)
     return Run(restart)
 
 
@@ -273,7 +270,7 @@ def _read_ended_run(restart: int, folder: Path) -> Run:
         signal=exited.get("signal", 0),
         reason=exited.get("reason", ""),
         signalled_at=exited.get("signalledAt", 0.0),
-        message=exited.get("message") or _text(folder / "problem") or _tail(folder / _MESSAGE, _LONGEST_MESSAGE),
+        message=exited.get("message") or _text(folder / "problem") or _tail(folder / MESSAGE, _LONGEST_MESSAGE),
     )
     return Run(restart, begun.started_at, begun.process, ending)
 

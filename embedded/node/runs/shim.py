@@ -31,6 +31,8 @@ import signal
 import time
 
 from embedded.log_writer import LogWriter
+from embedded.node.runs.command_processes import HANDLED, SESSION_ENDS, CommandProcesses, stat
+from embedded.node.runs.memory_group import MemoryGroup
 
 LOCK_DESCRIPTOR = 3
 OUT_OF_MEMORY = "oomkilled"
@@ -58,10 +60,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that do not end the shim: they concern the command or the node."""
-_RECORDED = (signal.SIGTERM, signal.SIGHUP)
-"""Signals that a shim receives only when a session or the machine ends, since every process receives them then."""
 _signalled: list[float] = []
-"""The time of the first of these signals, in seconds since the epoch; empty if the shim received none."""
+"""The time of the first signal that ends the session, in seconds since the epoch; empty if the shim received none."""
 
 
 def serve() -> None:
@@ -119,28 +119,33 @@ def main() -> None:
     if os.path.exists(os.path.join(folder, "started")):
         return
     for ignored in _IGNORED:
-        signal.signal(ignored, _record_signal if ignored in _RECORDED else signal.SIG_IGN)
+        signal.signal(ignored, _record_signal if ignored in SESSION_ENDS else signal.SIG_IGN)
     _set_process_option(_PR_SET_CHILD_SUBREAPER, 1)
-    child_ended = _child_pipe()
+    signals = _signal_pipe()
     printed, output = os.pipe()
     log = LogWriter(folder, order[4])
     problem = log.open()
     pid, go, verdict = _fork(order, output, problem)
     os.close(output)
-    started = f'{{"pid": {pid}, "startTicks": {_start_ticks(pid)}, "startedAt": {time.time()}}}'
-    write(folder, "started", started)
+    me = os.getpid()
+    shim = f'"shim": {me}, "shimTicks": {_start_ticks(me)}'
+    started = f'"pid": {pid}, "startTicks": {_start_ticks(pid)}, "startedAt": {time.time()}'
+    write(folder, "started", f"{{{started}, {shim}}}")
     os.write(go, b"go")
     os.close(go)
     with open(verdict, encoding="utf-8") as failure:
         problem = failure.read()
-    status = _follow(pid, child_ended, printed, log)
+    group = MemoryGroup(order[5])
+    status = _follow(CommandProcesses(pid), signals, printed, log, (group, group.events(), folder))
     if problem:
         try:  # noqa: SIM105 - contextlib would be one more import
             write(folder, "problem", problem)
         except OSError:
             pass  # the disk is full
     signalled = f', "signalledAt": {_signalled[0]}' if _signalled else ""
-    _remove_group(group=order[5], folder=folder)
+    if group.has_killed():
+        _record_oom(group, folder)
+    group.remove()
     _record_end(folder, f'{{{_ending(status, problem)}{signalled}, "finishedAt": {time.time()}}}')
 
 
@@ -149,12 +154,16 @@ def _record_signal(*_: object) -> None:
         _signalled.append(time.time())
 
 
-def _child_pipe() -> int:
-    """Return a descriptor that becomes readable whenever a child has ended."""
+def _signal_pipe() -> int:
+    """Return a descriptor from which the numbers of the signals are read that the shim receives and does not ignore.
+
+    SIGCHLD is one of them: a child has ended.
+    """
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
     os.set_blocking(writer, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    for number in HANDLED:
+        signal.signal(number, lambda *_: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return reader
 
@@ -185,7 +194,7 @@ def _become(order: Order, ready: int, output: int, problem: str) -> str:
     """Execute the command in this child as soon as its start is recorded. Return only after an error, with its text."""
     _, command, environment, directory, _, group = order
     os.setsid()
-    _join_group(group)
+    MemoryGroup(group).join()
     _set_process_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if not os.read(ready, 2):
         return "the shim ended before the command began"
@@ -212,46 +221,37 @@ def _become(order: Order, ready: int, output: int, problem: str) -> str:
         return f"cannot execute {command[0]!r}: {e}"
 
 
-def _follow(pid: int, child_ended: int, printed: int, log: LogWriter) -> int:
+def _follow(
+    processes: CommandProcesses, signals: int, printed: int, log: LogWriter, memory: "tuple[MemoryGroup, int, str]"
+) -> int:
     """Write the log until the command and all of its processes have ended; return the command's status.
 
-    When the command ends, its other processes are killed, as at the end of a container's first process on Kubernetes.
-    Orphans of any depth and session become children of the shim, so it kills its children until none is left. The shim
-    waits for processes that became another user's, and logs what they print.
+    Orphans of any depth and session become children of the shim. The shim waits for processes that became another
+    user's, and logs what they print.
     """
     poller = select.poll()
     poller.register(printed, select.POLLIN)
-    poller.register(child_ended, select.POLLIN)
-    status = None
+    poller.register(signals, select.POLLIN)
+    group, shortages, folder = memory
+    if shortages >= 0:
+        poller.register(shortages, select.POLLIN)
     while True:
         for ready, _ in poller.poll():
+            if ready == shortages:
+                poller.unregister(shortages)
+                _record_oom(group, folder)
+                group.kill()
+                continue
             if ready == printed:
                 piece = os.read(printed, _PIECE)
                 log.write(piece)
                 if not piece:  # no process of the command has the pipe open any more
                     poller.unregister(printed)
                 continue
-            os.read(child_ended, _PIECE)
-            status, childless = _reap(pid, status)
-            if status is not None and childless:
+            status = processes.take(os.read(signals, _PIECE))
+            if status is not None:
                 _drain(printed, log)
                 return status
-            if status is not None:
-                for child in _children():
-                    _kill(child)
-
-
-def _reap(pid: int, status: "int | None") -> "tuple[int | None, bool]":
-    """Reap the children that have ended. Return the command's status, if it has ended, and whether no child is left."""
-    try:
-        while True:
-            child, child_status = os.waitpid(-1, os.WNOHANG)
-            if not child:
-                return status, False
-            if child == pid:
-                status = child_status
-    except ChildProcessError:
-        return status, True
 
 
 def _drain(printed: int, log: LogWriter) -> None:
@@ -269,80 +269,18 @@ def _drain(printed: int, log: LogWriter) -> None:
         return
 
 
-def _join_group(group: str) -> None:
-    """Move this process into a control group. If that fails, only the node enforces the memory limit."""
+def _record_oom(group: MemoryGroup, folder: str) -> None:
+    """Record that the container exceeded its memory limit, unless that is recorded."""
     try:
-        if group:
-            _write_now(os.path.join(group, "cgroup.procs"), "0")
-    except OSError:
-        pass
-
-
-def _remove_group(group: str, folder: str) -> None:
-    """Remove the control group of a container that has ended; record whether the kernel killed it for its memory."""
-    if not group:
-        return
-    try:
-        if _event_count(group, "oom_kill") and not os.path.exists(os.path.join(folder, OUT_OF_MEMORY)):
-            write_reserved(folder, OUT_OF_MEMORY, _oom_message(group, os.path.basename(os.path.dirname(folder))))
-        os.rmdir(group)
+        if not os.path.exists(os.path.join(folder, OUT_OF_MEMORY)):
+            container = os.path.basename(os.path.dirname(folder))
+            write_reserved(folder, OUT_OF_MEMORY, group.message(container))
     except OSError:
         pass  # the exit code is recorded in any case
 
 
-def _event_count(group: str, name: str) -> int:
-    with open(os.path.join(group, "memory.events"), encoding="ascii") as file:
-        return sum(int(fields[1]) for fields in map(str.split, file) if fields[0] == name)
-
-
-def _oom_message(group: str, container: str) -> str:
-    limit, peak = _megabytes(group, "memory.max"), _megabytes(group, "memory.peak")
-    return (
-        f"container {container} used {peak or limit}Mi of memory, and its limit is {limit}Mi "
-        "(resources.limits.memory): raise the limit, or let the program use less"
-    )
-
-
-def _megabytes(group: str, name: str) -> int:
-    try:
-        with open(os.path.join(group, name), encoding="ascii") as file:
-            return int(file.read()) >> 20
-    except (OSError, ValueError):  # memory.peak exists since Linux 5.19
-        return 0
-
-
-def _write_now(path: str, text: str) -> None:
-    """Write to an existing file, unbuffered and in one call. Raise OSError if that fails."""
-    descriptor = os.open(path, os.O_WRONLY)
-    try:
-        os.write(descriptor, text.encode())
-    finally:
-        os.close(descriptor)
-
-
-def _kill(child: int) -> None:
-    try:  # noqa: SIM105 - contextlib is not imported here
-        os.kill(child, signal.SIGKILL)
-    except PermissionError:
-        pass  # it became another user's process: `_follow` waits for it
-
-
-def _children() -> list[int]:
-    parent = str(os.getpid()).encode()
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _stat(name)[1:2] == [parent]]
-
-
 def _start_ticks(pid: int) -> int:
-    return int(_stat(str(pid))[19])
-
-
-def _stat(pid: str) -> list[bytes]:
-    """Return the fields of /proc/<pid>/stat after the command's name: state, parent, ...; empty if it has ended."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()
-    except OSError:
-        return []
+    return int(stat(str(pid))[19])
 
 
 def _ending(status: int, problem: str) -> str:

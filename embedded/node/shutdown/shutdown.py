@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from embedded.conditions import well_formed
 from embedded.layout import Layout
 from embedded.node.runs.container_runs import Ending
 from embedded.node.shutdown import shutdown_record
 from embedded.node.shutdown.shutdown_record import Mark
-from embedded.node.status import lifecycle
-from embedded.node.status.lifecycle import Containers, Histories
+from embedded.node.status import pod_lifecycle
+from embedded.node.status.pod_lifecycle import Containers, Histories
 from embedded.node.status.pod_status import DISRUPTION_TARGET
 from embedded.pod import LocalPod, PodFailure
+from embedded.status_conditions import well_formed
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,8 @@ class NodeShutdown:
         when = ending.signalled_at or ending.finished_at
         if self.since is not None and when >= self.since - NEAR_SECONDS:
             return True
-        if ending.finished_at >= self.began:
+        died_at = when if ending.signal in _STOP_SIGNALS else ending.finished_at  # what it left may end much later
+        if died_at >= self.began:
             return False
         return bool(ending.signalled_at) or (self._before is not None and when >= self._before - NEAR_SECONDS)
 
@@ -121,7 +122,7 @@ class PodShutdown:
         explained = [ending.signalled_at or ending.finished_at for ending in endings if self._node.explains(ending)]
         if explained:
             self._write(Mark(min(explained)))
-        elif self._node.since is not None and lifecycle.is_alive(histories):
+        elif self._node.since is not None and pod_lifecycle.is_alive(histories):
             return self._mark(histories, now)
         elif endings:
             until = max(ending.finished_at for ending in endings) + HOLD_SECONDS
@@ -134,7 +135,7 @@ class PodShutdown:
         Times in the API are whole seconds. So a pod is not marked in a second in which one of its containers ended:
         that end could not be distinguished from ends after the mark.
         """
-        times = [ending.finished_at for history in histories.values() if (ending := lifecycle.last_ending(history))]
+        times = [ending.finished_at for history in histories.values() if (ending := pod_lifecycle.last_ending(history))]
         if any(int(time) == int(now) for time in times):
             return int(now) + 1.0
         self._write(Mark(now))
@@ -142,7 +143,7 @@ class PodShutdown:
 
     def ends(self, pod: Containers, histories: Histories) -> bool:
         """Return whether the shutdown ends the pod: the pod was marked, and had not ended by itself before."""
-        return self.mark is not None and not lifecycle.has_ended_before(pod, histories, self.mark.at)
+        return self.mark is not None and not pod_lifecycle.has_ended_before(pod, histories, self.mark.at)
 
     def is_marked_in(self, pod: LocalPod) -> bool:
         """Return whether the pod, as the API server shows it, has the mark."""
@@ -174,8 +175,8 @@ class PodShutdown:
 
 def _suspicious_endings(pod: Containers, histories: Histories, signalled_runs: SignalledRuns) -> Iterator[Ending]:
     """Yield the ends of runs that a shutdown may explain."""
-    for name, history in lifecycle.runs_since_restart(pod, histories).items():
-        ending = lifecycle.last_ending(history)
+    for name, history in pod_lifecycle.runs_since_restart(pod, histories).items():
+        ending = pod_lifecycle.last_ending(history)
         if ending is not None and (name, history[-1].restart) not in signalled_runs and _is_suspicious(ending):
             yield ending
 

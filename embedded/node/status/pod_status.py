@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from crds import excerpts, labels
-from embedded.conditions import Status, condition, differs, merge_conditions, timestamp
 from embedded.node.runs.container_runs import Ending, Run
-from embedded.node.status import lifecycle, restarts
-from embedded.node.status.lifecycle import Containers, Histories
+from embedded.node.status import pod_lifecycle
+from embedded.node.status.pod_lifecycle import Containers, Histories
 from embedded.pod import FINISHED, PodFailure
+from embedded.status_conditions import Status, condition, differs, merge_conditions, timestamp
 
 ADDRESS = "127.0.0.1"
 """The address of every pod of the embedded node: the machine's loopback address."""
@@ -51,6 +51,8 @@ class PodState:
     failure: PodFailure | None = None
     missing_file: str = ""
     """The file that a failed container did not find in the empty folder of a pod that names no folder."""
+    port_problem: str = ""
+    """What the pod has to do with a port of another job or program; empty for nothing."""
     restart_generation: str = ""
     """The generation for which the containers are to be restarted in place; empty for none."""
     ends_to_show: frozenset[str] = frozenset()
@@ -66,11 +68,11 @@ def running_status(pod: PodState, before: Mapping[str, Any], now: float) -> Stat
         "hostIP": ADDRESS,
         "podIP": ADDRESS,
         "podIPs": [{"ip": ADDRESS}],
-        "containerStatuses": _statuses(pod, "containers"),
+        "containerStatuses": [_container_status(pod, each, False) for each in pod.spec["containers"]],
         "conditions": _conditions(pod, phase, before.get("conditions") or (), now),
     }
     if pod.containers.init:
-        status["initContainerStatuses"] = _statuses(pod, "initContainers")
+        status["initContainerStatuses"] = [_container_status(pod, each, True) for each in pod.spec["initContainers"]]
     if pod.failure is not None and (phase == "Failed" or pod.failure.disruption):
         status |= {"reason": pod.failure.reason, "message": pod.failure.message}
     return status
@@ -103,8 +105,8 @@ def unseen_ends(containers: Containers, histories: Histories, before: Mapping[st
     }
     return frozenset(
         name
-        for name, history in lifecycle.runs_since_restart(containers, histories).items()
-        if lifecycle.restart_at(containers, name, history) is not None
+        for name, history in pod_lifecycle.runs_since_restart(containers, histories).items()
+        if pod_lifecycle.restart_at(containers, name, history) is not None
         and not _shows_end(shown.get(name, {}), history[-1].restart)
     )
 
@@ -117,12 +119,8 @@ def _shows_end(shown: Mapping[str, Any], restart: int) -> bool:
 
 def restart_conditions(pod: PodState, phase: str) -> list[dict[str, str]]:
     """Return the condition of the pod's restart in place; an empty list if it has none."""
-    outcome = restarts.outcome(pod.containers, pod.histories, pod.restart_generation, phase)
+    outcome = pod_lifecycle.restart_outcome(pod.containers, pod.histories, pod.restart_generation, phase)
     return [] if outcome is None else [condition(labels.CONTAINERS_RESTARTED, *outcome)]
-
-
-def _folder_conditions(missing: str) -> list[dict[str, str]]:
-    return [condition(labels.FOLDER_UNKNOWN, True, "FileMissing", _advice(missing))] if missing else []
 
 
 def _advice(missing: str) -> str:
@@ -133,17 +131,17 @@ def _advice(missing: str) -> str:
 
 
 def _phase(pod: PodState) -> str:
-    if lifecycle.is_alive(pod.histories):
-        return "Pending" if lifecycle.outcome(pod.containers, pod.histories) == "Pending" else "Running"
+    if pod_lifecycle.is_alive(pod.histories):
+        return "Pending" if pod_lifecycle.outcome(pod.containers, pod.histories) == "Pending" else "Running"
     if pod.failure is not None:
         return "Failed"
     if pod.stopping:
-        return lifecycle.outcome_without_restarts(pod.containers, pod.histories)
-    return lifecycle.outcome(pod.containers, pod.histories)
+        return pod_lifecycle.outcome_without_restarts(pod.containers, pod.histories)
+    return pod_lifecycle.outcome(pod.containers, pod.histories)
 
 
 def _conditions(pod: PodState, phase: str, before: Iterable[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
-    waiting = [name for name in pod.containers.init if not lifecycle.has_succeeded(pod.histories[name])]
+    waiting = [name for name in pod.containers.init if not pod_lifecycle.has_succeeded(pod.histories[name])]
     unready = [name for name in pod.containers.main if not _is_running(pod.histories[name])]
     initialized = (
         condition("Initialized", False, "ContainersNotInitialized", _names("incomplete", waiting))
@@ -163,31 +161,25 @@ def _conditions(pod: PodState, phase: str, before: Iterable[Mapping[str, Any]], 
         condition("ContainersReady", *readiness),
         condition("Ready", *readiness),
         *restart_conditions(pod, phase),
-        *_disruption_conditions(pod.failure),
-        *_folder_conditions(pod.missing_file),
     ]
+    if pod.failure is not None and pod.failure.disruption:
+        updates.append(condition(DISRUPTION_TARGET, True, pod.failure.disruption, pod.failure.message))
+    if pod.missing_file:
+        updates.append(condition(labels.FOLDER_UNKNOWN, True, "FileMissing", _advice(pod.missing_file)))
+    if pod.port_problem:
+        updates.append(condition(labels.PORT_SHARED, True, "PortShared", pod.port_problem))
     return merge_conditions(before, updates, now)
-
-
-def _disruption_conditions(failure: PodFailure | None) -> list[dict[str, str]]:
-    if failure is None or not failure.disruption:
-        return []
-    return [condition(DISRUPTION_TARGET, True, failure.disruption, failure.message)]
 
 
 def _names(kind: str, names: Sequence[str]) -> str:
     return f"containers with {kind} status: [{' '.join(names)}]" if names else ""
 
 
-def _statuses(pod: PodState, kind: str) -> list[dict[str, Any]]:
-    return [_container_status(pod, container, kind == "initContainers") for container in pod.spec[kind]]
-
-
 def _container_status(pod: PodState, container: Mapping[str, Any], init: bool) -> dict[str, Any]:
     name = container["name"]
     history = pod.histories[name]
     state = _state(pod, name, history)
-    ready = lifecycle.has_succeeded(history) if init else "running" in state
+    ready = pod_lifecycle.has_succeeded(history) if init else "running" in state
     return {
         "name": name,
         "image": container.get("image", ""),
@@ -211,16 +203,14 @@ def _state(pod: PodState, name: str, history: Sequence[Run]) -> dict[str, Any]:
             return _waiting(pod, name)
         if last.restart < pod.containers.first(name) and not pod.stopping:
             return _RESTARTING
-        restart_at = None if pod.stopping else lifecycle.restart_at(pod.containers, name, history)
-        return _termination(pod, name, last, last.ending) if restart_at is None else _back_off(pod)
+        restart_at = None if pod.stopping else pod_lifecycle.restart_at(pod.containers, name, history)
+        if restart_at is None:
+            return _termination(pod, name, last, last.ending)
+        message = "; ".join(filter(None, [_BACKING_OFF, pod.missing_file and _advice(pod.missing_file)]))
+        return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
     if last.started_at is None:
         return {"waiting": {"reason": "ContainerCreating"}}
     return {"running": {"startedAt": timestamp(last.started_at)}}
-
-
-def _back_off(pod: PodState) -> dict[str, Any]:
-    message = "; ".join(filter(None, [_BACKING_OFF, pod.missing_file and _advice(pod.missing_file)]))
-    return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
 
 
 def _waiting(pod: PodState, name: str) -> dict[str, Any]:
@@ -228,7 +218,7 @@ def _waiting(pod: PodState, name: str) -> dict[str, Any]:
     if problem:
         return {"waiting": {"reason": problem.reason, "message": problem.message}}
     initializing = name in pod.containers.main and not all(
-        lifecycle.has_succeeded(pod.histories[init]) for init in pod.containers.init
+        pod_lifecycle.has_succeeded(pod.histories[init]) for init in pod.containers.init
     )
     reason = {"reason": "PodInitializing" if initializing else "ContainerCreating"}
     return {"waiting": {**reason, "message": pod.volume_problem} if pod.volume_problem else reason}

@@ -203,11 +203,14 @@ local function save_books()
 end
 
 local function reservation_text(reservation)
-  local grown, size, idle = reservation.grown or 0, reservation.size or 0, reservation.idle or 0
+  local function optional(name)
+    local number = reservation[name] or 0
+    return number > 0 and ',"' .. name .. '":' .. whole(number) or ''
+  end
   return '{"attempt":' .. whole(reservation.attempt) .. ',"charge":' .. amounts_text(reservation.charge)
-    .. ',"epoch":' .. whole(reservation.epoch) .. (grown > 0 and ',"grown":' .. whole(grown) or '')
-    .. (idle > 0 and ',"idle":' .. whole(idle) or '') .. ',"kind":"' .. reservation.kind .. '","pick":' .. whole(reservation.pick) .. ',"port":' .. whole(reservation.port)
-    .. ',"queue":' .. quoted(reservation.queue) .. (size > 0 and ',"size":' .. whole(size) or '') .. '}'
+    .. ',"epoch":' .. whole(reservation.epoch) .. optional('gained') .. optional('grown') .. optional('idle')
+    .. ',"kind":"' .. reservation.kind .. '"' .. optional('paid') .. ',"pick":' .. whole(reservation.pick)
+    .. ',"port":' .. whole(reservation.port) .. ',"queue":' .. quoted(reservation.queue) .. optional('size') .. '}'
 end
 
 -- Write a reservation from its JSON text, and add its charge and port.

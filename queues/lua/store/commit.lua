@@ -8,7 +8,8 @@
 --           keys                               of each pick: the job key
 --           versions                           of each pick: the version of its entry, and a comma
 --           queues, queue                      names; and of each pick: the number (from 1) of its queue
---           demands, attempts, demand          JSON texts of amounts, and their attempts; and of each pick: the number of its pair
+--           demands, attempts, costs, demand   JSON texts of amounts, their attempts and costs; and of each pick: the number of
+--                                              its triple
 --           grows                              numbers of the picks (from 1) of kind "grow"; the others are of kind "admit"
 --           ports                              numbers of the picks that need a port
 --           sizes                              flat list of the number of a pick and the number of workers that its demand
@@ -91,8 +92,9 @@ local function read_demands()
       names = names,
       sizes = sizes,
       picks_of_demand = 0,
+      cost = picks.costs[at],
       head = '{"attempt":' .. whole(picks.attempts[at]) .. ',"charge":' .. text .. ',"epoch":' .. EPOCH
-        .. ',"kind":"admit","pick":',
+        .. ',"kind":"admit","paid":' .. whole(picks.costs[at]) .. ',"pick":',
     }
   end
 end
@@ -147,6 +149,7 @@ local function grow(at, demand, entry)
   end
   reservation.size = (reservation.size or 0) + (sizes[at] or 0)
   reservation.grown, reservation.idle = (reservation.grown or 0) + 1, (reservation.idle or 0) - (entry.idle or 0)
+  reservation.paid, reservation.gained = demand.cost, sizes[at]
   answers[at] = reservation_text(reservation)
   return answers[at]
 end

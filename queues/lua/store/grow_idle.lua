@@ -42,7 +42,7 @@ local function grow(key, reservation, workers, amounts)
     reservation.charge[name] = (reservation.charge[name] or 0) + amount
   end
   reservation.size, reservation.idle = (reservation.size or 0) + workers, (reservation.idle or 0) + workers
-  reservation.grown = (reservation.grown or 0) + 1
+  reservation.grown, reservation.paid, reservation.gained = (reservation.grown or 0) + 1, nil, nil
   redis.call('HSET', 'torchq:reservations', key, reservation_text(reservation))
   mark(key, reservation.queue, '0', now)
 end

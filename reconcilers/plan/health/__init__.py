@@ -1,1 +1,1 @@
-"""How a running job gets on: what follows from its steps, or from having made none, and for which pods it waits."""
+"""How a job gets on: whether its pods run, and if not, why; what follows from its steps, or from having made none."""

@@ -12,7 +12,6 @@ from reconcilers.views import pod_view
 
 HANGING = "Hanging"
 """Reason: no step is made; of the condition Running, and of Admitted while the pods are restarted because of that."""
-MOST_NAMED = 5
 
 
 def describe(hang: Hang) -> str:
@@ -21,7 +20,7 @@ def describe(hang: Hang) -> str:
     if hang.blamed:
         how = "is silent" if hang.blamed in hang.silent else "makes no step"
         return f"pod {hang.blamed} {how} since {since}, while others report"
-    behind, silent = (pod_view.list_names(names, MOST_NAMED) for names in (hang.behind, hang.silent))
+    behind, silent = (pod_view.list_names(names) for names in (hang.behind, hang.silent))
     lists = [f"furthest behind: {behind}"] if behind else []
     lists += [f"silent: {silent}"] if silent else []
     return "; ".join([f"no pod makes a step since {since}", *lists])

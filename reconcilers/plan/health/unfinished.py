@@ -10,6 +10,7 @@ from datetime import datetime
 
 from crds import timestamps
 from crds.torchjob import conditions
+from crds.torchjob.conditions import RANKS_REMEDY, WAITS_FOR_RANKS
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import progress
@@ -19,16 +20,10 @@ from reconcilers.pods.task_members import PodMember
 from reconcilers.values import EmitEvent
 from reconcilers.views.pod_view import PodView
 
-WAITS_FOR_RANKS = "WaitsForRanks"
-"""Reason of the condition Running: some ranks have ended with 0, and others still run."""
 SOON, LONG = 5.0, 600.0
 """The seconds after the first end at which the condition names the others, and says what limits the wait. Most ranks
 end together, and a job that ends needs no such write."""
 MOST_NAMED = 3
-REMEDY = (
-    "these pods keep the room of the job: activeDeadlineSeconds limits its time, and under successPolicy Master a job "
-    "ends with its Master"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +39,7 @@ class UnfinishedPods:
         """Return the sentence about them."""
         since = timestamps.format_time(self.since)
         return f"the job waits for {self.names}, as others have ended with 0 since {since}" + (
-            f"; {REMEDY}" if is_long else ""
+            f"; {RANKS_REMEDY}" if is_long else ""
         )
 
 
@@ -87,7 +82,11 @@ def show(after: TorchJobStatus, found: UnfinishedPods | None, message: str, now:
 def event(before: TorchJobStatus, after: TorchJobStatus) -> tuple[EmitEvent, ...]:
     """Return the Event about a wait that has become long."""
     known, running = (conditions.find(each.conditions, "Running") for each in (before, after))
-    if running is None or not running.message.endswith(REMEDY) or (known and known.message.endswith(REMEDY)):
+    if (
+        running is None
+        or not running.message.endswith(RANKS_REMEDY)
+        or (known and known.message.endswith(RANKS_REMEDY))
+    ):
         return ()
     return (EmitEvent(WAITS_FOR_RANKS, running.message, warning=True),)
 

@@ -23,10 +23,11 @@ from crds.api_resources import RECREATE_REQUESTS
 from crds.torchjob.status import Admission, InPlace, PodMeasurements, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import restart_counts, status
+from reconcilers.plan.moment import Moment
 from reconcilers.plan.recovery import Recovery
 from reconcilers.pods import measure, restart_agent
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import NOT_ASKED, EmitEvent, Observation, RaiseCharge
+from reconcilers.values import NOT_ASKED, Blocker, EmitEvent, InvalidPod, NoRoom, Observation, OverQuota, RaiseCharge
 from reconcilers.views.pod_view import PodView
 
 LONGEST = 1_000
@@ -63,8 +64,9 @@ def preferred(settings: ReconcileSettings, obstacle: str) -> InPlace | None:
     return InPlace(driver="kruise" if has_kruise else "recreate", message=excerpts.excerpt(obstacle, LONGEST))
 
 
-def choose(job: TorchJob, admission: Admission, observation: Observation, settings: ReconcileSettings) -> Choice:
+def choose(job: TorchJob, admission: Admission, at: Moment) -> Choice:
     """Return the choice for the next pods of a job, with the charge for their agents."""
+    observation, settings = at.observation, at.settings
     before, measured = job.status.in_place, job.status.measured
     if before is not None and before.settled:
         return Choice(_carry_on(job, preferred(settings, before.message), settled=True), admission, measured)
@@ -74,8 +76,9 @@ def choose(job: TorchJob, admission: Admission, observation: Observation, settin
     excess = measure.find_excess_of(job, admission.charge, frozenset(restart_agent.requests(job).items()))
     if excess is None:
         return Choice(_carry_on(job, chosen), admission, measured)
-    if observation.no_room is not None or excess.uncountable:
-        room = measure.ROOM[observation.no_room or "quota"].format(admission.queue)
+    full = observation.met(NoRoom)
+    if full is not None or excess.uncountable:
+        room = measure.ROOM[full.by if full is not None else "quota"].format(admission.queue)
         declined = preferred(settings, f"{room} has no room for restart agents")
         return Choice(_carry_on(job, declined, settled=True), admission, measured)
     charged = admission.model_copy(update={"charge": dict(excess.charge)})
@@ -90,14 +93,14 @@ def _obstacle(before: InPlace | None, observation: Observation) -> str:
     return "" if before.driver == restart_agent.DRIVER else before.message
 
 
-def decline_refused(job: TorchJob, observation: Observation, settings: ReconcileSettings) -> TorchJobStatus | None:
+def decline_refused(job: TorchJob, at: Moment) -> TorchJobStatus | None:
     """Return the status of a job whose pods the API server has refused with their agents; None if it has not."""
     if not restart_agent.is_chosen(job.status) or job.admission is None:
         return None
-    blocker, over_quota = observation.blocker, observation.over_quota
-    forbidden = blocker.message if blocker is not None and blocker.reason == status.PODS_FORBIDDEN else ""
-    why = observation.refused or (over_quota.message if over_quota is not None else forbidden)
-    return _without(job, job.status, settings, f"refused with a restart agent: {why}") if why else None
+    match at.observation.obstacle:
+        case InvalidPod(message) | OverQuota(message=message) | Blocker(status.PODS_FORBIDDEN, message):
+            return _without(job, job.status, at.settings, f"refused with a restart agent: {message}")
+    return None
 
 
 def decline_unbound(

@@ -13,16 +13,15 @@ from crds.torchjob.restart_requests import RestartRequest
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, restart_counts, status
-from reconcilers.plan.in_place import graces
+from reconcilers.plan.elastic import checkpoints
+from reconcilers.plan.elastic.checkpoints import SaveRequest
 from reconcilers.plan.in_place.restarts import Restarts
-from reconcilers.plan.worlds import checkpoints
-from reconcilers.plan.worlds.checkpoints import SaveRequest
 from reconcilers.values import Action, EmitEvent
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 
 MOST_NAMED = 10
-WITH_GRACE = f"by new pods, which keeps their grace period: a restart in place would leave them {graces.SECONDS} s"
+WITH_GRACE = f"by new pods, which keeps their grace period: a restart in place would leave them {checkpoints.SECONDS} s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,7 @@ class RequestedRestart:
     def keeps_grace(self) -> bool:
         """Whether pods are replaced because a restart in place would take their grace."""
         healthy = (pod for pod in self.targets if self.restarts.can_restart(pod))
-        return not self.request.how and graces.must_replace(self.job, healthy)
+        return not self.request.how and checkpoints.must_replace(self.job, healthy)
 
     @property
     def replaced(self) -> tuple[PodView, ...]:
@@ -62,7 +61,7 @@ class RequestedRestart:
     @property
     def asks_to_save(self) -> TorchJobStatus | None:
         """The status that asks the job to save first; None if it need not, or if it is asked already."""
-        if not graces.must_save(self.job, self.in_place):
+        if not checkpoints.must_save_in_place(self.job, self.in_place):
             return None
         saving = checkpoints.begin(self.job, self.request.id, self.now)
         return None if saving is None else status.observe_generation(self.job).model_copy(update={"saving": saving})
@@ -71,7 +70,7 @@ class RequestedRestart:
         """Return the request to save that the restart waits for; `reported` is the number of the latest request that a
         report answers."""
         saving = self.job.status.saving
-        if saving is None or not graces.must_save(self.job, self.in_place):
+        if saving is None or not checkpoints.must_save_in_place(self.job, self.in_place):
             return SaveRequest()
         return checkpoints.pending(self.job, saving.since, self.now, reported)
 

@@ -20,6 +20,11 @@ node does not start it again, the pod is replaced at once.
 The rendezvous store of an elastic job keeps running, unless its pods are to be replaced: the others meet there under a
 new name, which is an annotation of their pods. If the store is lost they are restarted at once all the same, because
 they end by themselves soon after it, and wait for the new one.
+
+In the mode InPlaceRestart each restart brings the pods of an elastic job into a new world. Every pod gets its new place
+first, as annotations, and then its containers are restarted: if one of them went first, the others would lose their
+peer and end by themselves. Pods at their closed start gates have run nothing yet. They are not restarted; their gates
+open once the run of the world before has ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -33,8 +38,11 @@ from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.in_place.driver import RestartProgress, State, purpose_of
 from reconcilers.plan.in_place.drivers import Drivers
+from reconcilers.plan.in_place.waves import Wave, next_wave
 from reconcilers.plan.pod_deletion import PodDeletion
+from reconcilers.pods import start_gate
 from reconcilers.values import Action, PatchPodMetadata, earliest
+from reconcilers.views import pod_place
 from reconcilers.views.pod_view import PodView
 
 ByState = dict[State, list[tuple[PodView, RestartProgress]]]
@@ -48,6 +56,8 @@ class RestartStep:
     actions: tuple[Action, ...] = ()
     blocked: bool = False
     """Whether runs of an earlier generation may go on: new pods must not meet them."""
+    held: bool = False
+    """Whether they may go on although new pods are created, which wait at their gates (`waves`)."""
     done: bool = False
     """Whether the last pod is completed, and at least one was restarted in place."""
     failed: Reasons = ()
@@ -72,6 +82,9 @@ class Restarts:
     """The seconds for which the job backs off: until shortly before their end, healthy pods are not restarted."""
     memory: Mapping[str, int] = field(default_factory=dict)
     """The memory that a pod of a task must request to be restarted in place, by task in lower case."""
+    places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """In the mode InPlaceRestart, the annotations of the pods that have a rank in the world to which they are brought,
+    by the pod's name; else empty."""
 
     @property
     def generation(self) -> int:
@@ -88,20 +101,24 @@ class Restarts:
         if not outdated:
             return RestartStep()
         kept, others = _split(outdated, self._stays)
-        entering, rest = _split(others, self._waits_to_enter)
+        entering, rest = _split(others, self._enters)
         restarted, replaced = _split(rest, self._may_restart)
-        by_state = self._by_state(restarted)
+        if len(replaced) == len(outdated) and (wave := next_wave(self.job, self.pods, replaced, self.deletion)).held:
+            return self._replace(wave)
+        by_state = _group((pod, self._progress(pod)) for pod in restarted)
         done, failed = tuple(pod for pod, _ in by_state["Done"]), _reasons(by_state)
         brought = frozenset(pod.uid for pod in done)
         going_on = {pod.uid for group in by_state.values() for pod, progress in group if not progress.has_ended}
         is_led = not any(pod.name in self.leads and pod.uid not in brought for pod in outdated)
         entered = () if kept or replaced or going_on else entering
         marked = (*kept, *(pod for pod in done if is_led or pod.name in self.leads))
-        waiting, asked = _split((pod for pod, _ in by_state["NotAsked"]), self._backs_off)
-        is_held = any(pod.name in self.leads and not pod.finished for pod in replaced) and self._waits_for_leads
+        waiting, asked = _split(
+            (pod for pod, _ in by_state["NotAsked"]), lambda pod: self.pause > self.drivers.ahead(pod)
+        )
+        is_held = not self.places and any(pod.name in self.leads and not pod.finished for pod in replaced)
         return RestartStep(
             actions=(
-                *self._prepare((*restarted, *entering)),
+                *self._move((*restarted, *entering)),
                 *self._ask(tuple(pod for pod in asked if not is_held or pod.name in self.leads)),
                 *self.deletion.delete((*replaced, *(pod for pod, _ in failed))),
                 *self._mark_done(marked, str(self.generation)),
@@ -113,9 +130,14 @@ class Restarts:
             requeue_after=earliest((_earliest(by_state), *(self.pause - self.drivers.ahead(pod) for pod in waiting))),
         )
 
-    def _backs_off(self, pod: PodView) -> bool:
-        """Return whether a healthy pod is not restarted yet, because the job backs off."""
-        return self.pause > self.drivers.ahead(pod)
+    def _replace(self, wave: Wave) -> RestartStep:
+        """Return the step that replaces some pods of a gang, and lets others hold its room."""
+        return RestartStep(
+            actions=self.deletion.delete(wave.pods),
+            held=True,
+            failed=(*_ended(wave.pods), *self._obstacles(wave.pods)),
+            requeue_after=wave.remaining,
+        )
 
     def pod_step(self) -> RestartStep:
         """Return the next step of restarts of single pods."""
@@ -157,7 +179,10 @@ class Restarts:
         return has_enough and pod.restart >= self.job.status.recreate_generation
 
     def _may_restart(self, pod: PodView) -> bool:
-        """Return whether a pod is restarted in place with the job: it can be, or that is under way."""
+        """Return whether a pod is restarted in place with the job, and then reads its new place: it can be, or that is
+        under way."""
+        if pod.name in self.places and not pod.place:
+            return False
         under_way = self._progress(pod).state != "NotAsked"
         return (
             self._is_up(pod, under_way=under_way) and self._is_fit(pod) and (under_way or self.drivers.can_restart(pod))
@@ -166,38 +191,38 @@ class Restarts:
     def _stays(self, pod: PodView) -> bool:
         """Return whether a pod is the rendezvous store and keeps running."""
         is_alive = pod.running and pod.node not in self.deletion.dead and pod.uid not in self.leaving
-        return _is_store(self.job, pod) and is_alive and pod.restart >= self.job.status.recreate_generation
+        is_store = self.job.spec.rendezvous and pod.task == RENDEZVOUS.lower()
+        return is_store and is_alive and pod.restart >= self.job.status.recreate_generation
 
-    def _waits_to_enter(self, _pod: PodView) -> bool:
-        """Return whether a pod has run nothing yet, so that it needs no restart."""
-        return False
+    def _enters(self, pod: PodView) -> bool:
+        """Return whether a pod enters a new world without a restart: it is at a start gate that is still closed, or on
+        its way there."""
+        is_gone = pod.deleting or pod.finished or pod.node in self.deletion.dead or pod.uid in self.leaving
+        return bool(self.places) and pod.gated and not is_gone
 
-    @property
-    def _waits_for_leads(self) -> bool:
-        """Whether pods are not restarted while a rank 0 ends that is replaced."""
-        return True
+    def _enter(self, pods: tuple[PodView, ...]) -> tuple[Action, ...]:
+        """Let pods that wait at their start gates enter the world. A gate opens with the same write, which its node
+        sees a second earlier, unless the rank follows from the node of the pod."""
+        placed_by_nodes = self.job.admission is not None and self.job.admission.topology
+        if not pods or placed_by_nodes:
+            return self._mark_done(pods)
+        opened = {"annotations": {labels.START: start_gate.OPEN}}
+        return (PatchPodMetadata(pods, {"labels": {labels.RESTART: str(self.generation)}, **opened}),)
 
-    def _enter(self, _pods: tuple[PodView, ...]) -> tuple[Action, ...]:
-        """Return the actions that bring pods to the generation that need no restart."""
-        return ()
-
-    def _prepare(self, _pods: Iterable[PodView]) -> tuple[Action, ...]:
-        """Return the actions that precede the restart of pods."""
-        return ()
+    def _move(self, pods: Iterable[PodView]) -> tuple[Action, ...]:
+        """Write the places of pods that have another one; pods whose ranks stay the same are written together."""
+        by_change: dict[tuple[tuple[str, str], ...], tuple[PodView, ...]] = {}
+        for pod in pods if self.places else ():
+            change = tuple(pod_place.changes(pod.place, self.places.get(pod.name, {})).items())
+            by_change[change] = (*by_change.get(change, ()), pod)
+        return tuple(PatchPodMetadata(group, {"annotations": dict(new)}) for new, group in by_change.items() if new)
 
     def _progress(self, pod: PodView) -> RestartProgress:
         """Return the progress of a pod's restart with the job. Where pods read from annotations whom they meet, a
         restart by the node itself may have been too early for that."""
-        find = self.drivers.progress if self._reads_annotations else self.drivers.progress_with_job
+        reads_annotations = self.places or self.job.spec.rendezvous
+        find = self.drivers.progress if reads_annotations else self.drivers.progress_with_job
         return find(pod, str(self.generation))
-
-    @property
-    def _reads_annotations(self) -> bool:
-        return self.job.spec.rendezvous
-
-    def _by_state(self, pods: Iterable[PodView]) -> ByState:
-        """Return the pods by the state of the restart of their containers with the job."""
-        return _group((pod, self._progress(pod)) for pod in pods)
 
     def _obstacles(self, replaced: Iterable[PodView]) -> Reasons:
         """Return the pods that are replaced although their containers could be restarted, with the reason."""
@@ -249,10 +274,6 @@ def _ended(pods: Iterable[PodView]) -> Reasons:
     """Return the pods whose main container ended because its restart is asked for, and is not started again, with the
     reason."""
     return tuple((pod, interruptions.ENDED) for pod in pods if interruptions.is_final(pod) and not pod.deleting)
-
-
-def _is_store(job: TorchJob, pod: PodView) -> bool:
-    return job.spec.rendezvous and pod.task == RENDEZVOUS.lower()
 
 
 def mark_counted(job: TorchJob, pods: Iterable[PodView]) -> tuple[Action, ...]:

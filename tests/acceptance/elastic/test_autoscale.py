@@ -10,8 +10,6 @@ from tests.acceptance.conftest import Make
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh, until
 
-pytestmark = pytest.mark.acceptance
-
 WAITING = """
 import os, sys, time
 while not os.path.exists(sys.argv[1]):

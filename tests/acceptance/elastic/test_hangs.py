@@ -9,8 +9,6 @@ from crds.api_resources import EVENTS
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh, until
 
-pytestmark = pytest.mark.acceptance
-
 EXAMPLE = Path(__file__).parents[3] / "examples" / "elastic"
 TRAINING = """
 import os, sys, time

@@ -2,12 +2,8 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh
-
-pytestmark = pytest.mark.acceptance
 
 MIB = 2**20
 USING = f"""

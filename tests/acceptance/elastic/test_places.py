@@ -8,8 +8,6 @@ from tests.acceptance.conftest import Make
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh, until
 
-pytestmark = pytest.mark.acceptance
-
 NOTING = """
 import os, sys, time
 names = ("POD", "RANK", "PET_NODE_RANK", "WORLD_SIZE", "MASTER_PORT")

@@ -7,13 +7,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from coordinator.local.stack_state import Files
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh, until
-
-pytestmark = pytest.mark.acceptance
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "elastic"
 TRAINING = """
@@ -59,7 +55,7 @@ def test_job_show_tells_what_the_pods_report(stack: Stack, tmp_path: Path) -> No
     found = until(lambda: reports(stack, name), lambda found: found.get("stepsPerSecond"))
     assert found["samplesPerSecond"] == 9.0
     assert [each["pod"] for each in found["pods"]] == [f"{name}-worker-0", f"{name}-worker-1"]
-    assert {json.dumps(each["gauges"]) for each in found["pods"]} == {'{"grad_norm": 2.0}'}
+    assert {json.dumps(each["gauges"]) for each in found["pods"]} == {'{"lr": "nan", "grad_norm": 2.0}'}
     [line] = [line for line in stack.torchq("job", "show", name).splitlines() if line.startswith("Training:")]
     assert "steps/s, 9 samples/s, last report at" in line
     environment = {each["name"]: each.get("value", "") for each in stack.pods(name)[0]["spec"]["containers"][0]["env"]}

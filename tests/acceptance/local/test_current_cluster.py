@@ -9,8 +9,6 @@ import pytest
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import CommandResult, Stack, clean_environment, fresh, run, until
 
-pytestmark = pytest.mark.acceptance
-
 Make = Callable[..., Stack]
 PROD = "http://127.0.0.1:9"
 """The URL of the other cluster: the discard port, where no server listens. Commands that use it fail with this URL."""

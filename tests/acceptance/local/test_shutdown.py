@@ -14,7 +14,7 @@ from tests.support.acceptance.jobs import job
 from tests.support.acceptance.stack import Stack, alive, clean_environment, fresh, torchq_command, until
 from tests.support.waiting import patient
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 Make = Callable[..., Stack]
 TRAIN = """

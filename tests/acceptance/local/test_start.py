@@ -13,8 +13,6 @@ import pytest
 from tests.support.acceptance.stack import Stack, clean_environment, torchq_command, until
 from tests.support.waiting import patient
 
-pytestmark = pytest.mark.acceptance
-
 Make = Callable[..., Stack]
 
 
@@ -133,7 +131,7 @@ def test_two_concurrent_local_ups_start_one_cluster(make_stack: Make) -> None:
     said = [each.communicate(timeout=patient(120)) for each in both]
     assert [each.returncode for each in both] == [0, 0], said
     assert sorted(out.partition(";")[0] for out, _ in said) == ["the cluster is up", "the cluster is up already"]
-    assert len([line for line in processes_of(stack) if "embedded.apiserver.server" in line]) == 1
+    assert len([line for line in processes_of(stack) if "embedded.apiserver.api_server" in line]) == 1
 
 
 @pytest.mark.parametrize("command", ["up", "down"])

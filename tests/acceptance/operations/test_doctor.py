@@ -16,7 +16,7 @@ from tests.support.acceptance.jobs import job, python, recording
 from tests.support.acceptance.stack import CommandResult, Stack, clean_environment, fresh, run, until
 from tests.support.queues.guarded import READS, WRITES, Guarded, guarded
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 PRIVATE = "pr1vate-w0rd-of-a-job"
 BUSY_JOBS = 10
@@ -74,6 +74,7 @@ def admin(stack: GuardedStack) -> Iterator["redis.Redis"]:
     client.close()
 
 
+@pytest.mark.smoke("doctor")
 def test_doctor_reports_nothing_while_jobs_run_normally(stack: GuardedStack, records: Path) -> None:
     names = [fresh("busy") for _ in range(BUSY_JOBS)]
     stack.submit(*(job(name, recording(records, 0.2), workers=number % 2) for number, name in enumerate(names)))

@@ -15,7 +15,6 @@ from tests.support.acceptance.pages import Pages
 from tests.support.acceptance.stack import Stack, fresh, torchq_command, until
 from tests.support.ports import reserve
 
-pytestmark = pytest.mark.acceptance
 JOBS = 4
 
 

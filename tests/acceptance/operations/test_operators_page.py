@@ -12,7 +12,6 @@ from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.stack import Stack, fresh, until
 from tests.support.waiting import patient
 
-pytestmark = pytest.mark.acceptance
 PAGE = Path(__file__).parents[3] / "docs" / "operators.md"
 
 

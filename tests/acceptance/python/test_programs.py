@@ -17,8 +17,6 @@ from tests.support.client import page
 from tests.support.client.programs import ROOT, install
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.acceptance
-
 PAGE = ROOT / "docs" / "python.md"
 OUR_NAMES = ("kube", "embedded", "queues", "gang", "coordinator", "reconcilers", "crds")
 PAGE_SECONDS = 240

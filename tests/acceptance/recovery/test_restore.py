@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from crds import labels
@@ -13,8 +12,6 @@ from crds.api_resources import CONFIG_MAPS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from tests.support.acceptance.jobs import job, recording, spans
 from tests.support.acceptance.stack import EVERYWHERE, Stack, fresh, run, until
-
-pytestmark = pytest.mark.acceptance
 
 
 def back_up(stack: Stack) -> str:

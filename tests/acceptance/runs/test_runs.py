@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from crds.api_resources import CONFIG_MAPS, SECRETS
+import torchq as torch_client
+from crds.api_resources import CONFIG_MAPS, PODS, SECRETS
 from tests.support.acceptance.stack import Stack, fresh, run, torchq_command, until
 from tests.support.acceptance.warm import CommandResult
+from tests.support.client.programs import install
 from tests.support.waiting import patient
 
-pytestmark = pytest.mark.acceptance
 PROGRAM = """
 import os, pathlib, sys, time
 import lib.helper
@@ -97,6 +98,7 @@ def test_the_code_of_a_waiting_job_and_of_its_restart_is_what_was_submitted(
     stack.api.delete(SECRETS, "words", "default")
 
 
+@pytest.mark.smoke("run")
 def test_a_run_is_followed_to_its_end_and_its_printed_objects_give_the_same_run(
     stack: Stack, project: Path, tmp_path: Path
 ) -> None:
@@ -129,6 +131,31 @@ def test_a_run_that_fails_says_why_and_a_result_is_shown(stack: Stack, project: 
     assert succeeded.code == 0, succeeded
     last = succeeded.err.splitlines()[-1]
     assert json.loads(last.partition("; result ")[2]) == {"accuracy": 0.5}
+
+
+def test_files_beside_the_code_are_named_at_the_first_restart_and_at_the_end_and_can_be_had(
+    stack: Stack, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = tmp_path / "runs"
+    (project / "train.py").write_text(f"""
+import os, pathlib
+with open({str(runs)!r}, "a") as file: file.write("x")
+number = os.path.getsize({str(runs)!r})
+pathlib.Path("checkpoints").mkdir()
+pathlib.Path("checkpoints/last.pt").write_text(str(number) * 4096)
+if number < 2: os.kill(os.getpid(), 9)
+""")
+    said = torchq(stack, project, "run", "--name", "files", "--", "python", "train.py")
+    files = "1 new file, 4.0 KiB: checkpoints/last.pt; torchq.output() keeps them"
+    told = [each for each in said.err.splitlines() if files in each or each.startswith(("restart", "Succeeded"))]
+    assert [each.split()[0] for each in told] == ["restart", "go", "stay", "Succeeded"]
+    [pod] = stack.pods("files")
+    stack.api.delete(PODS, "files-master-0", "default")
+    until(lambda: not stack.layout.pod(pod["metadata"]["uid"]).exists())
+    monkeypatch.setenv("PATH", install(tmp_path / "bin"))
+    with torch_client.Client(kubeconfig=stack.layout.kubeconfig) as client:
+        assert client.job("default/files").download(to=tmp_path / "got") == ["checkpoints/last.pt"]
+    assert (tmp_path / "got" / "checkpoints" / "last.pt").read_text() == "2" * 4096
 
 
 @pytest.mark.usefixtures("own_signals")

@@ -255,8 +255,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[QueueStore]:
     if request.param == "memory":
         yield MemoryStore(lambda *_: None, ports)
         return
-    server = fakeredis.TcpFakeServer if False else fakeredis.FakeServer()
-    yield RedisStore(fakeredis.FakeRedis(server=server), ports)
+    yield RedisStore(fakeredis.FakeRedis(server=fakeredis.FakeServer()), ports)
 
 
 TOO_LARGE = [

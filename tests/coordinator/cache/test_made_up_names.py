@@ -62,12 +62,12 @@ def test_a_queue_is_implied_only_by_jobs_that_are_not_held() -> None:
     for number in range(50):
         show(seen, job(number, "team", "cpu", hold=True))
     assert not seen.take_settings_changed(0.0)
-    assert seen.implied_queues() == frozenset()
+    assert seen.implied.recount(seen.jobs.values()) == frozenset()
     show(seen, job(7, "team", "cpu"))
     assert seen.take_settings_changed(0.0)
-    assert seen.implied_queues() == {"team"}
+    assert seen.implied.recount(seen.jobs.values()) == {"team"}
     show(seen, job(7, "team", "cpu", hold=True))
-    assert seen.implied_queues() == frozenset()
+    assert seen.implied.recount(seen.jobs.values()) == frozenset()
 
 
 def test_an_invented_queue_is_not_implied_and_changes_no_settings() -> None:
@@ -75,10 +75,10 @@ def test_an_invented_queue_is_not_implied_and_changes_no_settings() -> None:
     for number in range(50):
         show(seen, job(number, f"queue-{number}", "cpu"))
     assert not seen.take_settings_changed(0.0)
-    assert seen.implied_queues() == frozenset()
+    assert seen.implied.recount(seen.jobs.values()) == frozenset()
     for number, queue in enumerate(("team", "default")):
         show(seen, job(100 + number, queue, "cpu"))
-    assert seen.implied_queues() == {"team", "default"}
+    assert seen.implied.recount(seen.jobs.values()) == {"team", "default"}
 
 
 def test_an_admitted_job_keeps_its_invented_queue() -> None:
@@ -87,9 +87,9 @@ def test_an_admitted_job_keeps_its_invented_queue() -> None:
     show(
         seen, held | {"status": {"phase": "Running", "admission": {**admission, "admittedAt": "2026-01-01T00:00:00Z"}}}
     )
-    assert seen.implied_queues() == {"invented"}
+    assert seen.implied.recount(seen.jobs.values()) == {"invented"}
     show(seen, held | {"status": {"phase": "Queued"}})
-    assert seen.implied_queues() == frozenset()
+    assert seen.implied.recount(seen.jobs.values()) == frozenset()
 
 
 def test_without_implicit_queues_an_invented_queue_changes_no_settings(

@@ -4,18 +4,28 @@ noticed."""
 import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from coordinator.cache import optional_kinds, views
-from coordinator.cache.optional_kinds import OptionalKinds
-from coordinator.cache.views import ForeignView
+from coordinator.cache import optional_kinds
+from coordinator.cache.optional_kinds import ForeignView, OptionalKinds
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from coordinator.worker.process import reconcile_settings
 from crds import labels
-from crds.api_resources import ALPHA_RECREATE_REQUESTS, POD_GROUPS, PODS, RECREATE_REQUESTS, Resource
+from crds.api_resources import (
+    ALPHA_POD_GROUPS,
+    ALPHA_RECREATE_REQUESTS,
+    NATIVE_POD_GROUPS,
+    POD_GROUPS,
+    PODS,
+    RECREATE_REQUESTS,
+    Resource,
+)
 from crds.keys import JobKey
 from gang import backends
 from kube import errors
@@ -49,7 +59,7 @@ def informer(cluster: Cluster) -> Informer[ForeignView]:
     def index(view: ForeignView) -> str | None:
         return view.job.uid if view.job else None
 
-    return Informer(cluster, KIND, trim=views.foreign_view, index=index)
+    return Informer(cluster, KIND, trim=optional_kinds.foreign_view, index=index)
 
 
 def test_serves_tells_installed_kinds_and_versions_from_missing_ones(
@@ -141,12 +151,12 @@ def test_counters_of_a_pod_group_do_not_change_its_view() -> None:
     body = gadget("one", phase="Running", running=1, conditions=[{"type": "Scheduled", "status": "True"}])
     body["metadata"] |= {"namespace": "a"}
     more = body | {"status": body["status"] | {"running": 7}}
-    assert views.foreign_view(body) == views.foreign_view(more)
-    assert views.foreign_view(body) != views.foreign_view(body | {"status": {"phase": "Pending"}})
-    assert views.foreign_view({"metadata": {"namespace": "a", "name": "b"}}).job is None
+    assert optional_kinds.foreign_view(body) == optional_kinds.foreign_view(more)
+    assert optional_kinds.foreign_view(body) != optional_kinds.foreign_view(body | {"status": {"phase": "Pending"}})
+    assert optional_kinds.foreign_view({"metadata": {"namespace": "a", "name": "b"}}).job is None
 
 
-def test_changes_of_a_pod_group_reconcile_its_job_once_after_a_delay(
+def test_changes_of_a_pod_group_reconcile_its_job_after_a_delay_and_once_more(
     embedded_cluster: KubernetesCluster, clock: Clock
 ) -> None:
     desk = Desk(embedded_cluster, clock)
@@ -156,8 +166,12 @@ def test_changes_of_a_pod_group_reconcile_its_job_once_after_a_delay(
     assert desk.watches.take(9) == []
     desk.settling.step(1.0)
     assert desk.watches.take(9) == [(key, 0, False)]
+    desk.settling.step(1.0)
+    assert desk.watches.take(9) == [(key, 0, False)]  # a worker's cache may have been further behind
     same = ForeignView(key, (1,))
     desk.watches._foreign_changed(same, same)
+    desk.settling.step(3.0)
+    assert desk.watches.take(9) == []
     desk.settling.step(1.0)
     assert desk.watches.take(9) == []
 
@@ -237,6 +251,16 @@ def test_installed_kinds_decide_settings_that_the_admin_leaves_open(
     assert (found.gang_scheduler, found.in_place) == expected
 
 
+def test_a_reconcile_takes_the_settings_of_the_admin_by_their_names() -> None:
+    chosen = {"parallel_writes": 3, "leaving_taints": "example.org/leaving", "topology_labels": "rack,host"}
+    settings = Settings.model_validate(chosen)
+    found = reconcile_settings(settings)
+    assert found.parallel_writes == 3
+    assert (found.taints_of_leaving_nodes, found.topology) == ({"example.org/leaving"}, ("rack", "host"))
+    own = {each.name for each in fields(found) if not hasattr(settings, each.name)}
+    assert own == {"make_pods", "served", "reports", "most_seconds", "cache_wait", "name_retry"}
+
+
 @pytest.mark.parametrize(
     ("chosen", "followed", "asked"),
     [
@@ -262,3 +286,17 @@ def test_a_worker_follows_only_the_kinds_that_its_settings_need(
         assert each.wait_discovered(SECONDS)
     caches.stop()
     assert len(kinds_asked) == asked
+
+
+@pytest.mark.parametrize("served", [NATIVE_POD_GROUPS, ALPHA_POD_GROUPS])
+def test_kind_that_is_served_in_another_version_is_not_called_missing(
+    served: Resource, caplog: pytest.LogCaptureFixture
+) -> None:
+    followed = SimpleNamespace(start=lambda _: None)
+    found = OptionalKinds(
+        lambda kind: kind == served, [NATIVE_POD_GROUPS, ALPHA_POD_GROUPS, POD_GROUPS], lambda _: cast(Any, followed)
+    )
+    with caplog.at_level(logging.INFO, "coordinator.cache.optional_kinds"):
+        found.discover()
+    said = [record.getMessage().partition(";")[0] for record in caplog.records]
+    assert said == ["following podgroups.scheduling.k8s.io", "not installed: podgroups.scheduling.volcano.sh"]

@@ -13,13 +13,15 @@ import redis
 
 from coordinator.cli import api_client
 from coordinator.cli.session import Session
-from coordinator.http import server
+from coordinator.http import coordinator_server
+from coordinator.http.bounded_server import Question
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.port_settings import ANY_PORT, ServiceName
-from coordinator.query.queries import StoreQueries, UnknownObject
+from coordinator.query.queries import StoreQueries
+from coordinator.query.questions import UnknownObject
 from coordinator.rbac.permissions import LEASE
-from coordinator.reports.values import ArrivedReport, Report
+from coordinator.reports.report_values import ArrivedReport, Report
 from coordinator.settings import Settings
 from crds.api_resources import LEASES, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
@@ -38,7 +40,7 @@ from tests.support.clock import Clock
 from tests.support.coordinator.command import Torchq, table
 from tests.support.coordinator.desk import manifest, task
 from tests.support.queues.builders import entries, key, registration, spec
-from tests.support.waiting import SECONDS
+from tests.support.waiting import SECONDS, patient
 
 VITALS = QueueStats(
     at=1.0,
@@ -58,6 +60,8 @@ class Store(MemoryStore):
     """A store that can be made unreachable, with reports beside it."""
 
     away = False
+    looks = 0
+    """How often the numbers of status were read."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -67,6 +71,10 @@ class Store(MemoryStore):
         if self.away:
             raise errors.StoreUnreachable("Redis at redis://127.0.0.1:6379/0 does not answer: refused")
         return super().snapshot(*arguments, **options)
+
+    def vitals(self) -> QueueStats:
+        self.looks += 1
+        return VITALS
 
 
 @pytest.fixture
@@ -93,10 +101,10 @@ def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> I
 
 
 @contextmanager
-def answering(desk: Coordinator, store: Store) -> Iterator[int]:
-    more = {"idle_usage": lambda: server.idle_usage(desk), "report_reader": store.reports}
-    reading = StoreQueries(store, lambda: VITALS, PickRules(), lambda: server.stop_policies(desk), **more)
-    with server.serving(desk, ANY_PORT, reading) as port:
+def answering(desk: Coordinator, store: Store, **others: Any) -> Iterator[int]:
+    more = others | {"idle_usage": lambda: coordinator_server.idle_usage(desk), "report_reader": store.reports}
+    reading = StoreQueries(store, store.vitals, PickRules(), lambda: coordinator_server.stop_policies(desk), **more)
+    with coordinator_server.serving(desk, ANY_PORT, reading) as port:
         yield port
 
 
@@ -208,7 +216,7 @@ def test_why_finds_a_job_by_name_without_its_uid(
 ) -> None:
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
     store.put([Entry(key=JobKey(namespace, "train", made["uid"]), queue="a", submitted=1.0, demand={"jobs": 1})])
-    desk.watches.jobs.wait_for(int(made["resourceVersion"]), 10)
+    desk.watches.jobs.wait_for(int(made["resourceVersion"]), patient())
     assert fetch(desk, f"/v1/jobs/{namespace}/train/why")["position"] == 1
 
 
@@ -216,7 +224,7 @@ def test_reports_are_those_of_a_job_that_exists(
     desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
-    desk.watches.jobs.wait_for(int(made["resourceVersion"]), 10)
+    desk.watches.jobs.wait_for(int(made["resourceVersion"]), patient())
     path = f"/v1/jobs/{namespace}/train/report"
     assert fetch(desk, path) == {"pods": []}
     key = JobKey(namespace, "train", made["uid"])
@@ -236,6 +244,20 @@ def test_commands_find_the_coordinator_by_the_lease(asked: Torchq) -> None:
     picks = json.loads(asked("next", "-n", "2", "-o", "json").stdout)["items"]
     assert [each["job"] for each in picks] == ["team/a-0000", "team/a-0001"]
     assert "pick" in asked("next").stdout.lower()
+
+
+def test_a_deleted_queue_with_work_is_called_deleted_and_one_that_a_namespace_implies_open(
+    asked: Torchq, desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    asked("queue", "create", "a")
+    desk.watches.queues.wait_for(int(embedded_cluster.get(TENANT_QUEUES, "a")["metadata"]["resourceVersion"]), SECONDS)
+    store.rebuild(2, [], [*entries("a", 1), *entries("b", 1), *entries("default", 1), *entries(namespace, 1)])
+    store.configure([spec("a"), spec("b"), spec("default"), spec(namespace)], None)
+    desk.settings = desk.settings.model_copy(update={"implicit_queues": True})
+    with answering(desk, store, is_deleted=lambda queue: coordinator_server.is_deleted(desk, queue)):
+        desk.leadership.step()
+        rows = table(asked("queue", "list", "--no-headers").stdout)
+    assert {row[0]: row[2] for row in rows} == {"a": "Open", "b": "Deleted", "default": "Open", namespace: "Open"}
 
 
 def test_queue_list_joins_figures_of_the_coordinator_with_queue_objects(asked: Torchq) -> None:
@@ -273,11 +295,18 @@ def test_config_shows_what_the_coordinator_uses_and_what_this_command_uses(asked
 
 
 def test_status_exits_with_0_if_there_is_no_trouble(asked: Torchq) -> None:
-    text = asked("status", "--seconds", "0").stdout
+    text = asked("status").stdout
     assert "1 alive, 8 threads" in text
     assert "API server:   ok" in text
-    found = json.loads(asked("status", "--seconds", "0", "-o", "json").stdout)
+    found = json.loads(asked("status", "-o", "json").stdout)
     assert (found["trouble"], found["picks"]) == ({}, 10)
+
+
+def test_status_reads_the_numbers_a_second_time_only_to_measure_rates(asked: Torchq, store: Store) -> None:
+    asked("status")
+    assert store.looks == 1
+    asked("status", "--seconds", "0.01")
+    assert store.looks == 3
 
 
 def test_top_prints_as_often_as_count_says(asked: Torchq) -> None:
@@ -318,11 +347,11 @@ def test_status_names_why_no_coordinator_leads_on_a_configured_redis(torchq: Tor
     with redis_server.running(tmp_path / "redis.sock") as url:
         with redis.Redis.from_url(url) as client:
             client.set("torchq:owner", Installation("another", "kube-system").encode())
-            told = torchq("status", "--seconds", "0", code=1, TORCHQ_REDIS_URL=url).stdout
+            told = torchq("status", code=1, TORCHQ_REDIS_URL=url).stdout
             assert "belongs to another installation (cluster another, Lease in namespace kube-system)" in told
             client.config_set("maxmemory", "1gb")
             client.config_set("maxmemory-policy", "allkeys-lru")
-            told = torchq("status", "--seconds", "0", code=1, TORCHQ_REDIS_URL=url).stdout
+            told = torchq("status", code=1, TORCHQ_REDIS_URL=url).stdout
         assert "allkeys-lru" in told
 
 
@@ -356,7 +385,9 @@ def test_why_combines_the_state_of_the_job_with_the_state_of_the_queues(
     asked: Torchq, desk: Coordinator, store: Store, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
     asked("queue", "create", "a")
-    desk.watches.queues.wait_for(int(embedded_cluster.get(TENANT_QUEUES, "a")["metadata"]["resourceVersion"]), 10)
+    desk.watches.queues.wait_for(
+        int(embedded_cluster.get(TENANT_QUEUES, "a")["metadata"]["resourceVersion"]), patient()
+    )
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)["metadata"]
     assert "New" in asked("job", "why", "train").stdout
     demand = {"jobs": 1}
@@ -437,10 +468,10 @@ def test_a_queue_without_an_object_is_shown_while_it_has_jobs(asked: Torchq, sto
     ("host", "code"), [("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:8", 200), ("evil.example", 403), ("[", 403)]
 )
 def test_requests_with_a_foreign_host_name_are_rejected_on_loopback(desk: Coordinator, host: str, code: int) -> None:
-    asked = server.RequestHandler(desk, None)
-    assert asked.answer("/healthz", host)[0] == code
+    asked = coordinator_server.RequestHandler(desk, None)
+    assert asked.answer(Question("/healthz", host))[0] == code
     everywhere = replace(desk, settings=desk.settings.model_copy(update={"health_address": "0.0.0.0"}))
-    assert server.RequestHandler(everywhere, None).answer("/healthz", host)[0] == 200
+    assert coordinator_server.RequestHandler(everywhere, None).answer(Question("/healthz", host))[0] == 200
 
 
 def test_an_unforeseen_error_is_answered_with_500_and_logged(
@@ -459,10 +490,10 @@ def test_why_knows_at_once_what_keeps_a_job_out_of_the_order(
     asked("queue", "create", "theirs", "--namespace", "somebody-else")
     queue = embedded_cluster.get(TENANT_QUEUES, "theirs")
     made = embedded_cluster.create(TORCHJOBS, manifest("train", "theirs"), namespace)
-    desk.watches.queues.wait_for(int(queue["metadata"]["resourceVersion"]), 10)
-    desk.watches.jobs.wait_for(int(made["metadata"]["resourceVersion"]), 10)
+    desk.watches.queues.wait_for(int(queue["metadata"]["resourceVersion"]), patient())
+    desk.watches.jobs.wait_for(int(made["metadata"]["resourceVersion"]), patient())
     found = json.loads(asked("job", "why", "train", "-o", "json").stdout)
     assert found["code"] == "NotAllowed"
-    asked("job", "move", "train", "nobodys")
+    asked("job", "move", "train", "nobodys", "--anyway")
     told = asked("job", "why", "train").stdout
     assert "QueueNotFound" in told or "NotAllowed" in told  # QueueNotFound once the watch has seen the move

@@ -138,6 +138,15 @@ def test_a_task_with_its_minimum_is_not_short() -> None:
     assert (found["short"], found["why"]) == (False, [])
 
 
+def test_documents_of_a_failed_job_have_its_reason_and_exit_code_for_programs() -> None:
+    condition = {"type": "Failed", "status": "True", "reason": "PodFailed", "message": "pod a failed"}
+    job = item(phase="Failed", exitCode=3, conditions=[condition])
+    why = cli_text.describe_settled(job)
+    assert (why["code"], why["reason"], why["exitCode"]) == ("Failed", "PodFailed", 3)
+    assert job_details.describe(job, JobContext())["ending"] == {"reason": "PodFailed", "exitCode": 3}
+    assert job_details.describe(item(phase="Running"), JobContext())["ending"] is None
+
+
 def test_why_names_the_pods_that_a_running_job_is_short_of() -> None:
     job = item(phase="Running", admission=ADMISSION | {"workers": 4})
     runs = [pod(index=each, phase="Running") for each in range(3)]
@@ -146,6 +155,14 @@ def test_why_names_the_pods_that_a_running_job_is_short_of() -> None:
     told = cli_text.format_why(cli_text.describe_settled(job, [worker])).splitlines()
     assert told[0] == "job b/train does not wait: Running"
     assert told[-1] == "  Worker: 1 Unschedulable (train-worker-3): the node is cordoned"
+
+
+def test_why_has_one_line_about_each_connection_with_a_pod_of_another_job() -> None:
+    met = {"status": {"conditions": [{"type": labels.PORT_SHARED, "message": "met job b"}, {"type": "Ready"}]}}
+    found = cli_text.describe_sharing([met, met, {}, {"status": {"conditions": None}}])
+    assert found == ["met job b"]
+    document = cli_text.describe_settled(item(phase="Running")) | {"sharing": found}
+    assert cli_text.format_why(document).splitlines()[-1] == "  met job b"
 
 
 @pytest.mark.parametrize(
@@ -209,6 +226,57 @@ def test_missing_pods_show_the_reason_that_blocks_the_job() -> None:
     told = {"type": "Admitted", "status": "True", "reason": "GangQueueClosed", "message": "it is closed",
             "lastTransitionTime": NOW}  # fmt: skip
     assert of_worker(item(conditions=[told]))["why"][0]["reason"] == "GangQueueClosed"
+
+
+def unbound(index: int, reason: str, message: str) -> dict[str, Any]:
+    return pod(index=index, node="", conditions=[{**unscheduled(message)[0], "reason": reason}])
+
+
+def test_pods_that_only_wait_for_their_gang_are_left_out_where_one_has_a_cause() -> None:
+    fits = [unbound(each, "Schedulable", "2/4 tasks in gang unschedulable") for each in (0, 1)]
+    waits = unbound(2, "Unschedulable", "waiting for minCount pods from a gang to be scheduled")
+    cause = unbound(3, "Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu")
+    master = pod("master", node="", conditions=fits[0]["status"]["conditions"])
+    document = job_details.describe(item(), JobContext(pods=(master, *fits, waits, cause)))
+    told = [(each["reason"], each["pod"], each["message"]) for task in document["tasks"] for each in task["why"]]
+    assert told == [("Unschedulable", "train-worker-3", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu")]
+    why = cli_text.format_why(cli_text.describe_settled(item(), document["tasks"]))
+    assert "does not run: Unschedulable" in why
+    assert of_worker(item(), *fits)["why"][0]["reason"] == "Schedulable", "nothing else is known"
+
+
+def test_why_begins_with_the_most_telling_reason_of_all_tasks() -> None:
+    master = pod("master", node="")
+    worker = unbound(0, "Unschedulable", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu")
+    document = job_details.describe(item(), JobContext(pods=(master, worker)))
+    assert cli_text.describe_settled(item(), document["tasks"])["code"] == "Unschedulable"
+    told = {"type": "Admitted", "status": "True", "reason": "GangNotWhole", "message": "1 pod has none",
+            "lastTransitionTime": NOW}  # fmt: skip
+    assert cli_text.describe_settled(item(conditions=[told]), document["tasks"])["code"] == "GangNotWhole"
+
+
+def test_why_names_the_store_without_a_node_and_not_the_workers_at_their_gates() -> None:
+    gate = [{"name": containers.GATE, "state": {"running": {}}}]
+    workers = [pod(index=each, initContainerStatuses=gate) for each in range(4)]
+    store = pod("rendezvous", node="")
+    found = item()
+    found["spec"]["torchTaskSpecs"]["Rendezvous"] = {**task(), "auxiliary": True}
+    document = job_details.describe(found, JobContext(pods=(store, *workers)))
+    why = cli_text.format_why(cli_text.describe_settled(found, document["tasks"]))
+    assert "Rendezvous: 1 Pending (train-rendezvous-0): not bound to a node yet" in why
+    assert "StartGate" not in why
+
+
+def test_why_and_show_have_the_reason_of_a_running_job_whose_pods_lack_nodes() -> None:
+    told = {"type": "Running", "status": "True", "reason": "GangNotWhole", "message": "1 pod has none",
+            "lastTransitionTime": NOW}  # fmt: skip
+    for text, words in zip(
+        shown(item(phase="Running", conditions=[told]), datetime(2026, 1, 1, tzinfo=UTC)),
+        ("Waits:      GangNotWhole: 1 pod has none", "does not wait: GangNotWhole"),
+        strict=True,
+    ):
+        assert words in text
+        assert "1 pod has none" in text
 
 
 def test_an_invalid_job_is_shown_without_tasks() -> None:
@@ -517,4 +585,4 @@ def test_pods_that_have_left_their_nodes_are_named() -> None:
     departed = {"train-worker-1": {"node": "n2", "since": NOW}}
     item = manifest("train") | {"metadata": metadata, "status": {"phase": "Running", "departed": departed}}
     shown = job_text.format_job(item, job_details.describe(item, JobContext()), ())
-    assert "Moves:      train-worker-1 left nodes" in shown
+    assert "Moves:      train-worker-1 left their nodes or were preempted" in shown

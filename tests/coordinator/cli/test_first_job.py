@@ -72,7 +72,8 @@ def test_no_job_is_admitted_until_a_node_is_known(
         desk.until(lambda: waiting(desk) == {large, small})
         desk.until(lambda: not desk.term.step())
         assert held(desk) == set()
-        assert desk.term.rules().ceilings == {}  # the resources of future nodes are unknown: the jobs may fit later
+        # The resources of future nodes are unknown: the jobs may fit later.
+        assert desk.term._configuration.rules().ceilings == {}
         with a_node(embedded_cluster, cpu="8", pods="9"):
             desk.until(lambda: held(desk) == {small})
         desk.until(lambda: desk.store.snapshot(0).pool == {"*": 0})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.cli import in_place, job_context, submission
+from coordinator.runs.submission_findings import Vetting
 from crds.api_resources import ALPHA_RECREATE_REQUESTS, RECREATE_REQUESTS, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster
@@ -48,7 +49,7 @@ def test_only_a_cluster_that_restarts_nothing_in_place_is_an_obstacle(
     warned: bool,
 ) -> None:
     body = {"spec": {} if policy is None else {"torchElasticPolicy": policy}}
-    found = in_place.find_obstacle(cluster_with(*served, nodes=nodes), body, embedded=embedded)
+    found = next(in_place.find(cluster_with(*served, nodes=nodes), body, embedded=embedded), None)
     assert (found is not None) is warned
     assert found is None or not found.firm
     assert found is None or "node n1 does not declare" in found.message
@@ -61,14 +62,14 @@ def test_nothing_is_said_if_the_cluster_cannot_be_read(call: str) -> None:
 
     cluster = cluster_with(nodes=[OLD])
     setattr(cluster, call, refuse)
-    assert in_place.find_obstacle(cluster, {"spec": {"torchElasticPolicy": STATIC}}, embedded=False) is None
+    assert list(in_place.find(cluster, {"spec": {"torchElasticPolicy": STATIC}}, embedded=False)) == []
 
 
 def test_submission_and_show_warn_and_take_the_job(cluster: KubernetesCluster, namespace: str, tmp_path: Path) -> None:
     body = manifest("static", torchElasticPolicy=STATIC)
     documents = submission.read([file(tmp_path, body)], namespace, "/home/me")
     told: list[str] = []
-    assert len(submission.submit(cluster, documents, dry_run=False, tell=told.append)) == 1
+    assert len(submission.submit(cluster, documents, Vetting(tell=told.append), dry_run=False)) == 1
     (said,) = told
     assert said.startswith(f'warning: TorchJob "static": {in_place.FIELD}: nothing restarts containers in place here (')
     stored = cluster.get(TORCHJOBS, "static", namespace)

@@ -130,6 +130,7 @@ DRY = [
     ("queue", "set-weight", "a", "9"),
     ("queue", "set-quota", "a", "cpu=9"),
     ("queue", "set-cohort", "a", "x"),
+    ("queue", "set-gang-queues", "a", "small"),
     ("queue", "pause", "a", "--drain"),
     ("queue", "resume", "a"),
     ("queue", "delete", "b"),
@@ -161,7 +162,7 @@ def _everything(cluster: KubernetesCluster, namespace: str) -> list[tuple[str, s
 
 
 def test_a_dry_run_is_validated_by_the_server(torchq: Torchq) -> None:
-    assert "spec.quota.cpu" in torchq("queue", "create", "a", "--quota", "cpu=much", "--dry-run", code=1).stderr
+    assert "spec.quota" in torchq("queue", "create", "a", "--quota", "limits.cpu=1", "--dry-run", code=1).stderr
     assert "nobody" in torchq("queue", "set-weight", "nobody", "2", "--dry-run", code=1).stderr
 
 
@@ -189,7 +190,7 @@ def test_set_quota_names_a_stored_limit_that_is_no_longer_valid(
 
     torchq("queue", "create", "a", "--quota", "cpu=4")
     monkeypatch.setattr(KubernetesCluster, "get", of_an_earlier_version)
-    said = torchq("queue", "set-quota", "a", "cpu=much", code=1).stderr
+    said = torchq("queue", "set-quota", "a", "limits.cpu=1", code=1).stderr
     assert "gpu is not a resource; did you mean nvidia.com/gpu? (as stored: torchq queue set-quota a" in said
 
 
@@ -204,6 +205,25 @@ def test_set_cohort_sets_and_removes_the_cohort(torchq: Torchq, embedded_cluster
     assert "cohort" not in spec
     assert "borrowingLimit" not in spec
     assert "name a cohort, or --none" in torchq("queue", "set-cohort", "a", code=2).stderr
+
+
+def test_gang_queues_are_listed_changed_and_shown(torchq: Torchq, embedded_cluster: KubernetesCluster) -> None:
+    torchq("queue", "create", "a", "--gang-queue", "ours", "--gang-queue", "spare")
+    assert "Gang queues:   ours (default), spare\n" in torchq("queue", "show", "a").stdout
+    torchq("queue", "set-gang-queues", "a", "ours", "burst", "--default", "burst")
+    spec = embedded_cluster.get(TENANT_QUEUES, "a")["spec"]
+    assert (spec["gangQueues"], spec["gangQueue"]) == (["ours", "burst"], "burst")
+    assert "Gang queues:   ours, burst (default)\n" in torchq("queue", "show", "a").stdout
+    assert (
+        "must be one of spec.gangQueues"
+        in torchq("queue", "set-gang-queues", "a", "x", "--default", "y", code=1).stderr
+    )
+    torchq("queue", "set-gang-queues", "a", "--any", "--default", "burst")
+    assert "Gang queues:   any (burst by default)\n" in torchq("queue", "show", "a").stdout
+    torchq("queue", "set-gang-queues", "a", "--any")
+    assert not {"gangQueues", "gangQueue"} & embedded_cluster.get(TENANT_QUEUES, "a")["spec"].keys()
+    assert "Gang queues" not in torchq("queue", "show", "a").stdout
+    assert "--any" in torchq("queue", "set-gang-queues", "a", code=2).stderr
 
 
 def test_queue_delete_with_move_to_moves_the_jobs_first(

@@ -9,13 +9,15 @@ import pytest
 
 from tests.support.waiting import patient
 
+pytestmark = pytest.mark.servers
+
 HANGING = """
 import logging, sys, threading
 from types import SimpleNamespace
 from coordinator.cli.commands import processes
 from kube.process.turns import Turns
 
-def write(stop, turns):
+def write(stop, leading, turns):
     print("runs", flush=True)
     stop.wait()
     print("stops", flush=True)
@@ -25,10 +27,9 @@ coordinator = SimpleNamespace(
     stop=threading.Event(),
     turns=Turns(),
     settings=SimpleNamespace(drain_seconds=float(sys.argv[1])),
-    targets=SimpleNamespace(run=write),
     run=threading.Event().wait,
 )
-processes._serve(coordinator, [], lambda: None)
+processes._serve(coordinator, [SimpleNamespace(run=write)], [])
 """
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from coordinator.cli.runs import code_summary
 from coordinator.rbac.permissions import USER
 from coordinator.runs import request, run
 from coordinator.runs.run import CodeSummary
@@ -145,13 +144,13 @@ def test_variables_come_from_options_files_and_secrets(
         (("--env", "A", *IMAGE, "--", "true"), 2, "--env: 'A' is not NAME=VALUE"),
         (("--env", "A=1", "--env", "B", *IMAGE, "--", "true"), 2, "--env 2: 'B' is not NAME=VALUE"),
         (("--secret-env", "T=x", *IMAGE, "--", "true"), 2, "--secret-env T: must be SECRET/KEY"),
-        (("--env-file", "none", *IMAGE, "--", "true"), 1, "none: No such file or directory"),
+        (("--env-file", "none", *IMAGE, "--", "true"), 2, "File 'none' does not exist"),
         (("--memory", "lots", *IMAGE, "--", "true"), 2, "--memory: 'lots' is not a quantity"),
         (("--replace", *IMAGE, "--", "true"), 2, "--replace needs --name"),
         (("-o", "yaml", *IMAGE, "--", "true"), 2, "-o: this option belongs to --dry-run"),
         (("--name", "Bad_Name", *IMAGE, "--", "true"), 1, "metadata.name"),
         (("--queue", "no queue", *IMAGE, "--", "true"), 1, "spec.schedulingPolicy.queue"),
-        (("--exclude", "!", *IMAGE, "--", "true"), 1, "exclude: '!' is not a pattern"),
+        (("--exclude", "!", *IMAGE, "--", "true"), 2, "--exclude: '!' is not a pattern"),
     ],
 )
 def test_a_mistake_is_one_message_and_no_job(
@@ -219,8 +218,6 @@ def test_the_account_of_a_user_is_enough(cluster: KubernetesCluster, namespace: 
 
 def test_the_line_about_the_code_stays_short() -> None:
     left_out = [f"file{number} by .torchqignore" for number in range(9)]
-    assert code_summary.format_summary(CodeSummary(1, 217_088, "3f9c1a70" * 8, [])) == (
-        "code: 1 file, 212 KiB packed, 3f9c1a70"
-    )
-    text = code_summary.format_summary(CodeSummary(43, 217_088, "3f9c1a70" * 8, left_out))
+    assert CodeSummary(1, 217_088, "3f9c1a70" * 8, []).describe() == ("code: 1 file, 212 KiB packed, 3f9c1a70")
+    text = CodeSummary(43, 217_088, "3f9c1a70" * 8, left_out).describe()
     assert text.endswith("; file5 by .torchqignore; 3 more)")

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.jobs import reasons
-from coordinator.cli.runs import following
+from coordinator.cli.jobs import followed_output
 from coordinator.follow.endings import JobEnding, Outcome
 from coordinator.follow.log_lines import LogLine
 from crds.keys import JobKey
@@ -26,12 +25,12 @@ KEY = JobKey("team", "train", "uid")
 def test_the_last_line_says_how_the_job_ended(
     outcome: Outcome, message: str, result: dict[str, Any] | None, seconds: float | None, expected: str
 ) -> None:
-    assert following.describe(JobEnding(KEY, outcome, message, result), seconds) == expected
+    assert followed_output.describe(JobEnding(KEY, outcome, message, result), seconds) == expected
 
 
 def test_lines_of_pods_go_to_standard_output_and_new_notes_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
     notes = [LogLine("", "waiting: one"), LogLine("", "waiting: one"), LogLine("master-0", "ä"), LogLine("", "two")]
-    following.print_lines([*notes, LogLine("worker-2", "x"), LogLine("", "two"), LogLine("", "waiting: one")])
+    followed_output.print_lines([*notes, LogLine("worker-2", "x"), LogLine("", "two"), LogLine("", "waiting: one")])
     said = capfd.readouterr()
     assert said.out == "[master-0] ä\n[worker-2] x\n"
     assert said.err == "waiting: one\ntwo\nwaiting: one\n"
@@ -40,8 +39,8 @@ def test_lines_of_pods_go_to_standard_output_and_new_notes_to_standard_error(cap
 def test_a_job_that_was_let_go_is_not_called_held_any_more() -> None:
     queue = {"name": "q", "reason": "Held", "message": "held back by its owner"}
     job = {"spec": {}, "status": {"phase": "Queued", "queue": queue}}
-    assert reasons.without_hold(job)["status"] == {"phase": "Queued", "queue": {"name": "q"}}
+    assert followed_output.without_hold(job)["status"] == {"phase": "Queued", "queue": {"name": "q"}}
     held = {**job, "spec": {"schedulingPolicy": {"hold": True}}}
     full = {"spec": {}, "status": {"queue": {**queue, "reason": "WaitingForQuota"}}}
     for other in (held, full, {"spec": {}}):
-        assert reasons.without_hold(other) == other
+        assert followed_output.without_hold(other) == other

@@ -14,6 +14,17 @@ from tests.support.waiting import until
 
 ADMISSION = {"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}, "workers": 3}
 RUNNING: dict[str, Any] = {"phase": "Running", "admission": ADMISSION, "observedGeneration": 1}
+WAITING: dict[str, Any] = {
+    "conditions": [
+        {
+            "type": "Running",
+            "status": "True",
+            "reason": "WaitsForRanks",
+            "message": "for worker-1",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+    ]
+}
 ELASTIC = {"numMinReplicas": 1, "numMaxReplicas": 5}
 
 
@@ -180,7 +191,11 @@ def test_pods_of_a_job_without_room_are_not_removed(
 
 @pytest.mark.parametrize(
     ("spec", "status", "said"),
-    [({}, RUNNING, "is not elastic"), ({"torchElasticPolicy": ELASTIC}, {"phase": "Succeeded"}, "has finished")],
+    [
+        ({}, RUNNING, "is not elastic"),
+        ({"torchElasticPolicy": ELASTIC}, {"phase": "Succeeded"}, "has finished"),
+        ({"torchElasticPolicy": ELASTIC}, RUNNING | WAITING, "keeps its number of workers until it ends: for worker-1"),
+    ],
 )
 def test_job_that_cannot_be_changed_is_named_with_the_reason(
     torchq: Torchq,
@@ -257,6 +272,20 @@ def test_wait_for_a_number_returns_once_the_job_has_it(
     assert "has 3 of 4 workers after 1 s; it still wants all of them" in said
     say(embedded_cluster, namespace, admission=ADMISSION | {"workers": 4}, observedGeneration=2)
     assert "has 4 workers" in torchq("job", "scale", job, "4", "--wait").output
+
+
+def test_wait_for_a_number_fails_once_a_rank_has_ended(
+    torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str
+) -> None:
+    def end_a_rank() -> None:
+        until(lambda: workers(embedded_cluster, namespace) == 4)
+        say(embedded_cluster, namespace, **WAITING)
+
+    thread = threading.Thread(target=end_a_rank)
+    thread.start()
+    said = torchq("job", "scale", job, "4", "--wait", code=1).output
+    thread.join()
+    assert "keeps its 3 workers until it ends: for worker-1" in said
 
 
 def test_wait_for_a_number_ends_at_once_while_the_job_holds_no_room(

@@ -7,8 +7,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from coordinator.cli import session
-from coordinator.cli.session import CommandGroup, Session
+from coordinator.cli import lazy_group
+from coordinator.cli.lazy_group import CommandGroup
+from coordinator.cli.session import Session
 from coordinator.errors import LocalError
 from coordinator.local import stack_state, user_folders
 from crds.errors import InvalidObject, Problem
@@ -130,4 +131,4 @@ def test_an_unexpected_error_is_not_hidden() -> None:
         raise ZeroDivisionError
 
     assert isinstance(CliRunner().invoke(group, ["fail"]).exception, ZeroDivisionError)
-    assert ZeroDivisionError not in session.USER_ERRORS
+    assert ZeroDivisionError not in lazy_group.USER_ERRORS

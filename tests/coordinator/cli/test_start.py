@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.waiting import patient
 
+pytestmark = pytest.mark.servers
+
 INTERRUPTED = """
 import importlib.abc, os, signal, sys
 signal.signal(signal.SIGINT, {handler})

@@ -107,7 +107,11 @@ CYCLE = {
         pytest.param(
             wrong(
                 template={
-                    "spec": {"containers": [{"name": "a", "image": "x", "resources": {"requests": {"cpu": "9E"}}}]}
+                    "spec": {
+                        "containers": [
+                            {"name": "a", "image": "x", "resources": {"requests": {"example.org/bytes": "9E"}}}
+                        ]
+                    }
                 }
             ),
             "spec.torchTaskSpecs",
@@ -189,8 +193,8 @@ class Full:
                 raise errors.Forbidden("exceeded quota: at most 2 jobs")
         return self._cluster.create(resource, *args, dry_run=dry_run)
 
-    def list(self, *args: Any, **kwargs: Any) -> Any:
-        return self._cluster.list(*args, **kwargs)
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        return self._cluster.get(*args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> None:
         if self._stuck:

@@ -177,6 +177,33 @@ def test_a_job_that_can_run_is_submitted_without_a_warning(place: Place) -> None
     assert (len(said.stdout.split()), warnings(said)) == (2, "")
 
 
+def test_a_policy_of_a_template_that_has_no_effect_is_noted(place: Place) -> None:
+    both = body("both", "a")
+    one, other = both["spec"]["torchTaskSpecs"]["Master"], copy.deepcopy(both["spec"]["torchTaskSpecs"]["Master"])
+    one["restartPolicy"], one["template"]["spec"]["restartPolicy"] = "ExitCode", "OnFailure"
+    other["template"]["spec"]["restartPolicy"] = "Never"
+    both["spec"]["torchTaskSpecs"]["Evaluator"] = other
+    assert warnings(place.submit(both)) == (
+        'warning: TorchJob "both": spec.torchTaskSpecs.Master.template.spec.restartPolicy: '
+        "OnFailure has no effect: the restartPolicy of task Master is ExitCode\n"
+    )
+
+
+@pytest.mark.parametrize(("options", "state"), [((), "is on hold"), (("--drain",), "is on hold and drains")])
+def test_a_job_for_a_queue_that_admits_nothing_is_submitted_and_moved_with_a_word(
+    place: Place, options: tuple[str, ...], state: str
+) -> None:
+    place.run("queue", "pause", "wide", *options)
+    until(lambda: not place.desk.watches.queues.get("", "wide").spec.is_open)  # type: ignore[union-attr]
+    word = f"spec.schedulingPolicy.queue: queue wide {state}: the job waits until an admin resumes it"
+    assert word in warnings(place.submit(body("one", "wide")))
+    place.submit(body("two", "a"))
+    assert word in place.run("job", "move", "two", "wide").stderr
+    place.run("queue", "resume", "wide")
+    until(lambda: place.desk.watches.queues.get("", "wide").spec.is_open)  # type: ignore[union-attr]
+    assert warnings(place.submit(body("three", "wide"))) == ""
+
+
 @on_kubernetes
 def test_on_kubernetes_a_job_larger_than_all_nodes_yields_a_warning(place: Place) -> None:
     said = place.submit(body("large", "wide", gpus=9), body("too", "wide", gpus=9))

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.code import listing, pack, reading
+from coordinator.code import folder_listing, pack, reading
 from coordinator.code.errors import CodeTooLarge, FolderRefused
 from coordinator.code.pack import PackedCode
+
+pytestmark = pytest.mark.servers
 
 LIMIT = 4 << 20
 
@@ -317,7 +319,7 @@ def test_a_file_that_is_far_too_large_is_refused_without_being_read(tmp_path: Pa
 def test_the_files_of_an_environment_do_not_count(
     tmp_path: Path, begin: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(folder_listing, "MOST_ENTRIES", 3)
     put(tmp_path, "train.py")
     for name in ("pyvenv.cfg", "bin/python", "bin/pip", "lib/a.py", "lib/b.py"):
         put(tmp_path, f"mine/{name}")
@@ -326,7 +328,7 @@ def test_the_files_of_an_environment_do_not_count(
 
 
 def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(folder_listing, "MOST_ENTRIES", 3)
     put(tmp_path, "train.py")
     for number in range(4):
         put(tmp_path, f"data/{number}")
@@ -347,8 +349,8 @@ def test_a_long_look_through_a_folder_is_told(
     for number in range(300):
         put(tmp_path, f"{number}/a.py")
     begin(tmp_path)
-    monkeypatch.setattr(listing, "TELL_SECONDS", 0.001)
+    monkeypatch.setattr(folder_listing, "TELL_SECONDS", 0.001)
     told: list[str] = []
-    assert len(listing.read(tmp_path, told.append).paths) == 300
+    assert len(folder_listing.read(tmp_path, told.append).paths) == 300
     assert all(str(tmp_path) in line for line in told)
     assert told

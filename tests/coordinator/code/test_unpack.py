@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from coordinator.code import archive, unpack
 from coordinator.code.archive import Archive, CodeFile
 
+pytestmark = pytest.mark.servers
+
 TEXT = Path(unpack.__file__).read_text()
 LIMIT = 1 << 20
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.doctor import slow_restarts
+from coordinator.doctor import collect
 from coordinator.doctor.collect import Collector
 from crds.api_resources import PODS, Resource
 from kube import errors
@@ -25,15 +25,15 @@ def pod(wait: str, policy: str = "OnFailure", node: str = "n1") -> dict[str, Any
     [("1s", False), ("500ms", False), ("10s", True), ("1m20s", True), ("5m0s", True), ("2m", True), ("1h", True)],
 )
 def test_wait_of_more_than_a_second_is_slow(wait: str, slow: bool) -> None:
-    assert slow_restarts.slow_node(pod(wait)) == ("n1" if slow else "")
+    assert collect.slow_node(pod(wait)) == ("n1" if slow else "")
 
 
 def test_other_pods_show_nothing() -> None:
-    assert slow_restarts.slow_node(pod("20s", "Always")) == ""
-    assert slow_restarts.slow_node({"spec": {"restartPolicy": "OnFailure"}}) == ""
+    assert collect.slow_node(pod("20s", "Always")) == ""
+    assert collect.slow_node({"spec": {"restartPolicy": "OnFailure"}}) == ""
     pulling = pod("20s")
     pulling["status"]["containerStatuses"][1]["state"]["waiting"]["message"] = 'Back-off pulling image "torch:1"'
-    assert slow_restarts.slow_node(pulling) == ""
+    assert collect.slow_node(pulling) == ""
 
 
 def test_a_look_at_the_cluster_collects_the_slow_nodes() -> None:
@@ -49,6 +49,9 @@ def test_a_look_at_the_cluster_collects_the_slow_nodes() -> None:
 
         def get(self, *_: object) -> None:
             raise errors.NotFound("no Lease")
+
+        def serves(self, _: Resource) -> bool:
+            return False
 
     nothing: Any = SimpleNamespace(inspect=lambda: None)
     cluster: Any = Server()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.follow.code_paths import CodePaths
 from coordinator.follow.log_lines import LogLine
+from coordinator.follow.readable_lines import CodePaths
 
 NODE = "/home/me/.local/state/torchq/pods/86bf/volumes/torchq-code/"
 KUBERNETES = "/torchq/code/"

@@ -21,6 +21,21 @@ def item(phase: str = "", reason: str = "", **status: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("phase", "reason", "status", "code"),
+    [
+        ("Succeeded", "JobSucceeded", {}, 0),
+        ("Failed", "BackoffLimitExceeded", {"exitCode": 137}, 137),
+        ("Failed", "DeadlineExceeded", {}, None),
+        ("Failed", "Cancelled", {}, None),
+    ],
+)
+def test_an_end_has_its_reason_and_exit_code(phase: str, reason: str, status: dict[str, Any], code: int | None) -> None:
+    ending = endings.judge(KEY, item(phase, reason, **status), "Finished")
+    assert ending is not None
+    assert (ending.reason, ending.exit_code) == (reason, code)
+
+
+@pytest.mark.parametrize(
     ("phase", "reason", "goal", "outcome", "reached"),
     [
         ("", "", "Finished", None, None),

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from coordinator.follow import job_feed
+from coordinator.follow.endings import JobEnding
 from coordinator.follow.job_feed import JobFeed, JobFeeds
-from coordinator.follow.waiting import Waits, wait
+from coordinator.follow.waiting import Waits
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
 from kube import client, errors
@@ -20,6 +21,8 @@ from tests.support.kube import scripted
 from tests.support.kube.scripted import Answer, ScriptedServer, listing
 from tests.support.metered import Client
 from tests.support.waiting import SECONDS, until
+
+pytestmark = pytest.mark.servers
 
 
 def make(cluster: KubernetesCluster, namespace: str, name: str) -> JobKey:
@@ -51,9 +54,9 @@ def test_a_thousand_handles_cost_one_list_one_watch_and_no_poll(
     embedded_cluster: KubernetesCluster, namespace: str, counting: Client, feeds: JobFeeds
 ) -> None:
     keys = [make(embedded_cluster, namespace, f"job-{number}") for number in range(1000)]
-    endings = []
+    endings: list[JobEnding] = []
     threads = [
-        threading.Thread(target=lambda part=part: endings.extend(wait(feeds, part)))  # type: ignore[misc]
+        threading.Thread(target=lambda part: endings.extend(Waits(feeds, part)), args=(part,))
         for part in (keys[:500], keys[250:])
     ]
     for thread in threads:
@@ -81,8 +84,8 @@ def test_a_cancelled_job_and_a_deleted_one_end_the_wait_and_a_later_job_of_the_n
         ending = next(waits)
         assert (ending.key, ending.outcome) == (removed, "Deleted")
         assert waits.waiting == [open_job]
-        assert wait(feeds, [removed])[0].outcome == "Deleted"
-        (ending,) = wait(feeds, [again], goal="Running")
+        assert next(Waits(feeds, [removed])).outcome == "Deleted"
+        (ending,) = Waits(feeds, [again], goal="Running")
         assert (ending.outcome, ending.result) == ("Succeeded", {"accuracy": 0.5})
 
 
@@ -103,9 +106,9 @@ def test_a_wait_ends_with_the_first_job_or_at_its_timeout(
     embedded_cluster: KubernetesCluster, namespace: str, feeds: JobFeeds
 ) -> None:
     slow, quick = (make(embedded_cluster, namespace, name) for name in ("slow", "quick"))
-    assert wait(feeds, [slow, quick], timeout=0) == []
+    assert list(Waits(feeds, [slow, quick], timeout=0)) == []
     set_phase(embedded_cluster, quick, "Succeeded")
-    (ending,) = wait(feeds, [slow, quick], first=True)
+    ending = next(Waits(feeds, [slow, quick]))
     assert (ending.key, ending.outcome) == (quick, "Succeeded")
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.follow import log_lines
-from coordinator.follow.log_lines import LONGEST, LineSplitter, Overlap, RawLine
+from coordinator.follow.log_lines import LONGEST, STATE, LineSplitter, LineStates, LogLine, Overlap, RawLine
 
 PIECE = 64 * 1024
 
@@ -21,10 +21,13 @@ def split(text: bytes, cuts: Sequence[int] = ()) -> list[RawLine]:
     return [*found, *([] if rest is None else [rest])]
 
 
-@given(st.binary(max_size=60), st.lists(st.integers(0, 60), max_size=5))
+@given(
+    st.one_of(st.binary(max_size=60), st.text("\n\ra", max_size=60).map(str.encode)),
+    st.lists(st.integers(0, 60), max_size=5),
+)
 def test_lines_do_not_depend_on_the_pieces_in_which_they_come(text: bytes, cuts: list[int]) -> None:
     assert split(text, sorted(min(cut, len(text)) for cut in cuts)) == split(text)
-    assert b"\n".join(line.content for line in split(text)).rstrip(b"\n") == text.rstrip(b"\n")
+    assert b"".join(line.content + line.mark for line in split(text)) == text
 
 
 def test_a_line_of_a_gibibyte_takes_no_more_memory_than_its_first_bytes() -> None:
@@ -32,7 +35,7 @@ def test_a_line_of_a_gibibyte_takes_no_more_memory_than_its_first_bytes() -> Non
     piece = b"x" * PIECE
     for _ in range((1 << 30) // PIECE):
         assert list(splitter.split(piece)) == []
-        assert len(splitter._line) <= LONGEST + 64
+        assert len(splitter._state) <= LONGEST + 64
     (line,) = splitter.split(b"\n")
     assert (len(line.content), line.length) == (LONGEST, 1 << 30)
     assert line.text.endswith("x [torchq: cut, the line has 1073741824 bytes]")
@@ -78,7 +81,7 @@ def timed(texts: Sequence[str], times: Sequence[int]) -> list[bytes]:
 
 
 CUTS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=5)
-TEXTS = st.lists(st.sampled_from(["", ".", "a", "bb"]), min_size=1, max_size=12)
+TEXTS = st.lists(st.sampled_from(["", ".", "a", "bb", "\ra\rb"]), min_size=1, max_size=12)
 
 
 @given(TEXTS, CUTS, st.data())
@@ -95,7 +98,7 @@ def test_every_line_comes_once_however_often_the_connection_is_lost(
                 begin -= 1
             seen = max(seen, min(len(texts), begin + forth))
             answers.append(lines[begin:seen])
-        assert deliver(answers) == texts
+        assert deliver(answers) == [state for text in texts for state in text.split("\r")]
 
 
 def test_output_that_was_removed_in_between_is_counted() -> None:
@@ -118,3 +121,36 @@ def test_output_that_was_removed_in_between_is_counted() -> None:
 )
 def test_times_are_compared_to_the_nanosecond(time: str, expected: int) -> None:
     assert log_lines.nanoseconds(time) == expected
+
+
+def shown(output: bytes, states: log_lines.States = "last") -> list[str]:
+    collapsing = LineStates(states)
+    lines = [LogLine("master-0", line.text, is_over=line.mark != STATE) for line in split(output)]
+    return [line.text for line in [*collapsing.collapse(lines), *collapsing.rest()]]
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (b"\r 1%\r 50%\r100%\nloss 1\n", ["100%", "loss 1"]),
+        (b" 1%\r 50%\r", [" 50%"]),  # killed
+        (b"\r 1%\r 5", [" 5"]),
+        (b"one\r\ntwo\r\n\r\n", ["one", "two", ""]),
+        (b"\r 1%\r100%\r    \repoch 0\n", ["epoch 0"]),  # a bar that erases itself
+        (b"\r 1%\r100%\r    \r\n", ["100%"]),
+        (b"\n\n", ["", ""]),
+        (b"one\n[rank0]: torchq-result-part: 8d2d47eaf176ea9d 0 {\ntwo\n", ["one", "two"]),
+        (b"\r" * 3 + b"x" * LONGEST + b"\rend\n", ["end"]),
+    ],
+)
+def test_a_line_is_the_last_of_its_states_that_has_a_text(output: bytes, expected: list[str]) -> None:
+    assert shown(output) == expected
+    assert shown(output, "all") == output.decode().replace("\r", "\n").removesuffix("\n").split("\n")
+
+
+def test_newest_state_is_that_of_a_line_without_an_end() -> None:
+    splitter, found = LineSplitter(), []
+    for piece in (b"@0 2026-01-01T00:00:01Z loss", b"\n@5 2026-01-01T00:00:02Z \r 1%", b"\r 2", b"%\r", b"100%\n"):
+        splitter.split(piece)
+        found.append(None if splitter.newest is None else (splitter.newest.text, splitter.newest.position))
+    assert found == [None, (" 1%", 6), (" 2", 10), (" 2%", 10), None]

@@ -15,7 +15,7 @@ from coordinator.follow.present_logs import NoOutput, NoSuchPod
 from crds import generate, labels
 from crds.api_resources import CRDS, PODS, TORCHJOBS, Resource
 from crds.keys import JobKey
-from embedded.apiserver import server as apiserver
+from embedded.apiserver import api_server as apiserver
 from embedded.layout import Layout
 from embedded.node.node import running_node
 from kube import client, errors
@@ -26,6 +26,8 @@ from kube.streams import Stream
 from tests.support.coordinator.desk import manifest, owner, task
 from tests.support.embedded.stage import SETTINGS
 from tests.support.waiting import SECONDS, until
+
+pytestmark = pytest.mark.servers
 
 NAMESPACE = "default"
 
@@ -337,6 +339,32 @@ def test_long_and_broken_lines_are_cut_and_marked_and_the_rest_follows(
     long, broken, end = follower.of("master-0")
     assert long == "x" * 65536 + f" [torchq: cut, the line has {160 * 65536} bytes]"
     assert (broken, end) == ("\ufffda\ufffdb", "end")
+
+
+def test_newest_state_of_a_progress_bar_is_followed_and_its_line_is_the_last_one(
+    cluster: KubernetesCluster, feed: JobFeed, tmp_path: Path
+) -> None:
+    scene = Scene(cluster, "bar", tmp_path)
+    go = tmp_path / "go"
+    code = f"""if True:
+        import os, sys, time
+        os.write(1, b"\\r 1%\\r 39%")
+        while not os.path.exists({str(go)!r}):
+            time.sleep(0.05)
+        os.write(1, b"\\r100%\\nepoch 0\\n")
+    """
+    scene.pod("master-0", scene.python(code), policy="Never")
+    scene.admit()
+    followers = [Follower(cluster, feed, scene.key, states=states) for states in ("newest", "last", "all")]
+    terminal, file, raw = followers
+    until(lambda: [line.text for line in terminal.lines if not line.is_over] == [" 39%"])
+    go.touch()
+    scene.wait_pod("master-0", lambda status: status.get("phase") == "Succeeded")
+    scene.phase("Succeeded")
+    for follower in followers:
+        follower.end()
+    assert [line.text for line in terminal.lines if line.is_over] == file.of("master-0") == ["100%", "epoch 0"]
+    assert raw.of("master-0") == ["", " 1%", " 39%", "100%", "epoch 0"]
 
 
 def test_a_job_that_can_never_run_says_why_and_ends_the_following(

@@ -1,7 +1,7 @@
 """torchrun's traceback after a signal is no news for whoever follows a job; every other traceback is."""
 
 from coordinator.follow.log_lines import LogLine
-from coordinator.follow.shutdown_traces import BEGIN, END, ShutdownTraces
+from coordinator.follow.readable_lines import BEGIN, END, ShutdownTraces
 
 STOPPED = [BEGIN, '  File "run.py", line 1, in run', "    run(args)", f"{END}Process 3 got signal: 15"]
 FAILED = [BEGIN, '  File "train.py", line 1, in <module>', "ValueError: the loss is NaN"]

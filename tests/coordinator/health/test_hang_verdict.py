@@ -8,7 +8,7 @@ import pytest
 from coordinator.health import hang_verdict, step_watch
 from coordinator.health.hang_verdict import HangVerdict
 from coordinator.health.step_watch import LONGEST_BREAK, Look, StepWatch
-from coordinator.reports.values import ArrivedReport, JobReports, Report
+from coordinator.reports.report_values import ArrivedReport, JobReports, Report
 from crds.keys import JobKey
 from crds.timestamps import parse
 from crds.torchjob.jobspec import Health

@@ -9,20 +9,18 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache import views
 from coordinator.errors import CoordinatorError
-from coordinator.health import completion_writer, health_writer
-from coordinator.health.completion_writer import CompletionWriter
-from coordinator.health.health_writer import HealthWriter
+from coordinator.health.completions import Completions
+from coordinator.health.hang_watch import HangWatch
 from coordinator.http import life_port
-from coordinator.http.coordinator_life import CoordinatorLife
-from coordinator.leader import queue_status_writer
+from coordinator.http.coordinator_server import CoordinatorLife
 from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.election import LeaderElection
-from coordinator.leader.queue_status_writer import QueueStatusWriter
-from coordinator.leader.reason_writer import ReasonWriter
+from coordinator.leader.queue_statuses import QueueStatuses
+from coordinator.leader.reasons import Reasons
+from coordinator.leader.status_writer import StatusWriter
 from coordinator.port_settings import ANY_PORT, PortSettings
 from coordinator.settings import Settings
 from kube.client import KubernetesCluster
@@ -38,11 +36,11 @@ from tests.support.waiting import SECONDS, until
 CALLS: dict[str, Call] = {
     "term": (ControlLoop, "step"),
     "election": (LeaderElection, "step"),
-    "queue-status": (QueueStatusWriter, "write"),
-    "reasons": (ReasonWriter, "step"),
-    "targets": (TargetWriter, "step"),
-    "health": (HealthWriter, "look"),
-    "completions": (CompletionWriter, "look"),
+    "queue-status": (QueueStatuses, "look"),
+    "reasons": (Reasons, "look"),
+    "statuses": (StatusWriter, "step"),
+    "health": (HangWatch, "look"),
+    "completions": (Completions, "look"),
     "watch/torchjobs.train.distributed.io": (views, "job_view"),
 }
 """By loop, a call that it makes in its turns."""
@@ -50,9 +48,8 @@ CALLS: dict[str, Call] = {
 
 @pytest.fixture
 def hangs(monkeypatch: pytest.MonkeyPatch) -> Hangs:
-    monkeypatch.setattr(health_writer, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(completion_writer, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(queue_status_writer, "INTERVAL_SECONDS", 0.02)
+    for each in (QueueStatuses, Reasons, HangWatch, Completions):
+        monkeypatch.setattr(each, "seconds", 0.02)
     return Hangs(CALLS, monkeypatch)
 
 
@@ -70,12 +67,13 @@ def coordinator(embedded_cluster: KubernetesCluster, namespace: str, clock: Cloc
 def running(coordinator: Coordinator, cluster: KubernetesCluster) -> Iterator[None]:
     """Run all loops of a coordinator."""
     reports = MemoryReports(lambda: 0.0)
-    health = HealthWriter(cluster, coordinator.watches, coordinator.store, reports)
-    completions = CompletionWriter(cluster, coordinator.watches)
-    writers = (QueueStatusWriter(cluster, coordinator.watches), coordinator.reasons, health, completions)
+    statuses, watches = coordinator.statuses, coordinator.watches
+    hangs = HangWatch(statuses.jobs, watches, coordinator.store, reports)
+    completions = Completions(cluster, statuses.jobs, watches)
+    loops = (statuses, QueueStatuses(statuses.queues, watches), coordinator.reasons, hangs, completions)
     stop, turns = coordinator.stop, coordinator.turns
-    calls = [coordinator.run, lambda: coordinator.targets.run(stop, turns)]
-    calls += [lambda each=each: each.run(stop, lambda: coordinator.leadership.leading, turns) for each in writers]
+    calls = [coordinator.run]
+    calls += [lambda each=each: each.run(stop, lambda: coordinator.leadership.leading, turns) for each in loops]
     threads = [threading.Thread(target=call) for call in calls]
     for thread in threads:
         thread.start()
@@ -88,23 +86,19 @@ def running(coordinator: Coordinator, cluster: KubernetesCluster) -> Iterator[No
             assert not thread.is_alive()
 
 
+@pytest.mark.proof
 def test_healthz_names_each_loop_while_it_hangs_and_no_other(
     coordinator: Coordinator, embedded_cluster: KubernetesCluster, namespace: str, clock: Clock, hangs: Hangs
 ) -> None:
     def poke() -> None:
         embedded_cluster.create(desks.TORCHJOBS, desks.manifest(f"job-{int(clock.now)}", "a"), namespace)
 
-    def put_target() -> None:
-        poke()
-        job = until(lambda: next(iter(coordinator.watches.jobs.values()), None))
-        coordinator.targets.put(job, None)
-
     with ExitStack() as stack:
         url = stack.enter_context(life_port.serving(PortSettings(metrics_port=ANY_PORT), CoordinatorLife(coordinator)))
         stack.enter_context(running(coordinator, embedded_cluster))
         until(lambda: coordinator.counts.rebuilds == 1)
         for name in CALLS:
-            with hangs.hanging(name, put_target if name == "targets" else poke):
+            with hangs.hanging(name, poke):
                 clock.step(31)
                 until(lambda: len(failing(url)) == 1)
                 assert failing(url) == [f"[-]{name} failed: it has not turned for 31 s"]
@@ -119,7 +113,7 @@ def test_the_port_of_probes_answers_nothing_else_and_no_other_host(coordinator: 
         assert ask(f"{url}/v1/queues") == (404, ["try /healthz, /readyz or /metrics"])
         request = urllib.request.Request(f"{url}/healthz", headers={"Host": "example.org"})
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(request, timeout=5)
+            urllib.request.urlopen(request, timeout=SECONDS)
 
 
 def test_a_port_that_is_taken_is_named_with_its_setting(coordinator: Coordinator) -> None:

@@ -13,11 +13,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from coordinator.http import life_port
-from coordinator.life.checks import Check
+from coordinator.life.health_checks import Check
 from coordinator.metrics.page import Page
 from coordinator.port_settings import ANY_PORT, PortSettings
 from tests.support.coordinator.hangs import ask
 from tests.support.waiting import SECONDS
+
+pytestmark = pytest.mark.servers
 
 LARGE = b"x" * 4_000_000
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from coordinator.errors import CoordinatorError
-from coordinator.http import server
+from coordinator.http import coordinator_server
 from coordinator.leader.coordinator import Coordinator
 from coordinator.port_settings import ANY_PORT
 from coordinator.settings import Settings
@@ -31,13 +31,13 @@ def coordinator(embedded_cluster: KubernetesCluster, namespace: str) -> Coordina
 
 @pytest.fixture
 def port(coordinator: Coordinator) -> Iterator[int]:
-    with server.serving(coordinator, ANY_PORT) as port:
+    with coordinator_server.serving(coordinator, ANY_PORT) as port:
         yield port
 
 
 def ask(port: int, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -90,13 +90,13 @@ def test_a_port_in_use_is_an_error_that_names_it(coordinator: Coordinator) -> No
         port = taken.getsockname()[1]
         with (
             pytest.raises(CoordinatorError, match=rf"127\.0\.0\.1:{port}.*in use; choose another health_port"),
-            server.serving(coordinator, port),
+            coordinator_server.serving(coordinator, port),
         ):
             pass
 
 
 def test_port_0_starts_no_server(coordinator: Coordinator) -> None:
-    with server.serving(coordinator, 0) as port:
+    with coordinator_server.serving(coordinator, 0) as port:
         assert port == 0
         assert "health" not in {thread.name for thread in threading.enumerate()}
 
@@ -104,7 +104,7 @@ def test_port_0_starts_no_server(coordinator: Coordinator) -> None:
 def test_probes_are_answered_with_few_threads_under_a_flood_of_requests(port: int) -> None:
     with ExitStack() as stack:
         for _ in range(200):
-            connection = stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), timeout=5)))
+            connection = stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), timeout=SECONDS)))
             connection.sendall(b"GET /status HTTP/1.1\r\nHost: x")  # the rest of the request never comes
         assert ask(port, "/healthz") == (200, "ok\n")
         assert threading.active_count() < 40

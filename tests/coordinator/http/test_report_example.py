@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.waiting import SECONDS, until
 
+pytestmark = pytest.mark.servers
+
 FILE = Path(__file__).parents[3] / "examples" / "elastic" / "report.py"
 
 
@@ -80,8 +82,9 @@ def test_a_report_is_sent_without_what_cannot_be_sent(coordinator: Coordinator, 
     assert {name: value for name, value in body.items() if value is not None} == {
         "pod": "train-worker-0",
         "step": 7,
+        "loss": "nan",
         "samplesPerSecond": 1.5,
-        "gauges": {"lr": None, "x": None, "grad": 2},
+        "gauges": {"lr": "inf", "x": None, "grad": 2},
     }
 
 
@@ -94,7 +97,7 @@ def test_steps_go_on_while_the_coordinator_hangs_and_the_newest_one_is_sent(
     before = time.monotonic()
     for step in range(2, 10_000):
         report.report(step)
-    assert time.monotonic() - before < 5.0
+    assert time.monotonic() - before < SECONDS
     coordinator.may_answer.set()
     until(lambda: len(coordinator.requests) == 2)
     assert [body["step"] for *_, body in coordinator.requests] == [1, 9_999]

@@ -1,5 +1,6 @@
 """A leader's term, step by step: it puts, picks, offers and forgets jobs as the objects of the API server require."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -179,7 +180,7 @@ def test_a_waiting_job_moves_when_its_queue_changes(desk: Desk, namespace: str) 
     key = desk.submit("train", namespace, "a")
     desk.until(lambda: desk.waiting() == {key})
     desk.change(key, schedulingPolicy={"queue": "b", "priority": 3})
-    desk.until(lambda: desk.content.entries[key].entry.queue == "b")
+    desk.until(lambda: (put := desk.content.entries.get(key)) is not None and put.entry.queue == "b")
     assert desk.content.entries[key].entry.priority == 3
 
 
@@ -219,7 +220,7 @@ def test_implicit_queues_are_the_name_of_the_namespace_and_default_only(
         assert desk.waiting() & set(lost) == desk.reserved() & set(lost) == set()
         assert {each.spec.name for each in desk.store.snapshot(1).queues} == {namespace, "default"}
         clock.step(1.0)
-        desk.reasons.step()
+        desk.write_reasons()
         told = desk.job(lost[0]).status.queue
         assert told.reason == "QueueNotFound"
         assert "torchq queue create invented-" in told.message
@@ -324,7 +325,7 @@ def test_a_lost_store_is_rebuilt_from_the_cluster_after_one_lease(desk: Desk, na
         desk.term.step()
     desk.begin(epoch=2)
     assert desk.paused == [pytest.approx(LEASE_SECONDS, abs=4)]
-    assert desk.content.reservations == {admitted: before}
+    assert desk.content.reservations == {admitted: replace(before, paid=0)}, "it was granted, so nothing is refunded"
     assert desk.waiting() == {waiting}
     assert desk.content.usage == {"a": CHARGE}
     desk.move(admitted, "Running")

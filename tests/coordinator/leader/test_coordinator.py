@@ -275,6 +275,7 @@ def test_a_rebuild_exceeds_the_epoch_of_an_old_store_at_once(
         assert lease(embedded_cluster, namespace)[1] == "5001"
 
 
+@pytest.mark.servers
 def test_an_unreachable_api_server_is_logged_once_and_does_not_delay_the_stop(
     tmp_path: Path, nobody: str, caplog: pytest.LogCaptureFixture
 ) -> None:

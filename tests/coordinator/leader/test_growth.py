@@ -9,13 +9,13 @@ from coordinator.leader.router import MissingCharge
 from crds.api_resources import PODS, RESOURCE_QUOTAS, TORCHJOBS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
-from queues.charge_changes import IdleGrowth
 from queues.picking.fair_share import UNIT
+from queues.store import IdleGrowth
 from queues.values import Offer
 from tests.coordinator.leader.test_control_loop import make_pod
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk, remove
-from tests.support.waiting import until
+from tests.support.waiting import patient, until
 
 SINCE = "2026-01-01T00:00:00Z"
 POLICY = {"mode": "InPlaceRestart", "numMinReplicas": 1, "numMaxReplicas": 8}
@@ -33,7 +33,7 @@ def write(desk: Desk, key: JobKey, workers: int, *, to: int | None = None, **cha
     scaling = None if to is None else {"from": workers, "to": to, "since": SINCE, "victims": []}
     status = {"phase": "Running", "attempt": 1, "admission": admission, "scaling": scaling}
     made = desk.cluster.patch(TORCHJOBS, key.name, {"status": status}, key.namespace, subresource="status")
-    desk.watches.jobs.wait_for(int(made["metadata"]["resourceVersion"]), 10.0)
+    desk.watches.jobs.wait_for(int(made["metadata"]["resourceVersion"]), patient())
 
 
 def elastic(desk: Desk, namespace: str, workers: int, name: str = "train", **policy: Any) -> JobKey:
@@ -367,7 +367,7 @@ def test_a_growth_that_is_first_in_its_queue_hides_no_reason_of_a_waiting_job(
     first = desk.store.snapshot(1).queues[0].heads[0].entry
     assert (first.key, first.kind) == (key, "grow")
     clock.now = desk.job(waiting).submission_time + desk.settings.reason_after + 1
-    desk.reasons.step()
+    desk.write_reasons()
     told = desk.job(waiting).status.queue
     assert told is not None
     assert told.reason in ("WaitingForQuota", "BehindOthers")

@@ -6,7 +6,7 @@ import pytest
 
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
-from queues.charge_changes import IdleGrowth
+from queues.store import IdleGrowth
 from queues.values import Entry
 from tests.coordinator.leader.test_growth import elastic, finish_runs, size, write
 from tests.support.coordinator.desk import Clock, Desk
@@ -78,7 +78,7 @@ def test_idle_workers_that_were_declined_are_freed_and_not_refunded(
         grow(desk, key, 2)
         if paid:
             held = desk.content.reservations[key]
-            desk.content.reservations[key] = replace(held, idle=0)
+            desk.content.reservations[key] = replace(held, idle=0, paid=2000, gained=2)
         refunded: list[tuple[str, int]] = []
         desk.term._pick_cycle.refund = lambda queue, cost: refunded.append((queue, cost))  # type: ignore[method-assign]
         write(desk, key, 1, grown=1, declined=1)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from coordinator.routing import eligibility
 from crds.api_resources import PODS, TENANT_QUEUES
+from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
@@ -126,3 +128,41 @@ def test_only_a_job_on_the_host_network_gets_a_port(cluster: KubernetesCluster, 
         assert [each["hostPort"] for each in container["ports"]] == [20_000]
         worker = line.cluster.get(PODS, "there-worker-0", namespace)["spec"]["containers"][0]
         assert {each["name"]: each.get("value") for each in worker["env"]}["MASTER_PORT"] == "20000"
+
+
+def test_jobs_that_chose_one_port_go_one_after_the_other(
+    cluster: KubernetesCluster, clock: Clock, namespace: str
+) -> None:
+    task = desks.task()
+    task["template"]["spec"]["containers"][0]["env"] = [{"name": "MASTER_PORT", "value": "29500"}]
+    with Desk(cluster, clock, master_address="loopback") as line:
+        line.queue("a")
+        line.queue("held", stopPolicy="Hold")
+        line.begin()
+        hold = line.submit("hold", namespace, "held", tasks={"Master": task})
+        keys = [line.submit(name, namespace, "a", tasks={"Master": task}) for name in ("one", "two", "three")]
+        one, two, three = sorted(keys, key=lambda key: line.job(key).sequence)
+
+        def has_port(key: JobKey) -> bool:
+            held = line.reserved()
+            assert len(held) <= 1
+            return held == {key} and bool(line.pods_of(key))
+
+        line.until(lambda: has_port(one))
+        taken = f"port 29500 is taken by job {namespace}/"
+        line.until(lambda: {said(line, key) for key in (hold, two, three)} == {f"{taken}{one.name}"})
+        line.change(one, suspend=True)
+        line.until(lambda: has_port(two))
+        line.until(lambda: said(line, three) == f"{taken}{two.name}")
+        line.cluster.delete(desks.TORCHJOBS, two.name, namespace)
+        line.until(lambda: has_port(three))
+        line.move(three, "Succeeded")
+        line.until(lambda: line.waiting() == {hold})
+        line.change(one, suspend=False)
+        line.until(lambda: has_port(one))
+
+
+def said(line: Desk, key: JobKey) -> str:
+    """Return why a job is out of the order of its queue."""
+    job = line.watches.job(key)
+    return eligibility.of(job, line.watches.rules(), 0.0).sentence if job is not None else ""

@@ -125,22 +125,7 @@ def test_forgotten_jobs_leave_no_memory() -> None:
     assert len(turns) <= 3 * 500 + 100
 
 
-def test_a_clock_that_is_set_back_delays_no_job() -> None:
-    clock = Clock()
-    turns = QueuedLimiter(clock)
-    for number in range(3 * AT_ONCE):
-        turns.add(offer(number))
-    clock.step(DELAY)
-    assert len(turns.take_due()) == AT_ONCE
-    turns.add(offer(0, "b"))
-    clock.step(-3600)
-    turns.add(offer(0, "c"))
-    found = [each.tenant for _, each in drained(turns, clock, DELAY + 1)]
-    assert found.count("b") == found.count("c") == 1
-    assert abs(len(found) - (DELAY + 1) * PER_SECOND) <= 2
-
-
-def test_a_clock_that_is_set_forward_offers_no_more_than_one_burst() -> None:
+def test_a_machine_that_has_slept_offers_no_more_than_one_burst() -> None:
     clock = Clock()
     turns = QueuedLimiter(clock)
     for number in range(3 * AT_ONCE):

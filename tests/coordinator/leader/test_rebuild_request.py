@@ -10,13 +10,14 @@ from click.testing import CliRunner, Result
 
 from coordinator.cli import main
 from coordinator.cli.commands import doctor
-from coordinator.doctor import checks
+from coordinator.doctor import state_checks
 from coordinator.doctor.collect import Collector
 from coordinator.leader import election, rebuild_request
 from coordinator.leader.coordinator import Coordinator
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
-from crds.api_resources import LEASES, TENANT_QUEUES
+from crds import labels
+from crds.api_resources import CONFIG_MAPS, LEASES, TENANT_QUEUES
 from kube.client import KubernetesCluster
 from queues import redis_keys
 from queues.dispatch.redis_work import RedisWork
@@ -68,7 +69,7 @@ class Coordinated:
         self.running.clear()
 
     def codes(self) -> list[str]:
-        return [each.code for each in checks.compare(self.looker.collect())]
+        return [each.code for each in state_checks.compare(self.looker.collect())]
 
     def annotations(self) -> dict[str, str]:
         found: dict[str, str] = self.cluster.get(LEASES, LEASE, self.namespace)["metadata"]["annotations"]
@@ -79,6 +80,8 @@ class Coordinated:
 def coordinated(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[Coordinated]:
     queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": "a"}}
     embedded_cluster.create(TENANT_QUEUES, queue)
+    for item in embedded_cluster.list(CONFIG_MAPS, label_selector=labels.CODE).items:  # of earlier tests
+        embedded_cluster.delete(CONFIG_MAPS, item["metadata"]["name"], item["metadata"]["namespace"])
     fake = FakeRedis()
     found = Coordinated(embedded_cluster, fake, namespace)
     yield found
@@ -219,14 +222,14 @@ def led(embedded_cluster: KubernetesCluster, namespace: str, redis_url: str, tor
 
 
 def test_doctor_prints_disagreements_and_fix_repairs_them(torchq: Torchq, led: Coordinated) -> None:
-    assert torchq(code=0).output == "cluster, queues and RQ agree\n"
+    assert torchq(code=0).stdout == "cluster, queues and RQ agree\n"
     for number in range(doctor.ROWS_PER_CODE + 3):
         led.client.set(f"torchq:junk-{number:02}", 1)
     told = torchq(code=1).output
     assert told.splitlines()[0].split() == ["CODE", "SUBJECT", "WHAT"]
     assert told.count("unknown-key   torchq:junk-") == doctor.ROWS_PER_CODE
     assert "unknown-key (3 more, see -o json): torchq doctor --fix removes it" in told
-    shown = json.loads(torchq("-o", "json", code=1).output)
+    shown = json.loads(torchq("-o", "json", code=1).stdout)
     assert shown["agree"] is False
     assert len(shown["disagreements"]) == doctor.ROWS_PER_CODE + 3
     assert shown["disagreements"][0] == {
@@ -236,7 +239,7 @@ def test_doctor_prints_disagreements_and_fix_repairs_them(torchq: Torchq, led: C
         "mends": "torchq doctor --fix removes it; find out who may write to Redis",
         "harmless": False,
     }
-    mended = torchq("--fix", code=0).output.splitlines()
+    mended = torchq("--fix", code=0).stdout.splitlines()
     counted = f"{doctor.ROWS_PER_CODE + 3} unknown-key"
     assert mended == [f"repaired on torchq-local: {counted}", "cluster, queues and RQ agree"]
     torchq(code=0)
@@ -280,7 +283,7 @@ def test_doctor_shows_the_objects_that_the_leader_skips(coordinated: Coordinated
     desk = coordinated.led()
     desk.watches.errors.record("TorchJob team/odd", ValueError("of a kind that was not foreseen"))
     until(lambda: coordinated.codes() == ["skipped-object"])
-    (shown,) = checks.compare(coordinated.looker.collect())
+    (shown,) = state_checks.compare(coordinated.looker.collect())
     assert (shown.subject, shown.is_harmless) == ("coordinator", False)
     assert shown.message == "skips TorchJob team/odd (ValueError: of a kind that was not foreseen)"
     desk.watches.errors.clear("TorchJob team/odd")
@@ -306,6 +309,6 @@ def test_doctor_reports_an_unreadable_queue(coordinated: Coordinated) -> None:
                 yield page
 
     looker = Collector(Broken(), coordinated.store, coordinated.work, coordinated.namespace)
-    found = {each.code: each for each in checks.compare(looker.collect())}
+    found = {each.code: each for each in state_checks.compare(looker.collect())}
     assert found["unreadable-object"].subject == "TenantQueue a"
     assert "spec.weight" in found["unreadable-object"].message

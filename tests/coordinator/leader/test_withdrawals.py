@@ -7,6 +7,7 @@ import pytest
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
+from queues.rules import LEAST_PATIENCE
 from tests.coordinator.leader.test_control_loop import seen
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
@@ -16,23 +17,38 @@ ONE: dict[str, Any] = {"Master": desks.task()}
 ALL: dict[str, Any] = {"Master": desks.task(), "Worker": desks.task(SLOTS - 1)}
 
 
-def kept_for(desk: Desk, namespace: str) -> JobKey:
-    """Return a job of queue a that is as large as the pool. Room is kept for it, since jobs of queue b went first
-    twice."""
+def keep_room(desk: Desk, namespace: str, **of_small: Any) -> tuple[JobKey, list[JobKey]]:
+    """Return a job of queue a that is as large as the pool, and the jobs of queue b. Room is kept for the former, since
+    a job of queue b went first and its patience is over."""
     desk.queue("a")
     desk.queue("b")
-    small = [desk.submit(f"b-{number}", namespace, "b", tasks=ONE) for number in range(9)]
+    small = [desk.submit(f"b-{number}", namespace, "b", tasks=ONE, **of_small) for number in range(SLOTS + 5)]
     seen(desk, small[-1])
     desk.begin()
     desk.until(lambda: desk.reserved() == set(small[:SLOTS]))
     large = desk.submit("large", namespace, "a", tasks=ALL)
     seen(desk, large)
-    for number in range(3):
+    for number in range(2):
         end(desk, small[number])
+    desk.clock.step(LEAST_PATIENCE + 1)
     desk.until(lambda: kept(desk))
+    return large, small
+
+
+def kept_for(desk: Desk, namespace: str) -> JobKey:
+    """Return a job of queue a for which room is kept; a job of queue a waits behind it."""
+    large, _ = keep_room(desk, namespace)
     next_one = desk.submit("small", namespace, "a", tasks=ONE)
     desk.until(lambda: next_one in desk.waiting())
     return large
+
+
+def run(desk: Desk, jobs: list[JobKey]) -> None:
+    """Let the pods of jobs run, and wait until the jobs do."""
+    for job in jobs:
+        desk.until(lambda job=job: desk.pods_of(job))
+        desk.move(job, "Running")
+        desk.until(lambda job=job: desk.phase(job) == "Running")
 
 
 def end(desk: Desk, job: JobKey) -> None:
@@ -46,6 +62,31 @@ def kept(desk: Desk) -> bool:
     """Return whether the store keeps room for a job of queue a."""
     record = desk.content.overtaken.get("a")
     return record is not None and record.kept is not None
+
+
+def test_room_is_kept_for_a_job_that_has_waited_for_as_long_as_half_of_what_runs_is_old(
+    embedded_cluster: KubernetesCluster, namespace: str, clock: Clock
+) -> None:
+    with Desk(embedded_cluster, clock, pool=f"cpu={SLOTS}", cost="cpu") as desk:
+        for name in ("a", "b"):
+            desk.queue(name)
+        small = [desk.submit(f"b-{number}", namespace, "b", tasks=ONE) for number in range(SLOTS + 3)]
+        seen(desk, small[-1])
+        desk.begin()
+        run(desk, small[:SLOTS])
+        desk.clock.step(600)
+        seen(desk, desk.submit("large", namespace, "a", tasks=ALL))
+        end(desk, small[0])
+        run(desk, [small[SLOTS]])
+        desk.clock.step(599)
+        end(desk, small[1])
+        desk.until(lambda: small[SLOTS + 1] in desk.reserved())
+        assert not kept(desk), "half of what runs is 1199 s old"
+        desk.begin(2)
+        for number in (2, 3):
+            end(desk, small[number])
+        desk.clock.step(6)
+        desk.until(lambda: kept(desk))
 
 
 def suspend(desk: Desk, job: JobKey) -> None:

@@ -13,6 +13,8 @@ from coordinator.errors import LocalError, SettingsError
 from coordinator.local import option_checks
 from embedded.node.resources import machine
 
+pytestmark = pytest.mark.servers
+
 
 def up(*arguments: str, **environ: str) -> tuple[int, str]:
     """Return exit code and message of a start that must be refused."""

@@ -13,6 +13,8 @@ from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from tests.support import redis_server
 
+pytestmark = pytest.mark.servers
+
 THEIRS = Installation("cluster-2", "kube-system")
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from coordinator.errors import LocalError
 from coordinator.local import down, option_checks, stack, stack_state
-from tests.support.waiting import until
+from tests.support.waiting import patient, until
+
+pytestmark = pytest.mark.servers
 
 SUPERVISOR = """
 import fcntl, os, pathlib, signal, sys
@@ -43,7 +45,7 @@ def test_down_sends_the_signal_that_fits_the_version_of_the_supervisor(
         until((tmp_path / "holds").exists)
         assert stack_state.predates(tmp_path) == (version == "before")
         down.down(tmp_path, **options)
-        assert supervisor.wait(10) == 0
+        assert supervisor.wait(patient()) == 0
     assert (tmp_path / "sent").read_text() == number
 
 

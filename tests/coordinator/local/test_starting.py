@@ -34,6 +34,7 @@ def part(files: Files, name: str, code: str) -> Command:
     return Command(name=name, arguments=[sys.executable, "-c", code], output=files.layout.logs(name))
 
 
+@pytest.mark.servers
 def test_a_crashing_part_is_named_with_the_output_of_this_start(files: Files, supervisor: Supervisor) -> None:
     files.layout.logs("node").write_text("what it said last time\n")
     begun: list[str] = []
@@ -80,6 +81,7 @@ def follow(*steps: object) -> bool:
         return background_start._follow(background_start._events(stream), ended, ProgressPrinter(is_visible=True))
 
 
+@pytest.mark.servers
 def test_a_command_follows_a_start_to_its_success_or_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert follow("the API server", "the node", True)
     lines = capsys.readouterr().err.splitlines()

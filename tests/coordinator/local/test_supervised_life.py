@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from coordinator.life import checks
+from coordinator.life import health_checks
 from coordinator.life.children import Children
-from coordinator.local import hung_children
 from coordinator.local import supervisor as supervisor_module
-from coordinator.local.hung_children import PATIENCE_SECONDS, HungChildren
-from coordinator.local.supervisor import Command, Supervisor
+from coordinator.local.supervisor import HUNG_SECONDS, Command, HungChildren, Supervisor
 from kube.process.turns import Turns
 from tests.support.clock import Clock
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.servers
+
 CHILD = """
 from coordinator.life import channel
-from coordinator.life.checks import HEALTHZ, READYZ
+from coordinator.life.health_checks import HEALTHZ, READYZ
 from kube.stop import Stop
 
 channel.SECONDS = 0.01
@@ -56,7 +56,7 @@ def test_a_supervisor_names_a_child_that_is_stopped_and_hears_again_of_one_that_
     def problem() -> str:
         supervisor.step()
         clock.step(0.001)
-        return checks.problems(children.healthz()).rpartition(" for ")[0]
+        return health_checks.problems(children.healthz()).rpartition(" for ")[0]
 
     until(problem, lambda text: text == f"worker-0: process {pid} has told nothing")
     supervisor.send("worker-0", signal.SIGCONT)
@@ -68,7 +68,7 @@ def test_a_supervisor_names_a_child_that_is_stopped_and_hears_again_of_one_that_
 def test_a_child_that_hangs_for_long_is_killed_and_starts_again(
     supervisor: Supervisor, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(hung_children, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor_module, "HUNG_SECONDS", 0.1)
     monkeypatch.setattr(supervisor_module, "_JUDGE_SECONDS", 0.05)
     supervisor.start(Command(name="worker-0", arguments=[sys.executable, "-c", CHILD], tells=True))
     until(lambda: supervisor.step() or supervisor.told.have_told())
@@ -90,7 +90,7 @@ def test_only_time_in_which_the_supervisor_ran_counts_against_a_child() -> None:
     hung, hanging = HungChildren(), {"worker-0": "it hangs"}
     assert hung.look(hanging, 1_000.0) == {}
     assert hung.look(hanging, 9_000.0) == {}, "the supervisor stood still as well"
-    seconds = int(PATIENCE_SECONDS)
+    seconds = int(HUNG_SECONDS)
     looks = [hung.look(hanging, 9_001.0 + second) for second in range(seconds)]
     assert looks == [{}] * (seconds - 3) + [hanging, {}, {}]
     assert hung.look({}, 9_100.0) == {}

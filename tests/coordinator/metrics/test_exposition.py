@@ -51,6 +51,7 @@ def test_names_are_unique_and_the_page_of_the_documentation_is_current() -> None
     assert document.FILE.read_text(encoding="utf-8") == document.text(), "run `make manifests`"
 
 
+@pytest.mark.servers
 def test_promtool_finds_nothing_to_say_about_a_page_with_every_metric() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:

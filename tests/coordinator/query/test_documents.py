@@ -8,8 +8,10 @@ import pytest
 
 from coordinator.cli import columns
 from coordinator.cli import text as cli_text
+from coordinator.cli.top import summary
 from coordinator.query import documents, figures
-from coordinator.query.queries import StoreQueries, UnknownObject
+from coordinator.query.queries import StoreQueries
+from coordinator.query.questions import UnknownObject
 from queues.rules import PickRules
 from queues.storage.stats import QueueStats
 from tests.doubles.memory_store import MemoryStore
@@ -66,6 +68,9 @@ def test_queue_figures_show_share_target_and_oldest_wait() -> None:
 def test_shares_count_the_resource_of_the_cost_setting() -> None:
     store = opened(spec("a"), spec("b"), held=[reservation("x", "a", gpu=1), reservation("y", "b", gpu=3)])
     assert [each["status"]["share"] for each in reading(store, cost="nvidia.com/gpu").queues()] == ["25%", "75%"]
+    store.configure([spec("a"), spec("b")], {"nvidia.com/gpu": 30, "pods": 10})
+    store.rebuild(2, [reservation("x", "a", gpu=1, pods=3), reservation("y", "b", gpu=3, pods=1)], [])
+    assert [each["status"]["share"] for each in reading(store, cost="dominant").queues()] == ["75%", "25%"]
 
 
 def test_a_pick_leaves_its_queue_ahead_and_the_other_queue_behind() -> None:
@@ -73,14 +78,14 @@ def test_a_pick_leaves_its_queue_ahead_and_the_other_queue_behind() -> None:
     assert [each["status"]["lag"] for each in reading(store).queues()] == [None, None]
     found = reading(store)
     picked = found.next(1)["items"][0]["queue"]
-    assert commit(store, choose(store.snapshot(8), NOW, 1, PickRules())).refused == ""
+    assert commit(store, choose(store.snapshot(8), NOW, 1, "jobs")).refused == ""
     lags = {each["metadata"]["name"]: each["status"]["lag"] for each in reading(store).queues()}
     other = "b" if picked == "a" else "a"
     assert (lags[picked], lags[other]) == (-0.5, 0.5)
 
 
 def test_lags_stay_small_and_sum_to_zero_when_a_queue_joins() -> None:
-    rules = PickRules()
+    rules = PickRules(cost="jobs")
     store = opened(spec("a", 3), spec("b", 1), spec("c", 2), waiting=[*entries("a", 30), *entries("b", 2)])
     for round_ in range(12):
         if round_ == 5:
@@ -256,6 +261,7 @@ def test_why_prints_reason_numbers_and_position_of_a_waiting_job() -> None:
         "job team/train waits in queue a: WaitingForQuota",
         "  queue a has no quota left for the job",
         "  needs 8 nvidia.com/gpu; queue a: 3 of 24 nvidia.com/gpu free; 0 jobs ahead in queue a",
+        "  held by job team/x of queue a (nvidia.com/gpu=21)",
         "  number 1 of 3 in queue a, not among the picks that can be forecast",
         "  waiting since 2026-01-01T00:00:00Z",
     ]
@@ -270,14 +276,14 @@ def test_why_gives_queue_drained_for_a_drained_job() -> None:
 
 def test_rates_compare_two_readings_of_the_same_redis() -> None:
     before = {"at": 10.0, "picks": 100, "reconciles": 50}
-    assert cli_text.rates(before, {"at": 12.0, "picks": 140, "reconciles": 51}) == {
+    assert summary.rates(before, {"at": 12.0, "picks": 140, "reconciles": 51}) == {
         "picksPerSecond": 20.0,
         "reconcilesPerSecond": 0.5,
     }
     assert (
-        cli_text.rates(before, {"at": 12.0, "picks": 3, "reconciles": 51}) == {}
+        summary.rates(before, {"at": 12.0, "picks": 3, "reconciles": 51}) == {}
     )  # Redis was emptied between the two readings
-    assert cli_text.rates(before, before) == {}
+    assert summary.rates(before, before) == {}
 
 
 @pytest.mark.parametrize(
@@ -292,24 +298,24 @@ def test_rates_compare_two_readings_of_the_same_redis() -> None:
     ],
 )
 def test_status_names_each_problem(lease: dict[str, Any], numbers: dict[str, Any], words: list[str]) -> None:
-    found = cli_text.summary(lease, numbers, {})
+    found = summary.summarize(lease, numbers, {})
     assert bool(found["trouble"]) == bool(words)
-    assert all(word in cli_text.format_status(found) for word in words)
+    assert all(word in summary.format_status(found) for word in words)
 
 
 def test_status_names_the_versions_of_workers_while_they_differ() -> None:
     lease, workers = {"apiServer": "", "leader": "me"}, {"w1": 8, "w2": 8, "w3": 8}
     versions = {"w1": "0.2.0", "w2": "0.1.0", "w3": "0.2.0"}
-    mixed = cli_text.summary(lease, {"workers": workers, "workerVersions": versions}, {})
-    assert "3 alive, 24 threads (1 of version 0.1.0, 2 of version 0.2.0)" in cli_text.format_status(mixed)
-    equal = cli_text.summary(lease, {"workers": workers, "workerVersions": dict.fromkeys(workers, "0.2.0")}, {})
-    assert "version" not in cli_text.format_status(equal)
+    mixed = summary.summarize(lease, {"workers": workers, "workerVersions": versions}, {})
+    assert "3 alive, 24 threads (1 of version 0.1.0, 2 of version 0.2.0)" in summary.format_status(mixed)
+    equal = summary.summarize(lease, {"workers": workers, "workerVersions": dict.fromkeys(workers, "0.2.0")}, {})
+    assert "version" not in summary.format_status(equal)
 
 
 def test_status_prints_the_numbers_of_the_queues() -> None:
     numbers = documents.stats(VITALS) | {"waits": {"admissions": 9, "p50Seconds": 1.0, "p95Seconds": 180.0}}
     lease = {"apiServer": "", "leader": "me", "leaderVersion": "0.2.0"}
-    text = cli_text.format_status(cli_text.summary(lease, numbers, {}))
+    text = summary.format_status(summary.summarize(lease, numbers, {}))
     assert "me (epoch 3, version 0.2.0)" in text
     assert "4 waiting, 5 admitted" in text
     assert "1 ready, 2 delayed, 3 leased" in text

@@ -108,6 +108,21 @@ COHORT = (spec("a", "c", {GPU: 4}, gpu=4), spec("b", "c", gpu=8))
             id="a queue of other namespaces does not reveal its quota",
         ),
         pytest.param(
+            asked(gpu=4).model_copy(update={"gang_queue": "theirs"}),
+            known(
+                spec("a", gpu=8),
+                rules=RoutingRules(queues={"a": TenantQueueSpec(gang_queues=("ours", "spare"))}, implicit=False),
+            ),
+            [
+                (
+                    "NotAllowed",
+                    "spec.schedulingPolicy.gangQueue",
+                    "jobs of queue a may not name gangQueue theirs (its spec.gangQueues: ours, spare)",
+                )
+            ],
+            id="a queue of the gang scheduler that the queue does not list",
+        ),
+        pytest.param(
             asked(gpu=5),
             known(spec("a"), setting={GPU: 4}),
             [

@@ -1,7 +1,7 @@
 """The document of the reports of a job: its own numbers, and the last report of each pod."""
 
 from coordinator.query import report_documents
-from coordinator.reports.values import JobReports, PodReport
+from coordinator.reports.report_values import JobReports, PodReport
 
 REPORTS = JobReports(
     read_at=100.0,
@@ -47,6 +47,16 @@ def test_each_pod_has_its_last_report() -> None:
         "gauges": {"lr": 1.0},
     }
     assert (last["pod"], last["checkpoint"]) == ("job-worker-7", 4)
+
+
+def test_what_is_no_number_is_shown_and_not_summed() -> None:
+    pods = {
+        "job-worker-0": PodReport(step=1, at=1.0, moved_at=1.0, samples_per_second="inf", loss="NaN"),
+        "job-worker-1": PodReport(step=1, at=1.0, moved_at=1.0, samples_per_second=2.0),
+    }
+    found = report_documents.describe(JobReports(read_at=1.0, pods=pods))
+    assert found["samplesPerSecond"] == 2.0
+    assert [found["pods"][0][name] for name in ("samplesPerSecond", "loss")] == ["inf", "NaN"]
 
 
 def test_a_job_without_reports_has_no_numbers() -> None:

@@ -12,7 +12,7 @@ from coordinator.cache.worker_counts import WantedGrowth, WorkerCounts
 from coordinator.cli import job_growth
 from coordinator.cli import text as cli_text
 from coordinator.query import supposition
-from coordinator.query.documents import Document
+from coordinator.query.questions import Document
 from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.feasibility import ClusterLimits
 from crds.tenantqueue import TenantQueueSpec
@@ -80,6 +80,16 @@ def test_room_missing_while_a_node_is_not_ready_counts_as_temporary() -> None:
     said = supposition.describe_too_large(job(charge={"cpu": 5000, "jobs": 1}), KNOWN)
     assert said.keys() == {"message"}
     assert "queue a can give 4 at most" in said["message"]
+
+
+def test_room_missing_while_nodes_are_cordoned_names_them() -> None:
+    nodes = (node(), *(replace(node(), name=name, ready=False, cordoned=True) for name in ("b", "a")))
+    limits = replace(KNOWN, nodes=nodes)
+    closed = "cordoned: a, b (2 of 3 nodes; kubectl uncordon)"
+    assert supposition.describe_too_large(job(), limits)["message"].endswith(f"; {closed}")
+    for code, words in (("WaitingForPool", {"message": f"no room; {closed}"}), ("WaitingForQuota", {})):
+        assert supposition.describe_room({"code": code, "message": "no room"}, job(), limits) == words
+    assert supposition.describe_room({"code": "WaitingForPool", "message": "no room"}, job(), KNOWN) == {}
 
 
 def test_an_invalid_job_is_not_reported_as_new() -> None:
@@ -158,7 +168,7 @@ def test_workers_that_a_queue_can_never_give_exceed_its_quota(cpu: int, code: st
     limits = replace(KNOWN, specs={"a": replace(QUEUE, quota={"cpu": cpu})})
     found = supposition.describe_rest(growing(6), {"workers": 2}, limits, 1000.0)["rest"]
     assert (found["granted"], found["wanted"], found["code"]) == (2, 6, code)
-    assert ("asks for 3 of cpu, queue a can give 2 at most" in found["message"]) is (code == "ExceedsQuota")
+    assert ("asks for 6 of cpu, queue a can give 2 at most" in found["message"]) is (code == "ExceedsQuota")
 
 
 def test_why_and_show_print_how_many_workers_wait() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from coordinator.reports.batches import ReportBatches
-from coordinator.reports.values import ArrivedReport, Report
+from coordinator.reports.report_values import ArrivedReport, Report
 from crds.keys import JobKey
 from queues.errors import StoreUnreachable
 from tests.doubles.memory_reports import MemoryReports

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.reports.store import KEPT_SECONDS, RedisReports, ReportStore
-from coordinator.reports.values import ArrivedReport, JobReports, PodReport, Report
+from coordinator.reports.report_store import KEPT_SECONDS, RedisReports, ReportStore
+from coordinator.reports.report_values import ArrivedReport, JobReports, PodReport, Report
 from crds.keys import JobKey
 from queues import errors
 from queues.redis import connection

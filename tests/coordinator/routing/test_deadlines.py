@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from coordinator.cache import views
-from coordinator.cache.deadlines import END_SECONDS, GRANT_SECONDS, Deadlines
+from coordinator.cache.noted_jobs import END_SECONDS, GRANT_SECONDS, Deadlines
 from coordinator.cache.views import JobView, RoomDuration
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from queues.picking.backfill import JobEnds
 from tests.coordinator.cache.test_views import stored
-from tests.coordinator.leader.test_control_loop import seen
-from tests.coordinator.leader.test_withdrawals import end, kept
-from tests.support.coordinator import desk as desks
+from tests.coordinator.leader.test_withdrawals import ONE, SLOTS, end, keep_room, kept
 from tests.support.coordinator.builders import KEY, admission, job
 from tests.support.coordinator.desk import Clock, Desk
 
@@ -133,26 +131,14 @@ def test_forecast_replaces_a_job_by_its_namesake() -> None:
 
 # End to end
 
-SLOTS = 4
-ONE: dict[str, Any] = {"Master": desks.task()}
-ALL: dict[str, Any] = {"Master": desks.task(), "Worker": desks.task(SLOTS - 1)}
 HOUR = 3600
 
 
 def kept_with_deadlines(desk: Desk, namespace: str) -> tuple[JobKey, list[JobKey]]:
     """Return a job of queue a for which room is kept, and the running jobs of queue b. The job of queue a is as large
     as the pool. The jobs of queue b hold 3 of the 4 slots for at most an hour."""
-    desk.queue("a")
-    desk.queue("b")
-    small = [desk.submit(f"b-{n}", namespace, "b", tasks=ONE, activeDeadlineSeconds=HOUR) for n in range(SLOTS + 5)]
-    seen(desk, small[-1])
-    desk.begin()
-    desk.until(lambda: desk.reserved() == set(small[:SLOTS]))
-    large = desk.submit("large", namespace, "a", tasks=ALL)
-    seen(desk, large)
-    for number in range(3):
-        end(desk, small[number])
-    desk.until(lambda: kept(desk))
+    large, small = keep_room(desk, namespace, activeDeadlineSeconds=HOUR)
+    end(desk, small[2])
     desk.until(lambda: len(desk.reserved()) == SLOTS - 1)
     running = [each for each in small if each in desk.reserved()]
     desk.until(lambda: all(map(desk.pods_of, running)))

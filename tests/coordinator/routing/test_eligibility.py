@@ -1,16 +1,19 @@
 """What keeps a waiting job out of the order of its queue, and the sentence about it in the status."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.cache.job_waits import WaitState
-from coordinator.cache.routing_rules import RoutingRules
+from coordinator.cache.routing_rules import GangRoom, RoutingRules
 from coordinator.cache.views import JobPods, JobView
-from coordinator.leader.delayed_keys import DelayedKeys
+from coordinator.leader.router import DelayedKeys
 from coordinator.routing import eligibility, route
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
+from crds.torchjob.demand import HostPort
+from crds.torchjob.resource_quota import Limit
 from tests.support.coordinator.builders import KEY, admission, job, quota, refused
 
 NOW = 1000.0
@@ -24,6 +27,14 @@ def rules(**changes: Any) -> RoutingRules:
     return RoutingRules(**{"queues": {"a": spec}, "priorities": {"urgent": 7}, "implicit": False, **changes})
 
 
+PORTS = frozenset({HostPort(29500)})
+OTHER = JobKey("team", "other", "u2")
+ROOMS = {
+    "small": GangRoom(limits=(("small", Limit("cpu", 2999, 1000, "cpu")),)),
+    "large": GangRoom(limits=(("large", Limit("cpu", 3000, 1000, "cpu")), ("large", Limit("gpu", 0, 0, "gpu")))),
+    "shut": GangRoom("Volcano's queue shut is Closed"),
+}
+UNBOUND = WaitState(until=NOW + 1, refusals=1, sent_back=NOW - 9)
 TABLE = [
     (job(), rules(), "", True),
     (job(held=True), rules(), "Held", False),
@@ -54,9 +65,38 @@ TABLE = [
     (job(waits=refused(until=NOW + 1)), rules(), "", True),
     (job(waits=refused(until=NOW)), rules(yielding={"team": frozenset({KEY})}), "NamespaceQuota", False),
     (job(held=True), rules(quotas={"team": (quota(cpu=(0, 0)),)}), "Held", False),
+    (job(ports=PORTS), rules(ports={HostPort(29500): OTHER}), "PortTaken", False),
+    (job(ports=PORTS, waits=WaitState(parked=True)), rules(ports={HostPort(29500): OTHER}), "PortTaken", False),
+    (job(ports=PORTS), rules(ports={HostPort(29500): KEY, HostPort(29501): OTHER}), "", True),
+    (job(ports=PORTS), rules(ports={HostPort(29500): KEY}, shared_address=True), "", True),
+    (job(ports=PORTS), rules(shared_address=True), "", False),  # its ports are still compared with those of others
+    (job(ports=PORTS), rules(ports={HostPort(29500, "UDP"): OTHER}), "", True),
+    (job(), rules(ports={HostPort(29500): OTHER}), "", True),
+    (job(gang_queue="small"), rules(gang_rooms={}), "", True),  # no gang scheduler with queues binds it
+    (job(gang_queue="small"), rules(gang_scheduler="volcano"), "", True),
+    (job(gang_queue="small"), rules(gang_scheduler="volcano", gang_rooms={}), "WaitingForGangQueue", False),
+    (job(gang_scheduler="volcano", gang_queue="small"), rules(gang_rooms=ROOMS), "WaitingForGangQueue", False),
+    (
+        job(gang_scheduler="volcano"),
+        rules(gang_rooms=ROOMS, queue={"gang_queue": "small"}),
+        "WaitingForGangQueue",
+        False,
+    ),
+    (job(gang_scheduler="volcano"), rules(gang_rooms=ROOMS), "", True),
+    (job(gang_scheduler="volcano", gang_queue="large"), rules(gang_rooms=ROOMS), "", True),
+    (job(gang_scheduler="volcano", gang_queue="shut"), rules(gang_rooms=ROOMS), "WaitingForGangQueue", False),
+    (job(gang_scheduler="volcano", gang_queue="small", beyond_gangs={"cpu": 1}), rules(gang_rooms=ROOMS), "", True),
+    (job(gang_queue="b"), rules(queue={"gang_queues": ("a", "b")}), "", True),
+    (job(gang_queue="c"), rules(queue={"gang_queues": ("a", "b")}), "NotAllowed", False),
+    (job(), rules(queue={"gang_queues": ("a", "b")}), "", True),
     (job(waits=WaitState(parked=True)), rules(), "Parked", False),
     (job(waits=WaitState(until=NOW + 1)), rules(), "BackingOff", False),
     (job(waits=WaitState(until=NOW)), rules(), "", True),
+    (job(waits=UNBOUND), rules(), "WaitingForScheduler", False),
+    (job(waits=UNBOUND), rules(tried_again=frozenset({KEY})), "", True),
+    (job(waits=replace(UNBOUND, until=NOW)), rules(), "", True),
+    (job(waits=replace(UNBOUND, retry=NOW)), rules(), "", True),
+    (job(waits=replace(UNBOUND, sent_back=0.0)), rules(), "BackingOff", False),
     (job(waits=WaitState(drained=True, queue="a")), rules(queue={"stop_policy": "HoldAndDrain"}), "QueueDrained", True),
     (job(waits=WaitState(drained=True, queue="a")), rules(), "", True),
     (job(waits=WaitState(drained=True, queue="b")), rules(queue={"stop_policy": "HoldAndDrain"}), "", True),
@@ -83,6 +123,16 @@ def test_every_code_has_a_row_and_a_sentence_that_fits_into_a_status() -> None:
         sentence = eligibility.of(waiting, given, NOW).sentence
         assert bool(sentence) == bool(code)
         assert len(sentence) <= 1024
+
+
+def test_the_name_of_the_job_that_has_a_port_is_kept_up_to_date() -> None:
+    taken = rules(ports={HostPort(29500): OTHER})
+    shown = job(ports=PORTS, reason="PortTaken", reason_message="port 29500 is taken by job team/former")
+    routed = route.route(KEY, shown, JobPods(), taken, NOW)
+    assert routed.reason is not None
+    assert routed.reason.sentence == "port 29500 is taken by job team/other"
+    current = replace(shown, reason_message=routed.reason.sentence)
+    assert route.route(KEY, current, JobPods(), taken, NOW).reason is None
 
 
 def test_what_a_quota_demands_and_the_template_lacks_is_quoted() -> None:

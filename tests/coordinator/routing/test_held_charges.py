@@ -1,12 +1,13 @@
 """What the store holds for an admitted job, against what the job's status says."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from coordinator.cache.worker_counts import WorkerCounts
 from coordinator.routing import held_charges
-from queues.charge_changes import LoweredCharge
+from queues.store import LoweredCharge
 from queues.values import Reservation
 from tests.support.coordinator.builders import KEY, admission, pod
 
@@ -96,15 +97,19 @@ def test_workers_without_pods_are_left_out_down_to_the_least_number(occupying: i
 
 
 @pytest.mark.parametrize(
-    ("idle", "paid"),
+    ("idle", "gained", "paid"),
     [
-        pytest.param(0, {"cpu": 2000, "pods": 2}, id="both paid"),
-        pytest.param(1, {"cpu": 1000, "pods": 1}, id="one of them idle growth"),
-        pytest.param(3, {}, id="idle growth alone"),
+        pytest.param(0, 2, 70, id="both paid"),
+        pytest.param(0, 4, 35, id="half of the growth"),
+        pytest.param(1, 2, 35, id="one of them idle growth"),
+        pytest.param(3, 2, 0, id="idle growth alone"),
+        pytest.param(0, 1, 70, id="more than the growth"),
+        pytest.param(0, 0, 0, id="no growth"),
     ],
 )
-def test_idle_growth_goes_first_and_was_not_paid_for(idle: int, paid: dict[str, int]) -> None:
-    assert held_charges.freed_paid(held(charge=MORE, size=5, idle=idle), LOWERED) == paid
+def test_payment_of_a_growth_comes_back_by_worker_and_idle_growth_goes_first(idle: int, gained: int, paid: int) -> None:
+    charged = replace(held(charge=MORE, size=5, idle=idle), paid=70, gained=gained)
+    assert held_charges.freed_payment(charged, LOWERED) == paid
 
 
 def test_a_charge_without_its_last_workers_has_less_idle_growth() -> None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
-from coordinator.cache.raised_charges import MOST, RaisedCharges
+from coordinator.cache.noted_jobs import MOST_RAISED, RaisedCharges
 from coordinator.cache.views import JobView
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
+from queues.store import RaisedCharge
 from tests.support.clock import Clock
 from tests.support.coordinator.builders import admission
 from tests.support.coordinator.builders import job as job_view
@@ -13,8 +14,6 @@ from tests.support.coordinator.desk import Desk, task
 from tests.support.reconcilers.adding import Adding
 
 GI = 2**30
-AT_LEAST = 1
-"""The minimum cost of a pick; a job that requests nothing of the cost resource has paid it with its pick."""
 THREE = {"Master": task(), "Worker": task(2) | {"dependsOn": []}}
 
 
@@ -86,23 +85,27 @@ def test_a_job_whose_raised_charge_exceeds_the_quota_is_not_tried_again(desk: De
     assert desk.job(large).status.attempt == tries, "it is not tried again and again"
 
 
+def memory(raised: RaisedCharge) -> int:
+    return raised.after["memory"] - raised.before.get("memory", 0)
+
+
 def test_the_queue_pays_for_the_raised_amount(cluster: KubernetesCluster, namespace: str, clock: Clock) -> None:
     with Desk(cluster, clock, cost="memory") as desk:
         add_memory(desk)
         desk.queue("a")
         desk.begin()
-        paid: list[tuple[str, int]] = []
+        paid: list[RaisedCharge] = []
         charge = desk.term._pick_cycle.charge
 
-        def listen(charges: Iterable[tuple[str, int]]) -> None:
+        def listen(charges: Iterable[RaisedCharge]) -> None:
             told = list(charges)
             paid.extend(told)
             charge(told)
 
         desk.term._pick_cycle.charge = listen  # type: ignore[method-assign]
         job = desk.submit("job", namespace, "a", tasks=THREE)
-        desk.until(lambda: len(desk.pods_of(job)) == 3 and sum(cost for _, cost in paid) == 3 * GI - AT_LEAST)
-        assert {queue for queue, _ in paid} == {"a"}
+        desk.until(lambda: len(desk.pods_of(job)) == 3 and sum(map(memory, paid)) == 3 * GI)
+        assert {each.queue for each in paid} == {"a"}
 
 
 def test_only_increases_within_one_attempt_are_paid() -> None:
@@ -121,10 +124,8 @@ def test_only_increases_within_one_attempt_are_paid() -> None:
         (at(2, memory=4), None),
     ):
         raised.note(before, after)
-    assert list(raised.take("memory")) == [("a", 5)]
-    assert list(raised.take("memory")) == []
-    raised.note(at(1, memory=4), at(1, memory=9))
-    assert list(raised.take("jobs")) == []
-    for _ in range(2 * MOST):
+    assert list(raised.take()) == [("a", {"jobs": 1, "memory": 4}, {"jobs": 1, "memory": 9})]
+    assert list(raised.take()) == []
+    for _ in range(2 * MOST_RAISED):
         raised.note(at(1, memory=4), at(1, memory=9))
-    assert len(list(raised.take("memory"))) == MOST
+    assert len(list(raised.take())) == MOST_RAISED

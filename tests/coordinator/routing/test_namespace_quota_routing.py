@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.doctor import checks
+from coordinator.doctor import state_checks
 from coordinator.doctor.collect import Collector
 from crds.api_resources import RESOURCE_QUOTAS, TORCHJOBS
 from crds.keys import JobKey
@@ -66,7 +66,7 @@ def waits(desk: Desk, key: JobKey) -> QueueStatus:
 
 
 def told(desk: Desk, key: JobKey) -> str:
-    desk.reasons.step()
+    desk.write_reasons()
     return waits(desk, key).reason
 
 
@@ -192,7 +192,7 @@ def test_a_refused_job_stays_out_of_the_order_after_a_loss_of_the_queues(desk: D
     desk.until(lambda: not desk.term.step())
     assert desk.job(key).status.attempt == 1
     looker = Collector(desk.cluster, desk.store, desk.work, "default")
-    codes = {each.code for each in checks.compare(looker.collect())}
+    codes = {each.code for each in state_checks.compare(looker.collect())}
     assert not codes & {"missing-entry", "stray-entry"}
 
 

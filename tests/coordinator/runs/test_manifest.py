@@ -122,6 +122,13 @@ def test_what_is_given_is_in_the_manifest() -> None:
     torchjob.parse_submitted(job)
 
 
+@pytest.mark.parametrize("code", [None, CODE])
+def test_every_pod_has_the_grace_of_the_run_and_tells_it_to_torchrun(code: RunCode | None) -> None:
+    job = build(code, nodes=2, grace="1m30s")
+    assert [pod(job, task)["terminationGracePeriodSeconds"] for task in ("Master", "Worker")] == [90, 90]
+    assert torchjob.parse_submitted(job).spec.shutdown_timeout("Worker") == 85
+
+
 def test_roles_become_tasks_with_dependencies() -> None:
     roles = {"Data": {"command": ["a"]}, "Master": {"command": ["b"], "after": "Data:Succeeded", "image": "other"}}
     job = build(command=None, roles=roles)

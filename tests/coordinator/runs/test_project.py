@@ -20,9 +20,11 @@ def test_a_folder_without_defaults_has_none(tmp_path: Path) -> None:
 
 
 def test_what_is_given_comes_first_and_patterns_are_added(tmp_path: Path) -> None:
-    write(tmp_path, '[tool.torchq]\nimage = "a"\nqueue = "q"\nnodes = 2\ngpus = 8\nexclude = ["data/"]\n')
+    write(
+        tmp_path, '[tool.torchq]\nimage = "a"\nqueue = "q"\nnodes = 2\ngpus = 8\ngrace = "90s"\nexclude = ["data/"]\n'
+    )
     merged = project.with_defaults({"image": "b", "queue": None, "exclude": ["*.pt"], "gpus": 0}, tmp_path)
-    assert merged == {"image": "b", "queue": "q", "nodes": 2, "gpus": 0, "exclude": ["data/", "*.pt"]}
+    assert merged == {"image": "b", "queue": "q", "nodes": 2, "gpus": 0, "grace": "90s", "exclude": ["data/", "*.pt"]}
 
 
 def test_numbers_of_pods_are_no_defaults_of_a_run_with_roles() -> None:
@@ -47,6 +49,8 @@ def test_a_range_of_nodes_is_a_default_and_autoscale_belongs_to_it(tmp_path: Pat
         ("[tool.torchq]\nnodes = 0", "tool.torchq.nodes: must be 1 or more"),
         ("[tool.torchq]\nimage = 1", "tool.torchq.image: must be a text"),
         ("[tool.torchq]\nexclude = 'a'", "tool.torchq.exclude: must be a list"),
+        ("[tool.torchq]\ngrace = 90", "tool.torchq.grace: must be a text"),
+        ("[tool.torchq]\ngrace = '90'", "tool.torchq.grace: must be a duration"),
         ("[tool]\ntorchq = 3", "tool.torchq: must be a map"),
         ("[tool", "pyproject.toml: not TOML: "),
     ],

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from coordinator.runs import variables
 from coordinator.runs.errors import InvalidRun
-from embedded.node.pods.environment import expand
+from embedded.node.pods.container_environment import expand
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_value_without_references_is_kept_readable() -> None:
 
 def test_a_file_of_variables_is_read() -> None:
     text = "# a comment\n\nA=1\nexport B = two words\nC='quoted'\nD=\"x\nE=a=b\n F =\n"
-    assert variables.parse_file(text, "vars") == {
+    assert variables.parse_file(text, "vars").variables == {
         "A": "1",
         "B": "two words",
         "C": "quoted",
@@ -51,3 +51,31 @@ def test_a_file_of_variables_is_read() -> None:
 def test_a_line_without_a_value_is_named_with_its_place() -> None:
     with pytest.raises(InvalidRun, match=r"^vars, line 2: 'B' is not NAME=VALUE"):
         variables.parse_file("A=1\nB\n", "vars")
+
+
+@pytest.mark.parametrize("name", ["MY VAR", "1ST", "A-B", "", "set A"])
+def test_a_bad_name_in_a_file_is_named_with_file_and_line(name: str) -> None:
+    with pytest.raises(InvalidRun, match=rf"^vars, line 3: '{name}' is not the name of a variable"):
+        variables.parse_file(f"A=1\n\n{name}=2\n", "vars")
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name() -> None:
+    assert variables.parse_file("\ufeffA=1\n", "vars") == ({"A": "1"}, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "value", "noted"),
+    [
+        ("A=1 # one", "1 # one", True),
+        ('A="1" # one', '"1" # one', True),
+        ("A=1\t#one", "1\t#one", True),
+        ("A='1 # one'", "1 # one", False),
+        ("A=1#one", "1#one", False),
+        ("A=#one", "#one", False),
+        ("# A=1 # one", None, False),
+    ],
+)
+def test_what_looks_like_a_comment_after_a_value_is_kept_and_noted(line: str, value: str | None, noted: bool) -> None:
+    found = variables.parse_file(f"{line}\n", "vars")
+    assert found.variables.get("A") == value
+    assert [note.partition(": ")[0] for note in found.notes] == (["vars, line 1"] if noted else [])

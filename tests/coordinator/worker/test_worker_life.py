@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.http import life_port
-from coordinator.life import checks
+from coordinator.life import health_checks
 from coordinator.port_settings import ANY_PORT
 from coordinator.settings import Settings
 from coordinator.worker import process
@@ -54,6 +54,7 @@ def run(server: Server, settings: Settings, life: WorkerLife, script: Callable[[
         done.result()
 
 
+@pytest.mark.proof
 @pytest.mark.redis_server
 @pytest.mark.usefixtures("own_signals")
 def test_healthz_of_a_worker_names_each_loop_while_it_hangs(
@@ -89,11 +90,11 @@ def test_a_worker_that_once_registered_stays_ready_without_redis_and_not_beside_
     intake = Intake()
     life = WorkerLife(intake=intake)
     intake.fail("Redis is away")
-    assert checks.problems(life.readyz()) == "registration: Redis is away"
+    assert health_checks.problems(life.readyz()) == "registration: Redis is away"
     intake.learn(StoreIdentity(redis_keys.OWN_LAYOUT, 1, ""))
-    assert checks.problems(life.readyz()) == ""
+    assert health_checks.problems(life.readyz()) == ""
     intake.fail("Redis is away")
-    assert checks.problems(life.readyz()) == ""
+    assert health_checks.problems(life.readyz()) == ""
     assert [check.note for check in life.readyz() if check.note] == ["Redis is away"]
     intake.learn(StoreIdentity(redis_keys.OWN_LAYOUT + 1, 1, ""))
-    assert checks.problems(life.readyz()) == f"batches: {intake.refusal}" != "batches: "
+    assert health_checks.problems(life.readyz()) == f"batches: {intake.refusal}" != "batches: "

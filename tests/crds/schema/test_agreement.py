@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from hypothesis import strategies as st
 
 from crds import tenantqueue
 from crds.errors import InvalidObject
+from crds.resources import resource_names
 from crds.resources.quantities import exact
 from crds.torchjob import torchjob
 from tests.crds.torchjob.test_torchjob import REFUSED
 from tests.support.crds import served
-from tests.support.crds.builders import job, queue, task
+from tests.support.crds.builders import job, queue, task, template
 
 ONLY_IN_PYTHON = (
     "dependency cycle",
@@ -50,10 +52,13 @@ def tasks(draw: st.DrawFn) -> dict[str, Any]:
             fields["numTasks"] = draw(st.integers(1, 10))
         if draw(st.booleans()):
             fields["restartPolicy"] = draw(restart_policies)
+        policy = draw(st.none() | restart_policies)
         if draw(st.booleans()) and made:
             upstreams = draw(st.lists(st.sampled_from(sorted(made)), max_size=2))
             fields["dependsOn"] = [{"taskType": each} for each in upstreams]
         made[kind] = task(**fields)
+        if policy is not None:
+            made[kind]["template"]["spec"]["restartPolicy"] = policy
     return made
 
 
@@ -209,9 +214,17 @@ def test_refusal_by_the_definition_names_the_field(manifest: dict[str, Any], ref
     assert any(found.startswith(refusal) for found in served.refusals(manifest)), served.refusals(manifest)
 
 
+def _is_meant(name: str, quantity: str | int) -> bool:
+    return not resource_names.unmeant(name, quantity)
+
+
 whole = st.from_regex(r"[0-9]{1,6}(k|M|G|Ki|Mi|Gi|e[0-9])?", fullmatch=True)
 quotas = st.fixed_dictionaries(
-    {}, optional={"cpu": quantities, "memory": quantities, "nvidia.com/gpu": whole, "jobs": whole}
+    {},
+    optional={
+        **{name: quantities.filter(partial(_is_meant, name)) for name in ("cpu", "memory")},
+        **dict.fromkeys(("nvidia.com/gpu", "jobs"), whole),
+    },
 )
 
 
@@ -243,6 +256,19 @@ def test_model_and_definition_accept_the_same_quantities(value: str | int) -> No
         # A pattern cannot express that a number is too large for 64 bits.
         refused = "too large" not in str(error)
     assert refused == bool(served.refusals(manifest))
+
+
+@settings(max_examples=400)
+@given(
+    st.sampled_from(["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu"]),
+    st.one_of(
+        st.integers(0, 2 * 10**6),
+        st.from_regex(r"[+]?[0-9]{1,8}(\.[0-9]{0,3})?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?", fullmatch=True),
+    ),
+)
+def test_definition_refuses_the_quantities_of_a_container_that_nobody_means(name: str, value: str | int) -> None:
+    manifest = job(torchTaskSpecs={"Worker": task(template=template(**{name: value}))})
+    assert bool(served.refusals(manifest)) != _is_meant(name, value)
 
 
 limit_names = st.one_of(

@@ -118,10 +118,10 @@ def test_shutdown_timeout_must_be_shorter_than_the_grace_period(grace: Any, limi
     def elastic_job(**policy: int) -> dict[str, Any]:
         return job(torchTaskSpecs={"Worker": task(numTasks=2, template=pod)}, torchElasticPolicy=policy)
 
-    assert torchjob.parse(elastic_job()).spec.shutdown_timeout == max(limit - 5, 0)
+    assert torchjob.parse(elastic_job()).spec.shutdown_timeout("Worker") == max(limit - 5, 0)
     if limit:
         accepted = elastic_job(shutdownTimeoutSeconds=limit - 1)
-        assert torchjob.parse(accepted).spec.shutdown_timeout == limit - 1
+        assert torchjob.parse(accepted).spec.shutdown_timeout("Worker") == limit - 1
         assert served.refusals(accepted) == []
     refused = elastic_job(shutdownTimeoutSeconds=limit + 7)
     field, words = "spec.torchElasticPolicy.shutdownTimeoutSeconds", f"{limit + 7} is not less than {limit}"

@@ -244,6 +244,36 @@ def test_host_ports_are_those_of_containers_and_sidecars(spec: dict[str, Any], e
     assert demand.host_ports(spec) == expected
 
 
+def env(**variables: Any) -> dict[str, Any]:
+    return {"env": [{"name": name, "value": value} for name, value in variables.items()]}
+
+
+OURS = {"ports": [{"name": "torchjob-port", "containerPort": 7, "hostPort": 7}, {"containerPort": 8, "hostPort": 8}]}
+
+
+@pytest.mark.parametrize(
+    ("container", "leads", "expected"),
+    [
+        (env(MASTER_PORT="29500"), True, {29500}),
+        (env(PET_MASTER_PORT="29500", MASTER_PORT="29501"), True, {29500, 29501}),
+        (env(MASTER_PORT="29500"), False, set()),  # only rank 0 listens
+        (env(MASTER_PORT="$(PORT)"), True, set()),
+        (env(MASTER_PORT="0"), True, set()),
+        (env(MASTER_PORT="65536"), True, set()),
+        (env(MASTER_PORT=None), True, set()),
+        ({"env": [{"name": "MASTER_PORT", "valueFrom": {}}]}, True, set()),
+        (OURS, True, {8}),
+        (OURS, False, {7, 8}),
+        ({**OURS, **env(MASTER_PORT="9")}, True, {8, 9}),
+    ],
+)
+def test_a_template_chooses_host_ports_and_the_port_of_rank_0(
+    container: dict[str, Any], leads: bool, expected: set[int]
+) -> None:
+    found = demand.chosen_ports({"containers": [{"name": "a"}, container]}, leads=leads)
+    assert {port.port for port in found} == expected
+
+
 @pytest.mark.parametrize(
     ("one", "other", "conflict"),
     [

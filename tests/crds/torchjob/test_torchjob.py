@@ -33,6 +33,27 @@ def test_explicit_value_precedes_a_default() -> None:
     assert parsed.spec.tasks["Master"].restart_policy == "Always"
 
 
+@pytest.mark.parametrize(
+    ("declared", "by_template", "policy"),
+    [
+        (None, "Never", "Never"),
+        (None, "Always", "Always"),
+        ("ExitCode", "Never", "ExitCode"),
+        (None, None, "default"),
+        (None, "Sometimes", "default"),
+        (None, 3, "default"),
+    ],
+)
+def test_a_policy_in_the_template_is_that_of_a_task_without_one(
+    declared: str | None, by_template: object, policy: str
+) -> None:
+    for task_type, default in (("Master", "ExitCode"), ("Worker", "OnFailure"), ("Evaluator", "OnFailure")):
+        described = task(**({"restartPolicy": declared} if declared else {}))
+        described["template"]["spec"]["restartPolicy"] = by_template
+        parsed = torchjob.parse(job(torchTaskSpecs={task_type: described}))
+        assert parsed.spec.tasks[task_type].restart_policy == (default if policy == "default" else policy)
+
+
 def test_defaults_are_not_written_into_the_manifest() -> None:
     manifest = job()
     torchjob.parse(manifest)
@@ -289,7 +310,8 @@ REFUSED: list[tuple[str, Any, list[str]]] = [
         job(torchTaskSpecs={"Worker": task(template=template(cpu="lots"))}),
         [
             f'{WORKERS}.template.spec.containers[0].resources.limits.cpu: Invalid value: "lots": '
-            "'lots' is not a quantity: write a number with an optional suffix, as in 500m, 1.5 or 2Gi"
+            "'lots' is not a quantity: write a number with an optional suffix, as in 500m or 1.5 for cpu, "
+            "and 512Mi or 2Gi for memory"
         ],
     ),
     ("no spec", {"metadata": {"name": "a"}}, ["spec: Required value"]),

@@ -17,8 +17,8 @@ from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from crds.resources import resource_names
 from crds.schema import change_rules
 from crds.schema.change_rules import DEADLINE, TABLE, SpecField, State
-from crds.torchjob import checks, processes
-from crds.torchjob.tasks import TASK_TYPE
+from crds.torchjob import checks, launched_processes
+from crds.torchjob.tasks import COUNTED_IN_BYTES, TASK_TYPE
 from kube import errors
 from kube.client import KubernetesCluster
 from tests.crds.schema.test_change_rules import ADMISSION, STATUS, changes, is_resumed, is_sooner, named, with_field
@@ -164,6 +164,9 @@ def endless(task_type: str, field: str) -> Example:
     """Return a job whose task waits for the success of a task that never ends, and one that waits for it to run."""
     other = "Master" if task_type != "Master" else "Worker"
     service = task(restartPolicy="Always")
+    if task_type == "AIMaster":  # the template may say it, too
+        service = task()
+        service["template"]["spec"]["restartPolicy"] = "Always"
     wrong, right = (task(dependsOn=[{"taskType": other, "phase": phase}]) for phase in ("Succeeded", "Running"))
     return jobs(tasks(**{task_type: wrong, other: service}), tasks(**{task_type: right, other: service}), field)
 
@@ -176,7 +179,16 @@ def members(task_type: str, least: int, declared: int, field: str) -> Example:
     return jobs(wrong, {**tasks(**fitting), "minMembers": {task_type: 1}}, field)
 
 
+def amounts(path: str, kind: str, name: str, quantity: str) -> dict[str, Any]:
+    """Return a task with a quantity of a container, of an init container, or of the pod."""
+    found = task(template={"spec": {"containers": [{"name": "a"}], "initContainers": [{"name": "b"}]}})
+    pod = found["template"]["spec"]
+    (pod[path.split(".")[1]][0] if path else pod)["resources"] = {kind: {name: quantity}}
+    return tasks(Ps=found)
+
+
 TASKS = "spec.torchTaskSpecs"
+POD = f"{TASKS}.*.template.spec"
 KEYS = f"every key must match {TASK_TYPE}"
 RULES: dict[tuple[str, str, str], Example] = {
     # Keys: the schema node of the rule, its message, and its fieldPath.
@@ -236,13 +248,15 @@ RULES: dict[tuple[str, str, str], Example] = {
         {"torchElasticPolicy": {"shutdownTimeoutSeconds": 29}},
         "spec.torchElasticPolicy.shutdownTimeoutSeconds",
     ),
-    ("spec.nprocPerNode", processes.WRONG, ""): jobs({"nprocPerNode": "8"}, {"nprocPerNode": 8}, "spec.nprocPerNode"),
-    ("spec.torchElasticPolicy.nprocPerNode", processes.WRONG, ""): jobs(
+    ("spec.nprocPerNode", launched_processes.WRONG, ""): jobs(
+        {"nprocPerNode": "8"}, {"nprocPerNode": 8}, "spec.nprocPerNode"
+    ),
+    ("spec.torchElasticPolicy.nprocPerNode", launched_processes.WRONG, ""): jobs(
         {"torchElasticPolicy": {"nprocPerNode": 1025}},
         {"torchElasticPolicy": {"nprocPerNode": "gpu"}},
         "spec.torchElasticPolicy.nprocPerNode",
     ),
-    ("spec", processes.ONE_VALUE, ".nprocPerNode"): jobs(
+    ("spec", launched_processes.ONE_VALUE, ".nprocPerNode"): jobs(
         {"nprocPerNode": "gpu", "torchElasticPolicy": {"nprocPerNode": 8}},
         {"nprocPerNode": "gpu", "torchElasticPolicy": {"nprocPerNode": "gpu"}},
         "spec.nprocPerNode",
@@ -274,6 +288,16 @@ RULES: dict[tuple[str, str, str], Example] = {
         for name in ("Master", "Worker", "AIMaster")
     },
     ("spec", checks.MANY_MEMBERS, ".minMembers"): members("Ps", 3, 2, "spec.minMembers"),
+    **{
+        (f"{POD}{path}.resources.{kind}.{name}", resource_names.FEW_BYTES, ""): jobs(
+            amounts(path, kind, name, "0.5M"),
+            amounts(path, kind, name, "512Mi"),
+            f"{POD.replace('.*', '[Ps]')}{path.replace('.*', '[0]')}.resources.{kind}.{name}",
+        )
+        for path, kind, name in itertools.product(
+            (".containers.*", ".initContainers.*", ""), ("requests", "limits"), COUNTED_IN_BYTES
+        )
+    },
     ("", checks.LONG_POD_NAME, ".spec.torchTaskSpecs"): jobs(
         tasks(**{"A" * 20: task(numTasks=2)}, **{"B" * 20: task(numTasks=100)}),
         tasks(**{"A" * 20: task(numTasks=10)}, **{"B" * 20: task(numTasks=10)}),
@@ -285,13 +309,18 @@ RULES: dict[tuple[str, str, str], Example] = {
         for name, with_it in (("quota", {}), ("borrowingLimit", {"cohort": "c", "quota": {"cpu": 1}}))
         for message, wrong, right in (
             (tenantqueue.UNCOUNTED, {"limits.cpu": 1}, {"requests.cpu": 1}),
-            (tenantqueue.TWICE, {"cpu": 1, "requests.cpu": 1}, {"cpu": 1, "requests.memory": 1}),
+            (tenantqueue.TWICE, {"cpu": 1, "requests.cpu": 1}, {"cpu": 1, "requests.memory": "1Gi"}),
             (resource_names.UNKNOWN, {"gpu": 1}, {"requests.nvidia.com/gpu": 1}),
             (resource_names.DIVIDED, {"nvidia.com/gpu": "1.5"}, {"cpu": "1.5", "nvidia.com/gpu": "1k"}),
+            (resource_names.FEW_BYTES, {"memory": "1e3"}, {"memory": "1e9"}),
+            (resource_names.MANY_CPUS, {"cpu": 5_000_000}, {"cpu": 5}),
         )
     },
     ("spec", tenantqueue.NO_QUOTA, ".cohort"): queues(
         {"cohort": "c"}, {"cohort": "c", "quota": {"cpu": 1}}, "spec.cohort"
+    ),
+    ("spec", tenantqueue.NOT_LISTED, ".gangQueue"): queues(
+        {"gangQueues": ["a"], "gangQueue": "b"}, {"gangQueues": ["a", "b"], "gangQueue": "b"}, "spec.gangQueue"
     ),
     ("spec", tenantqueue.NO_COHORT, ".borrowingLimit"): queues(
         {"quota": {"cpu": 1}, "borrowingLimit": {"cpu": 1}},
@@ -381,6 +410,8 @@ COLUMNS = {
         "Wanted": 2,
         "Attempt": 2,
         "Restarts": 3,
+        "Admitted": "Admitted",
+        "Running": "GangNotWhole",
     },
     "TenantQueue": {
         "Name": "team",
@@ -399,6 +430,10 @@ STATUSES = {
         "attempt": 2,
         "restartCount": 3,
         "admission": ADMISSION | {"workers": 1},
+        "conditions": [
+            {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": "2026-01-02T03:04:05Z"}
+            for kind, reason in (("Admitted", "Admitted"), ("Running", "GangNotWhole"))
+        ],
     },
     "TenantQueue": {"pending": 4, "admitted": 3, "share": "66%", "target": "75%"},
 }

@@ -77,7 +77,9 @@ STORED = {
 def older_rules(cluster: KubernetesCluster, namespace: str) -> Iterator[None]:
     """Serve TorchJobs without the rules that are newer than stored jobs."""
     older = copy.deepcopy(TORCHJOB)
-    for _, node in nodes(schema(older)):
+    for path, node in nodes(schema(older)):
+        if path.endswith(("resources.requests", "resources.limits")):
+            del node["properties"]
         rules = node.get("x-kubernetes-validations", [])
         rules[:] = [rule for rule in rules if not rule.get("optionalOldSelf")]
     probe = elastic("probe", 9, BOUNDS)

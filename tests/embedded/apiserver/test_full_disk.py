@@ -18,13 +18,15 @@ from embedded import preallocation
 from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage import disk_reserve
 from embedded.apiserver.storage.disk import Disk, DiskFull
-from embedded.apiserver.storage.store import Store
+from embedded.apiserver.storage.object_store import Store
 from embedded.layout import Layout
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
 from tests.support.kube.widgets import pod
 from tests.support.waiting import SECONDS, patient, until
+
+pytestmark = pytest.mark.servers
 
 MIB = 1024 * 1024
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -183,7 +185,7 @@ def test_file_system_without_allocation_is_written_to(
 def process(folder: Path, longest: int = 0) -> Iterator[KubernetesCluster]:
     """Run an API server whose files cannot grow beyond `longest` bytes, unless that is 0."""
     layout = Layout(folder)
-    command = [sys.executable, "-m", "embedded.apiserver.server", "--data", str(folder)]
+    command = [sys.executable, "-m", "embedded.apiserver.api_server", "--data", str(folder)]
     server = subprocess.Popen([sys.executable, "-c", LIMITED, str(longest), *command], stdout=subprocess.PIPE)
     try:
         assert server.stdout is not None
@@ -209,7 +211,7 @@ def fill(cluster: KubernetesCluster, most: int = 400) -> str:
 
 
 def test_new_server_on_a_full_disk_exits_with_a_one_line_error(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "embedded.apiserver.server", "--data", str(tmp_path / "data")]
+    command = [sys.executable, "-m", "embedded.apiserver.api_server", "--data", str(tmp_path / "data")]
     words = [sys.executable, "-c", LIMITED, str(MIB), *command]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=patient(SECONDS), check=False)
     assert ended.returncode == 1

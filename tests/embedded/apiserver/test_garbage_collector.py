@@ -126,6 +126,7 @@ def test_default_namespace_cannot_be_deleted(embedded_cluster: KubernetesCluster
         embedded_cluster.delete(NAMESPACES, "default")
 
 
+@pytest.mark.servers
 def test_deleted_definition_removes_its_objects(tmp_path: Path) -> None:
     with servers.embedded(tmp_path) as server:
         assert server.send("POST", CRDS.path(), widgets.DEFINITION)[0] == 201
@@ -135,6 +136,7 @@ def test_deleted_definition_removes_its_objects(tmp_path: Path) -> None:
         assert server.send("GET", WIDGETS.path("default"))[0] == 404
 
 
+@pytest.mark.servers
 def test_garbage_collection_continues_after_a_restart(tmp_path: Path) -> None:
     with servers.embedded(tmp_path) as server:
         server.send("POST", CRDS.path(), widgets.DEFINITION)

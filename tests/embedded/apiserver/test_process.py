@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from crds.api_resources import CRDS, NAMESPACES, Resource
+from embedded.apiserver.api_server import ApiServer, running
 from embedded.apiserver.http import token
-from embedded.apiserver.server import ApiServer, running
 from embedded.layout import Layout
 from kube import client, errors
 from kube.settings import ConnectionSettings
@@ -26,11 +26,13 @@ from tests.support.kube.servers import Server
 from tests.support.kube.widgets import WIDGETS, widget
 from tests.support.waiting import SECONDS, patient, until
 
+pytestmark = pytest.mark.servers
+
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
 
 def _start(folder: Path, port: int = 0) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "embedded.apiserver.server", "--data", str(folder), "--port", str(port)]
+    command = [sys.executable, "-m", "embedded.apiserver.api_server", "--data", str(folder), "--port", str(port)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

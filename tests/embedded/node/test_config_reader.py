@@ -9,8 +9,7 @@ import pytest
 from crds.api_resources import CONFIG_MAPS, Resource
 from embedded import config_sources
 from embedded.config_sources import ConfigKey, ConfigObject
-from embedded.node.pods.config_reader import ConfigReader
-from embedded.node.pods.pod_objects import PodObjects
+from embedded.node.pods.config_reader import ConfigReader, PodObjects
 from kube import errors
 from kube.api import Cluster, Manifest
 from tests.support.clock import Clock

@@ -8,7 +8,7 @@ import pytest
 from crds.api_resources import CONFIG_MAPS, SECRETS
 from embedded import config_sources, pod_requirements
 from embedded.config_sources import ConfigKey, ConfigObject, NotReady
-from embedded.node.pods import environment
+from embedded.node.pods import container_environment
 from embedded.volume_files import File
 from tests.embedded.node.test_environment import ALLOCATABLE, container, place, pod
 
@@ -85,7 +85,7 @@ def test_a_variable_has_the_value_of_its_reference(entry: dict[str, Any], expect
         gone: config_sources.absent(gone),
     }
     wanted = container(env=[entry, {"name": "Y", "value": "<$(X)>"}])
-    found = environment.environment(pod(wanted), wanted, place(objects=objects))
+    found = container_environment.environment(pod(wanted), wanted, place(objects=objects))
     assert found.get("X") == expected
     assert found["Y"] == ("<$(X)>" if expected is None else f"<{expected}>")
 

@@ -12,9 +12,9 @@ from crds.api_resources import PODS, Resource
 from embedded import downward, pod_requirements
 from embedded import pod as pod_fields
 from embedded.layout import Layout
-from embedded.node.pods import environment
+from embedded.node.pods import container_environment
 from embedded.node.pods.volumes import Volumes
-from embedded.node.runs import processes
+from embedded.node.runs import container_processes
 from embedded.volume_files import File
 from tests.embedded.node.test_environment import ALLOCATABLE, container, place, pod
 from tests.support.embedded.stage import Stage, terminated
@@ -108,7 +108,7 @@ def test_a_mount_is_accepted_only_if_a_variable_declares_its_path(
     assert (verdict is None) is accepted
     assert accepted or (verdict is not None and "declare TORCHQ_VOLUME_MY_DATA with" in verdict.message)
     if accepted:
-        found = environment.environment(pod(wanted), wanted, place(volumes={"my-data": "/folder"}))
+        found = container_environment.environment(pod(wanted), wanted, place(volumes={"my-data": "/folder"}))
         assert (found["TORCHQ_VOLUME_MY_DATA"], found["FILE"]) == ("/folder", "/folder/x")
 
 
@@ -201,11 +201,11 @@ def test_deletion_ends_a_pod_that_waits_at_its_gate(stage: Stage) -> None:
     name = gated(stage, "true", terminationGracePeriodSeconds=600)
     waiting(stage, name)
     mark = stage.get(name)["metadata"]["uid"] + "/"
-    until(lambda: processes.members(mark))
+    until(lambda: container_processes.members(mark))
     folder = stage.folder(name)
     stage.delete(name)
     stage.wait_gone(name)  # long before the grace period ends, because SIGTERM is enough
-    assert not processes.members(mark)
+    assert not container_processes.members(mark)
     until(folder.exists, lambda there: not there)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from embedded import pod as pod_fields
 from embedded import pod_requirements
-from embedded.node.pods import environment
-from embedded.node.pods.environment import ContainerContext
+from embedded.node.pods import container_environment
+from embedded.node.pods.container_environment import ContainerContext
 from embedded.node.resources import machine as node_machine
 from embedded.node.resources.machine import Machine
 from embedded.pod import LocalPod
@@ -19,7 +19,7 @@ ALLOCATABLE = {"cpu": 4000, "memory": 1 << 30}
 
 
 def place(**given: Any) -> ContainerContext:
-    base = environment.base_environment(MACHINE, "/venv/bin")
+    base = container_environment.base_environment(MACHINE, "/venv/bin")
     settings: dict[str, Any] = {
         "volumes": {},
         "message": "/m",
@@ -37,7 +37,7 @@ def pod(*containers: dict[str, Any], **metadata: Any) -> LocalPod:
 
 
 def variables(container: dict[str, Any], **given: Any) -> dict[str, str]:
-    return environment.environment(pod(container), container, place(**given))
+    return container_environment.environment(pod(container), container, place(**given))
 
 
 def container(**given: Any) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def container(**given: Any) -> dict[str, Any]:
 
 
 def test_the_base_environment_keeps_only_harmless_variables() -> None:
-    assert environment.base_environment(MACHINE, "/venv/bin") == {
+    assert container_environment.base_environment(MACHINE, "/venv/bin") == {
         "HOME": "/home/me",
         "LANG": "de_DE.UTF-8",
         "PATH": "/venv/bin:/usr/bin",
@@ -66,7 +66,7 @@ def test_the_base_environment_keeps_only_harmless_variables() -> None:
     ],
 )
 def test_expand_replaces_known_references_and_keeps_the_others(text: str, expected: str) -> None:
-    assert environment.expand(text, {"A": "1", "B": "2"}) == expected
+    assert container_environment.expand(text, {"A": "1", "B": "2"}) == expected
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_resource_references_use_requests_limits_and_the_divisor(reference: dict
 
 def test_order_expands_the_command_and_chooses_the_working_directory() -> None:
     wanted = container(command=["run", "$(A)"], args=["--name=$(A)"], env=[{"name": "A", "value": "1"}])
-    order = environment.order(pod(wanted), wanted, place())
+    order = container_environment.order(pod(wanted), wanted, place())
     assert order.command == ("run", "1", "--name=1")
     assert order.directory == "/pod"
     submitted = pod(wanted, annotations={"train.distributed.io/submit-directory": "/home/me/work"})
-    assert environment.order(submitted, wanted, place()).directory == "/home/me/work"
-    assert environment.order(submitted, wanted | {"workingDir": "/w"}, place()).directory == "/w"
+    assert container_environment.order(submitted, wanted, place()).directory == "/home/me/work"
+    assert container_environment.order(submitted, wanted | {"workingDir": "/w"}, place()).directory == "/w"
 
 
 def said(volume: str, path: str) -> dict[str, str]:
@@ -148,13 +148,13 @@ def test_a_working_folder_below_a_declared_mount_is_in_the_folder_of_its_volume(
         env=[said(name, path) for name, path in mounts.items() if name != "silent"],
     )
     folders = {name: f"/pods/{name}" for name in mounts}
-    assert environment.order(pod(wanted), wanted, place(volumes=folders)).directory == expected
+    assert container_environment.order(pod(wanted), wanted, place(volumes=folders)).directory == expected
 
 
 def test_the_folder_of_the_python_of_a_pod_is_first_on_path() -> None:
     annotations = {"train.distributed.io/python-folder": "/home/me/venv/bin"}
     wanted = container()
-    found = environment.environment(pod(wanted, annotations=annotations), wanted, place())
+    found = container_environment.environment(pod(wanted, annotations=annotations), wanted, place())
     assert found["PATH"] == "/home/me/venv/bin:/venv/bin:/usr/bin"
 
 
@@ -162,7 +162,9 @@ def test_the_folder_of_the_python_of_a_pod_is_first_on_path() -> None:
 def test_a_folder_that_path_cannot_hold_is_refused(folder: str) -> None:
     wanted = container()
     with pytest.raises(ValueError, match="python-folder must be an absolute path"):
-        environment.order(pod(wanted, annotations={"train.distributed.io/python-folder": folder}), wanted, place())
+        container_environment.order(
+            pod(wanted, annotations={"train.distributed.io/python-folder": folder}), wanted, place()
+        )
 
 
 CLAIM = {"claimName": "results"}
@@ -173,7 +175,9 @@ def test_the_output_of_a_job_is_a_folder_whatever_a_cluster_would_mount() -> Non
     wanted = container(volumeMounts=[OUTPUT_MOUNT], env=[{"name": "TORCHQ_OUTPUT", "value": "/torchq/output"}])
     spec = {"containers": [wanted], "volumes": [{"name": "torchq-output", "persistentVolumeClaim": CLAIM}]}
     assert pod_requirements.refusal(spec, {}, ALLOCATABLE) is None
-    found = environment.environment(pod(wanted), wanted, place(volumes={"torchq-output": "/out"}, output="/out"))
+    found = container_environment.environment(
+        pod(wanted), wanted, place(volumes={"torchq-output": "/out"}, output="/out")
+    )
     assert found["TORCHQ_OUTPUT"] == "/out"
     assert variables(container(), output="/out")["TORCHQ_OUTPUT"] == "/out"
     assert "TORCHQ_OUTPUT" not in variables(container())
@@ -232,6 +236,7 @@ def test_a_pod_larger_than_the_node_is_rejected() -> None:
     assert verdict.reason == "OutOfnvidia.com/gpu"
 
 
+@pytest.mark.servers
 def test_measure_reports_at_most_what_the_machine_has(tmp_path: Path) -> None:
     machine = node_machine.measure(tmp_path, {})
     assert 0 < machine.cpu <= (os.cpu_count() or 0) * 1000

@@ -14,6 +14,7 @@ from crds.api_resources import TORCHJOBS, job_logs_path
 from crds.keys import JobKey
 from embedded import job_logs, log_times
 from embedded import pod as pod_fields
+from embedded.apiserver.http import log_answers as http_job_logs
 from embedded.layout import Layout
 from embedded.log_writer import LogWriter
 from embedded.node.pods.kept_logs import KeptLogs, LogBounds
@@ -195,7 +196,9 @@ def log(server: Server, job: JobKey, run_id: str, query: str = "") -> str:
     return answer.decode() if isinstance(answer, bytes) else str(answer)
 
 
-def test_the_runs_of_a_job_are_listed_and_read_before_and_after_their_pods_go(stage: Stage, server: Server) -> None:
+def test_the_runs_of_a_job_are_listed_and_read_before_and_after_their_pods_go(
+    stage: Stage, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = torchjob(stage)
     assert runs(server, job) == []
     pod = make(stage, job, "echo one; echo two; test -e again || { touch again; exit 3; }", policy="OnFailure")
@@ -215,7 +218,9 @@ def test_the_runs_of_a_job_are_listed_and_read_before_and_after_their_pods_go(st
     assert log(server, job, f"{uid}.c0.1", "tailLines=1") == "two\n"
     stamped = log(server, job, f"{uid}.c0.0", "timestamps=true&follow=true").splitlines()
     assert [line.partition(" ")[2] for line in stamped] == ["one", "two"]
+    monkeypatch.setattr(http_job_logs, "KEPT_SECONDS", 1.0)
     stage.cluster.delete(TORCHJOBS, job.name, job.namespace)
+    assert log(server, job, f"{uid}.c0.1", "follow=true") == "one\ntwo\n"  # a follower reads its end
     until(lambda: not stage.layout.logs_of_job(job).exists())
     assert server.send("GET", job_logs_path(job.namespace, job.uid))[0] == 404
 
@@ -259,7 +264,10 @@ def test_the_logs_of_a_job_need_the_token(stage: Stage, server: Server) -> None:
     assert server.send("GET", job_logs_path(job.namespace, job.uid), Authorization="Bearer wrong")[0] == 401
 
 
-def test_the_output_folder_of_a_job_outlives_its_pods_and_the_job(stage: Stage) -> None:
+def test_the_output_folder_of_a_job_outlives_its_pods_and_the_job(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_job_logs, "KEPT_SECONDS", 0.1)
     job = torchjob(stage)
     volumes = [{"name": "torchq-output", "persistentVolumeClaim": {"claimName": "results"}}]
     mounts = [{"name": "torchq-output", "mountPath": "/torchq/output", "subPath": "default/x"}]

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedded.conditions import differs, timestamp
+from embedded.node.runs.container_processes import Process
 from embedded.node.runs.container_runs import Ending, Run
-from embedded.node.runs.processes import Process
-from embedded.node.status import lifecycle, pod_status
-from embedded.node.status.lifecycle import (
+from embedded.node.status import pod_lifecycle, pod_status
+from embedded.node.status.pod_lifecycle import (
     ActionPlan,
     Backoff,
     Containers,
@@ -23,6 +22,7 @@ from embedded.node.status.lifecycle import (
 )
 from embedded.node.status.pod_status import PodState
 from embedded.pod import PodFailure
+from embedded.status_conditions import differs, timestamp
 
 NOW = 1_000_000.0
 
@@ -63,7 +63,7 @@ def containers(policy: RestartPolicy, *main: str, init: tuple[str, ...] = ()) ->
 def test_plan_starts_a_container_as_its_restart_policy_requires(
     policy: RestartPolicy, history: tuple[Run, ...], expected: ActionPlan
 ) -> None:
-    assert lifecycle.plan(containers(policy), {"c": history}, NOW) == expected
+    assert pod_lifecycle.plan(containers(policy), {"c": history}, NOW) == expected
 
 
 def test_the_backoff_doubles_up_to_its_limit() -> None:
@@ -85,7 +85,7 @@ def test_the_backoff_doubles_up_to_its_limit() -> None:
 )
 def test_init_containers_run_one_by_one_before_the_main_containers(first: Any, second: Any, started: list[str]) -> None:
     pod = containers("Never", "c", "d", init=("a", "b"))
-    plan = lifecycle.plan(pod, {"a": first, "b": second, "c": (), "d": ()}, NOW)
+    plan = pod_lifecycle.plan(pod, {"a": first, "b": second, "c": (), "d": ()}, NOW)
     assert [action.container for action in plan.actions] == started
 
 
@@ -108,18 +108,18 @@ def test_init_containers_run_one_by_one_before_the_main_containers(first: Any, s
 )
 def test_outcome_returns_the_phase_of_the_pod(policy: RestartPolicy, init: Any, main: Any, phase: str) -> None:
     pod = containers(policy, "c", "d", init=("a",))
-    assert lifecycle.outcome(pod, {"a": init, "c": main[0], "d": main[1]}) == phase
+    assert pod_lifecycle.outcome(pod, {"a": init, "c": main[0], "d": main[1]}) == phase
 
 
 def test_a_terminating_container_gets_one_sigterm_and_a_kill_after_its_grace_period() -> None:
     pod, run = containers("Always", "c", "d"), running()
     histories = {"c": (run,), "d": (ended(),)}
-    asked = lifecycle.plan(pod, histories, NOW, Termination(30, NOW))
+    asked = pod_lifecycle.plan(pod, histories, NOW, Termination(30, NOW))
     assert asked == ActionPlan((TerminateContainer("c", run),), NOW + 30)
     told = Termination(30, NOW, frozenset({("c", 0)}))
-    assert lifecycle.plan(pod, histories, NOW + 29, told) == ActionPlan((), NOW + 30)
-    assert lifecycle.plan(pod, histories, NOW + 30, told).actions == (KillContainer("c", run),)
-    over = lifecycle.plan(pod, {"c": (ended(code=1),), "d": (ended(),)}, NOW + 31, told)
+    assert pod_lifecycle.plan(pod, histories, NOW + 29, told) == ActionPlan((), NOW + 30)
+    assert pod_lifecycle.plan(pod, histories, NOW + 30, told).actions == (KillContainer("c", run),)
+    over = pod_lifecycle.plan(pod, {"c": (ended(code=1),), "d": (ended(),)}, NOW + 31, told)
     assert over == ActionPlan((), math.inf)
 
 
@@ -133,8 +133,8 @@ def test_a_pod_never_hangs_and_never_runs_a_container_twice_at_once(
     runs = [ended(index, code, ago, lasted) for index, (code, ago, lasted) in enumerate(drawn)]
     history = (*runs, running(len(runs))) if alive else tuple(runs)
     pod = containers(policy)
-    plan = lifecycle.plan(pod, {"c": history}, NOW)
-    if alive or lifecycle.outcome(pod, {"c": history}) in ("Succeeded", "Failed"):
+    plan = pod_lifecycle.plan(pod, {"c": history}, NOW)
+    if alive or pod_lifecycle.outcome(pod, {"c": history}) in ("Succeeded", "Failed"):
         assert plan == ActionPlan()
     else:
         assert plan.actions == (StartContainer("c", len(runs)),) or NOW < plan.wake_at <= NOW + 300

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from crds.api_resources import PODS
 from embedded import log_files, log_times, log_writer
-from embedded.apiserver import server as apiserver
+from embedded.apiserver import api_server as apiserver
 from embedded.layout import Layout
 from embedded.log_files import LogReader
 from embedded.log_times import LogTimes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from embedded.node.pods import missing_files
+from embedded.node.pods import failed_output
 
 CANT_OPEN = "python: can't open file '/data/pods/1/train.py': [Errno 2] No such file or directory\n"
 
@@ -30,8 +30,8 @@ CANT_OPEN = "python: can't open file '/data/pods/1/train.py': [Errno 2] No such 
 def test_first_returns_the_file_that_the_output_reports_as_missing(
     command: list[str], output: str, missing: str
 ) -> None:
-    assert missing_files.first(command, output, lambda _: False) == missing
-    assert missing_files.first(command, output, lambda _: True) == "", "it is there"
+    assert failed_output.first_missing(command, output, lambda _: False) == missing
+    assert failed_output.first_missing(command, output, lambda _: True) == "", "it is there"
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,4 @@ def test_first_returns_the_file_that_the_output_reports_as_missing(
     ],
 )
 def test_first_returns_nothing_for_other_failures(command: list[str], output: str) -> None:
-    assert missing_files.first(command, output, lambda _: False) == ""
+    assert failed_output.first_missing(command, output, lambda _: False) == ""

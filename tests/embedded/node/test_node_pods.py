@@ -5,9 +5,9 @@ import os
 import pytest
 
 from crds.api_resources import LEASES, NODES
-from embedded.conditions import timestamp
 from embedded.node import registration
-from embedded.node.runs import processes
+from embedded.node.runs import container_processes
+from embedded.status_conditions import timestamp
 from tests.support.embedded.stage import SETTINGS, Stage, first, terminated
 from tests.support.waiting import until
 
@@ -263,17 +263,17 @@ def test_deletion_kills_processes_that_ignore_sigterm_and_their_children(stage: 
     pids = [int(word) for word in until(lambda: stage.log(name), lambda text: text.endswith("\n")).split()]
     assert len(pids) == 3
     mark = stage.get(name)["metadata"]["uid"] + "/"
-    assert set(pids) <= processes.members(mark)
+    assert set(pids) <= container_processes.members(mark)
     stage.delete(name, grace=1)
     stage.wait_gone(name)
     assert not any(map(alive, pids))
-    assert not processes.members(mark)
+    assert not container_processes.members(mark)
 
 
 def test_background_processes_of_a_container_end_with_it(stage: Stage) -> None:
     name = stage.run("sh", "-c", "setsid sh -c 'setsid sleep 600 & sleep 600' & echo $!; sleep 0.2")
     stage.phase(name, "Succeeded")
-    assert not processes.members(stage.get(name)["metadata"]["uid"] + "/")
+    assert not container_processes.members(stage.get(name)["metadata"]["uid"] + "/")
 
 
 def test_a_pod_past_its_active_deadline_fails(stage: Stage) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.node.runs import processes
+from embedded.node.runs import container_processes
 from tests.support.embedded.stage import Stage, StartNode, terminated
 from tests.support.waiting import SECONDS, patient, until
 
@@ -21,7 +21,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def shims(stage: Stage, name: str) -> list[int]:
     """Return the process ids of the shims of a pod, which are the parents of its first processes."""
     mark = stage.get(name)["metadata"]["uid"] + "/"
-    members = processes.members(mark)
+    members = container_processes.members(mark)
     parents = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in members}
     return sorted(parents - members)
 
@@ -46,13 +46,14 @@ def test_a_restarted_node_takes_over_a_running_pod_and_its_gpu(bare: Stage, star
     script = 'trap "exit 0" TERM; echo "$CUDA_VISIBLE_DEVICES"; while :; do sleep 0.02; done'
     name = bare.run("sh", "-c", script, container=wants)
     bare.phase(name, "Running")
-    before = processes.members(bare.get(name)["metadata"]["uid"] + "/")
+    until(lambda: bare.log(name))  # its process runs the command
+    before = container_processes.members(bare.get(name)["metadata"]["uid"] + "/")
     kill(node)
     start()
     other = bare.run("sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"', container=wants)
     bare.phase(other, "Succeeded")
     assert {bare.log(name), bare.log(other)} == {"0\n", "1\n"}
-    assert before & processes.members(bare.get(name)["metadata"]["uid"] + "/")
+    assert before & container_processes.members(bare.get(name)["metadata"]["uid"] + "/")
     assert bare.status(name)["containerStatuses"][0]["restartCount"] == 0
     bare.delete(name)
     bare.wait_gone(name)
@@ -70,12 +71,12 @@ def test_sigterm_ends_the_node_and_leaves_its_pods_running(bare: Stage) -> None:
         node.terminate()
         assert node.wait(patient(SECONDS)) == 0
     mark = bare.get(name)["metadata"]["uid"] + "/"
-    assert processes.members(mark)
+    assert container_processes.members(mark)
     bare.delete(name, grace=0)
     bare.wait_gone(name)
     # A new node ends processes that belong to no pod.
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as node:
-        until(lambda: processes.members(mark), lambda members: not members)
+        until(lambda: container_processes.members(mark), lambda members: not members)
         node.terminate()
 
 
@@ -88,7 +89,7 @@ def test_a_container_whose_shim_is_killed_fails_with_unknown_status(bare: Stage,
         os.kill(pid, signal.SIGKILL)
     ended = terminated(bare.phase(name, "Failed"))
     assert (ended["exitCode"], ended["reason"]) == (137, "ContainerStatusUnknown")
-    assert not processes.members(mark)
+    assert not container_processes.members(mark)
 
 
 def test_every_pod_runs_exactly_once_while_the_node_is_killed(bare: Stage, start: StartNode) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from crds import labels
 from crds.api_resources import NODES, PODS
-from embedded.node.runs import processes
+from embedded.node.runs import container_processes
 from embedded.node.shutdown import shutdown_record
 from embedded.node.shutdown.shutdown_record import EndingPod
 from kube.stop import HURRY
@@ -177,7 +177,7 @@ def test_a_node_interrupted_during_a_shutdown_leaves_its_pods_to_the_next_node(
     node.terminate()
     until(lambda: asked(folder))
     assert ended(node, signal.SIGINT) == 0
-    assert processes.members(uid(bare, name) + "/")
+    assert container_processes.members(uid(bare, name) + "/")
     start()
     (folder / "go").touch()
     assert nobodys_failure(bare.phase(name, "Failed", "Succeeded"))
@@ -234,7 +234,7 @@ def test_a_signal_to_all_processes_at_once_disrupts_the_pod_and_is_no_failure_of
     (folder / "go").touch()
     name = bare.make([container(folder, "all", 0, script)])
     bare.phase(name, "Running")
-    members = processes.members(uid(bare, name) + "/")
+    members = container_processes.members(uid(bare, name) + "/")
     groups = ({node.pid}, shims(members), members)
     if script is TRAPS:
         until((folder / "ready-all").exists)
@@ -263,8 +263,8 @@ def test_a_pod_ended_with_its_shim_while_no_node_ran_is_disrupted(bare: Stage, s
     (folder / "go").touch()
     name, alone = trapping(bare, folder), trapping(bare, folder, 3)
     ended(node, signal.SIGKILL)
-    members = processes.members(uid(bare, name) + "/")
-    signal_at_once(shims(members) | members | processes.members(uid(bare, alone) + "/"))
+    members = container_processes.members(uid(bare, name) + "/")
+    signal_at_once(shims(members) | members | container_processes.members(uid(bare, alone) + "/"))
     for each in (name, alone):
         until((bare.folder(each) / "containers" / "c0" / "0" / "exited").exists)
     start()
@@ -277,7 +277,7 @@ def test_a_container_ended_by_a_signal_fails_while_the_node_keeps_running(bare: 
     start()
     name = bare.run("sleep", "600")
     bare.phase(name, "Running")
-    for pid in processes.members(uid(bare, name) + "/"):
+    for pid in container_processes.members(uid(bare, name) + "/"):
         os.kill(pid, signal.SIGTERM)
     status = bare.phase(name, "Failed")
     assert (terminated(status)["exitCode"], status.get("reason"), marked(status)) == (143, None, False)

@@ -15,10 +15,10 @@ from crds import labels
 from crds.api_resources import PODS
 from embedded.layout import Layout
 from embedded.node.pods import pod_containers
-from embedded.node.runs import processes
+from embedded.node.runs import container_processes
 from embedded.node.runs.container_runs import Run
-from embedded.node.status import lifecycle, pod_status, restarts
-from embedded.node.status.lifecycle import (
+from embedded.node.status import pod_lifecycle, pod_status
+from embedded.node.status.pod_lifecycle import (
     ActionPlan,
     Containers,
     KillContainer,
@@ -96,7 +96,7 @@ TAKEN: dict[str, tuple[Containers, Histories, str, Restart | None]] = {
 def test_next_restart_accepts_a_new_generation_of_an_unfinished_pod(
     containers: Containers, histories: Histories, wanted: str, expected: Restart | None
 ) -> None:
-    assert restarts.next_restart(containers, histories, wanted) == expected
+    assert pod_lifecycle.next_restart(containers, histories, wanted) == expected
 
 
 STEPS: dict[str, tuple[Containers, Histories, ActionPlan, bool]] = {
@@ -139,17 +139,17 @@ STEPS: dict[str, tuple[Containers, Histories, ActionPlan, bool]] = {
 def test_plan_during_a_restart_waits_for_all_containers_and_starts_them_again(
     containers: Containers, histories: Histories, expected: ActionPlan, waits: bool
 ) -> None:
-    assert lifecycle.awaits_restart(containers, histories) is waits
+    assert pod_lifecycle.awaits_restart(containers, histories) is waits
     if not waits:
-        assert lifecycle.plan(containers, histories, NOW) == expected
+        assert pod_lifecycle.plan(containers, histories, NOW) == expected
 
 
 def test_a_restarting_container_gets_sigterm_and_a_kill_after_its_grace_period() -> None:
     containers, run = pod(restart=given(c=0)), running()
-    asked = lifecycle.plan(containers, {"c": (run,)}, NOW, Termination(30, NOW - 5))
+    asked = pod_lifecycle.plan(containers, {"c": (run,)}, NOW, Termination(30, NOW - 5))
     assert asked == ActionPlan((TerminateContainer("c", run),), NOW + 25)
     told = Termination(30, NOW - 31, frozenset({("c", 0)}))
-    assert lifecycle.plan(containers, {"c": (run,)}, NOW, told).actions == (KillContainer("c", run),)
+    assert pod_lifecycle.plan(containers, {"c": (run,)}, NOW, told).actions == (KillContainer("c", run),)
 
 
 def shown(containers: Containers, histories: Histories, wanted: str, *, stopping: bool = False) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def test_a_pod_stopped_during_a_restart_fails() -> None:
     status = shown(containers, histories, "1", stopping=True)
     assert (status["phase"], list(status["containerStatuses"][0]["state"])) == ("Failed", ["terminated"])
     assert told(status) == ("False", "PodFinished", "1")
-    assert lifecycle.plan(containers, histories, NOW, Termination(30, NOW)) == ActionPlan((), math.inf)
+    assert pod_lifecycle.plan(containers, histories, NOW, Termination(30, NOW)) == ActionPlan((), math.inf)
 
 
 def test_a_restart_record_reads_back_as_written(tmp_path: Path) -> None:
@@ -421,6 +421,6 @@ def test_a_restart_happens_once_if_the_node_is_killed_at_any_step(bare: Stage, s
     assert until(lambda: outputs(bare, name), lambda found: len(found) > 1) == ["one 0\n", "two 0\n"]
     assert json.loads((bare.folder(name) / "restart").read_text())["generation"] == "5"
     mark = bare.get(name)["metadata"]["uid"] + "/"
-    assert len(processes.members(mark)) == 1
+    assert len(container_processes.members(mark)) == 1
     bare.delete(name)
     bare.wait_gone(name)

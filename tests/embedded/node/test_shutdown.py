@@ -16,13 +16,14 @@ from embedded.node.pods.node_context import NodeContext
 from embedded.node.pods.status_reporter import Report, Reporter
 from embedded.node.resources.devices import Devices
 from embedded.node.resources.memory_watch import MemoryWatch
+from embedded.node.resources.port_watch import PortWatch
+from embedded.node.runs.container_processes import Process
 from embedded.node.runs.container_runs import ContainerRuns, Ending, Run
-from embedded.node.runs.processes import Process
 from embedded.node.shutdown import shutdown_record
 from embedded.node.shutdown.shutdown import NEAR_SECONDS, NodeShutdown
 from embedded.node.shutdown.shutdown_record import EndingPod, Mark
-from embedded.node.status import lifecycle
-from embedded.node.status.lifecycle import Containers
+from embedded.node.status import pod_lifecycle
+from embedded.node.status.pod_lifecycle import Containers
 from embedded.pod import LocalPod
 from kube.api import Cluster
 from kube.object_errors import ObjectErrors
@@ -71,6 +72,15 @@ def test_the_next_node_reads_the_time_of_the_last_shutdown(tmp_path: Path) -> No
     assert not following.explains(ending(TOLD - NEAR_SECONDS - 1, signal=15))
 
 
+@pytest.mark.parametrize(("number", "explained"), [(15, True), (0, False)])
+def test_an_end_that_began_before_this_node_is_explained_however_late_its_last_process_ended(
+    tmp_path: Path, number: int, explained: bool
+) -> None:
+    node = NodeShutdown(Layout(tmp_path), lambda: TOLD)
+    late = Ending(128 + number, TOLD + 100, number, signalled_at=TOLD - 5)
+    assert node.explains(late) is explained
+
+
 def run(restart: int, finished: float | None, code: int = 0) -> Run:
     return Run(restart, 1.0, Process(1, 1), None if finished is None else Ending(code, finished))
 
@@ -89,9 +99,9 @@ def run(restart: int, finished: float | None, code: int = 0) -> Run:
     ],
 )
 def test_has_ended_before_is_true_if_all_containers_had_finished(
-    policy: lifecycle.RestartPolicy, histories: dict[str, tuple[Run, ...]], before: bool
+    policy: pod_lifecycle.RestartPolicy, histories: dict[str, tuple[Run, ...]], before: bool
 ) -> None:
-    assert lifecycle.has_ended_before(Containers(("a", "b"), (), policy), histories, 10.0) is before
+    assert pod_lifecycle.has_ended_before(Containers(("a", "b"), (), policy), histories, 10.0) is before
 
 
 def test_shutdown_records_read_back_as_written(tmp_path: Path) -> None:
@@ -135,6 +145,7 @@ def made(name: str, folder: Path) -> LocalPod:
     return pod_fields.read({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
 
 
+@pytest.mark.servers
 def test_no_container_gets_sigterm_before_all_marks_are_on_the_api_server(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "data")
     recorder = Recorder(layout)
@@ -149,6 +160,7 @@ def test_no_container_gets_sigterm_before_all_marks_are_on_the_api_server(tmp_pa
         base={"PATH": os.environ["PATH"]},
         allocatable={"pods": 10, "cpu": 1000},
         memory=MemoryWatch(runs.record_oom, errors),
+        ports=PortWatch(cast(Cluster, None)),
         shutdown=NodeShutdown(layout),
     )
     pods = [made(name, tmp_path) for name in ("one", "two")]

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from embedded.layout import Layout
-from embedded.redis import server
+from embedded.redis import server_program
 from embedded.redis.persistence import Persistence
 from tests.support import redis_server
 from tests.support.waiting import SECONDS, patient, until
+
+pytestmark = pytest.mark.servers
 
 LIMITED = (
     "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY)); "
@@ -23,10 +25,10 @@ LIMITED = (
 @pytest.fixture
 def limited(tmp_path: Path) -> Iterator[tuple[str, int]]:
     """Yield the URL and the process id of a server whose append-only file soon reaches its limit."""
-    plan = server.prepare(Layout(tmp_path), redis_server.program())
+    plan = server_program.prepare(Layout(tmp_path), redis_server.program())
     with subprocess.Popen([sys.executable, "-c", LIMITED, *plan.command], stdout=subprocess.DEVNULL) as process:
         try:
-            until(lambda: server.answers(plan.url))
+            until(lambda: server_program.answers(plan.url))
             yield plan.url, process.pid
         finally:
             process.kill()
@@ -34,12 +36,12 @@ def limited(tmp_path: Path) -> Iterator[tuple[str, int]]:
 
 
 def state(url: str) -> dict[str, str]:
-    text = server.ask(url, "INFO", "persistence")
+    text = server_program.ask(url, "INFO", "persistence")
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
 
 def set_one(url: str) -> str:
-    return server.ask(url, "SET", "key", "x" * 10_000)
+    return server_program.ask(url, "SET", "key", "x" * 10_000)
 
 
 def test_redis_accepts_writes_on_a_full_disk_and_persists_again_later(

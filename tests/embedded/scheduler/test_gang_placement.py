@@ -13,8 +13,8 @@ from crds.resources.amounts import add, fits
 from embedded import pod as pod_fields
 from embedded.pod import LocalPod
 from embedded.scheduler import placement, podgroup_status, podgroups
-from embedded.scheduler.decisions import Bind, Hold, Wait
 from embedded.scheduler.node_capacity import Node
+from embedded.scheduler.placement import Bind, Hold, Wait
 from embedded.scheduler.podgroups import Gangs, PodGroup
 
 NODE = Node("local", {"cpu": 8000, "nvidia.com/gpu": 4, "pods": 20}, {})

@@ -12,8 +12,8 @@ from crds.resources.amounts import add, fits
 from embedded import pod as pod_fields
 from embedded.pod import LocalPod
 from embedded.scheduler import placement
-from embedded.scheduler.decisions import Bind, Wait
 from embedded.scheduler.node_capacity import Node
+from embedded.scheduler.placement import Bind, Wait
 
 ALLOCATABLE = {"cpu": 8000, "memory": 1000, "nvidia.com/gpu": 4, "pods": 10}
 NODE = Node("local", ALLOCATABLE, {"kubernetes.io/os": "linux"})

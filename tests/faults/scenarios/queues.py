@@ -40,18 +40,18 @@ SCENARIOS = (
     ),
     Scenario(
         name="added",
-        queues={"a": {"quota": {"memory": "5", "jobs": "2"}}},
+        queues={"a": {"quota": {"memory": "5000000", "jobs": "2"}}},
         jobs={"one": THREE, "two": THREE},
         ends={"one": "Succeeded", "two": "Succeeded"},
-        adds={"memory": "1"},
+        adds={"memory": "1000000"},
     ),
     Scenario(
         name="added-to-the-pool",
         queues={"a": {}, "b": {}},
         jobs={"one": {}, "two": {"queue": "b"}, "three": {"cleanPodPolicy": "All"}},
         ends=dict.fromkeys(("one", "two", "three"), "Succeeded"),
-        pool="memory=3,cpu=6",
-        adds={"memory": "1"},
+        pool="memory=3000000,cpu=6",
+        adds={"memory": "1000000"},
     ),
     Scenario(
         name="pool",

@@ -62,6 +62,8 @@ class Scenario:
     """Whether a step of the owner may delete finished pods if it comes at an unlucky moment."""
     stuck: int = 0
     """Pods of attempts up to this one never start."""
+    refused: str = ""
+    """The job whose first group the gang scheduler does not let in."""
     stalls: Stall = lambda *_: False
     place: Placement = _first_ready
     reports: Mapping[str, float] = field(default_factory=dict)

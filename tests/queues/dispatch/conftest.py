@@ -1,11 +1,10 @@
-"""Work queues for the contract suite, in memory, on fakeredis and on a private Redis, and a clock that tests move."""
+"""Work queues for the contract suite, in memory and on a private Redis, and a clock that tests move."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-import fakeredis
 import pytest
 
 from crds.keys import JobKey
@@ -103,18 +102,12 @@ class RedisStand(Stand):
         return [(JobKey.parse(key), token) for key, token in data[2][0]]
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis"])
-def stand(request: pytest.FixtureRequest) -> Iterator[Stand]:
-    """Return an empty work queue in memory, on fakeredis, and on Redis."""
-    match request.param:
-        case "memory":
-            yield MemoryStand(Clock())
-        case "fakeredis":
-            fake = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
-            yield RedisStand(fake, Clock())
-            fake.close()
-        case _:
-            yield RedisStand(request.getfixturevalue("client"), Clock())
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.servers)])
+def stand(request: pytest.FixtureRequest) -> Stand:
+    """Return an empty work queue in memory and on Redis."""
+    if request.param == "memory":
+        return MemoryStand(Clock())
+    return RedisStand(request.getfixturevalue("client"), Clock())
 
 
 @pytest.fixture

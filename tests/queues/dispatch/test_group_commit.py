@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from queues.dispatch.group_commit import GroupCommit
+from queues.dispatch.redis_work import GroupCommit
 from tests.support.waiting import SECONDS, until
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from kube.stop import Stop
 from queues import errors, redis_keys
-from queues.dispatch.host_clock import HostClock
-from queues.dispatch.intake import Intake
+from queues.dispatch.intake import HostClock, Intake
 from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.task_runner import TaskRunner
@@ -69,7 +68,7 @@ def test_no_call_changes_work_of_another_layout(client: connection.Connection) -
     work.register(registration("w", 4))
     before = {name: client.dump(name) for name in client.keys("*")}
     for call in (lambda: work.offer([Offer(key=key("a"), tenant="a")]), work.dispatch, lambda: work.begin([])):
-        with pytest.raises(errors.StoreLost, match="layout 9, not 11"):
+        with pytest.raises(errors.StoreLost, match="layout 9, not 12"):
             call()
     assert {name: client.dump(name) for name in client.keys("*")} == before
 

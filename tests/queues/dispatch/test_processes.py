@@ -15,6 +15,8 @@ from coordinator.local.supervisor import Command, Supervisor
 from kube.stop import HURRY, PatientStop
 from tests.support.waiting import SECONDS, patient, until
 
+pytestmark = pytest.mark.servers
+
 CHILD = """
 import os, signal, sys, time
 from coordinator.local import supervisor as processes

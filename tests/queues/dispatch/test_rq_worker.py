@@ -156,6 +156,7 @@ def port() -> Iterator[int]:
         yield port
 
 
+@pytest.mark.servers
 def test_worker_survives_a_redis_outage(tmp_path: Path, port: int) -> None:
     password = secrets.token_hex(8)
     arguments = ["--port", str(port), "--requirepass", password, "--appendonly", "yes", "--dir", str(tmp_path)]

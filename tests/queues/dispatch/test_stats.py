@@ -1,4 +1,4 @@
-"""The key figures of queues and dispatch, on fakeredis and on Redis."""
+"""The key figures of queues and dispatch, on Redis."""
 
 import time
 from dataclasses import replace
@@ -84,8 +84,8 @@ def test_workers_of_another_layout_or_installation_are_named_and_not_counted(red
     found = stats.read(redis_stand.client)
     assert found.workers == (counted,)
     assert describe_refused(found.members, found.store) == (
-        "1 worker of an unknown version (a layout before 10) takes no work: the leader uses layout 11",
-        "2 workers of version 0.1.0 (layout 9) take no work: the leader uses layout 11",
+        "1 worker of an unknown version (a layout before 10) takes no work: the leader uses layout 12",
+        "2 workers of version 0.1.0 (layout 9) take no work: the leader uses layout 12",
         "1 worker of version 0.2.0 takes no work: of another installation (cluster c2, Lease in namespace kube-system)",
         "worker late takes no work: the clock of its machine is 5 min behind",
     )

@@ -1,4 +1,4 @@
-"""The contract of the work queue, clause by clause: in memory, on fakeredis and on Redis."""
+"""The contract of the work queue, clause by clause: in memory and on Redis."""
 
 import itertools
 from dataclasses import replace

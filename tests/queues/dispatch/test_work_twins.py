@@ -2,8 +2,8 @@
 
 from dataclasses import astuple
 
-import fakeredis
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -45,7 +45,8 @@ class Twins(RuleBasedStateMachine):
 
     @staticmethod
     def empty_redis(clock: Clock) -> Stand:
-        return RedisStand(fakeredis.FakeStrictRedis(server=fakeredis.FakeServer()), clock)
+        """Return the work queue on an empty Redis. The test that runs the machine knows the server."""
+        raise NotImplementedError
 
     @property
     def both(self) -> tuple[Stand, Stand]:
@@ -139,18 +140,13 @@ class Twins(RuleBasedStateMachine):
             assert self.owed <= {task.key for task in stand.take()}
 
 
-def test_memory_and_fakeredis_agree_on_any_operations() -> None:
-    run_state_machine_as_test(Twins, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
-
-
+@pytest.mark.proof
 def test_memory_and_redis_agree_on_any_operations(client: connection.Connection) -> None:
-    class RealTwins(Twins):
+    class OnServer(Twins):
         @staticmethod
         def empty_redis(clock: Clock) -> Stand:
             client.flushall()
             return RedisStand(client, clock)
 
-    limits = settings(
-        max_examples=150, stateful_step_count=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
-    run_state_machine_as_test(RealTwins, settings=limits)
+    limits = settings(max_examples=150, stateful_step_count=50)
+    run_state_machine_as_test(OnServer, settings=limits)

@@ -1,7 +1,7 @@
-"""Inspection and reset of a store and a work queue, with equal results in memory, on fakeredis and on Redis."""
+"""Inspection and reset of a store and a work queue, with equal results in memory and on Redis."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
 from queues.values import Offer
 from queues.work import WorkSettings
-from tests.doubles.fake_redis import FakeRedis
 from tests.queues.conftest import Clock, Place, RedisPlace
 from tests.support.queues.builders import START, choose, commit, entry, key, registration, reservation, spec
 
@@ -93,14 +92,9 @@ def test_forget_under_a_stale_epoch_deletes_nothing(filled: QueueStore, place: P
 Write = Callable[[connection.Connection], Any]
 
 
-@pytest.fixture(params=["fakeredis", "redis"])
-def redis_place(request: pytest.FixtureRequest, clock: Clock) -> Iterator[RedisPlace]:
-    if request.param == "redis":
-        yield RedisPlace(request.getfixturevalue("client"), clock)
-        return
-    fake = FakeRedis()
-    yield RedisPlace(fake, clock)
-    fake.close()
+@pytest.fixture
+def redis_place(client: connection.Connection, clock: Clock) -> RedisPlace:
+    return RedisPlace(client, clock)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,19 @@
 """The reasons for which a job waits: every code, its sentence, and the numbers."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from crds.resources.amounts import Amounts
-from queues.picking.explain import Code
-from queues.picking.forecast import Forecast, suppose
-from queues.rules import Patience, PickRules
+from queues.picking.explain import Code, explain, suppose
+from queues.picking.picker import Picker
+from queues.rules import PickRules
 from queues.values import Batch, Entry, OvertakenJob, QueuePosition, QueueSpec, Reservation
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, choose, commit, entries, entry, key, opened, reservation, spec
 
-RULES = PickRules(patience=Patience(times=1))
+RULES = PickRules(longest_patience=0.0)
 COHORT = [replace(spec("a", gpu=4), cohort="team"), replace(spec("b", gpu=4), cohort="team")]
 
 
@@ -26,15 +27,15 @@ def test_a_job_waits_behind_a_first_job_that_claims_what_it_needs() -> None:
     waiting = [entry("first", submitted=START - 9, gpu=3), entry("job", gpu=1), entry("other", cpu=1)]
     store = opened([spec("a", gpu=4)], waiting, held=[reservation("runs", gpu=2)])
     store._content.overtaken["a"] = OvertakenJob(key=key("first"), times=0, since=START, claimed=True)
-    forecast = Forecast(store.snapshot(9), RULES)
-    codes = [forecast.explain(place(store, name), START).code for name in ("first", "job", "other")]
+    forecast = Picker(store.snapshot(9), RULES)
+    codes = [explain(forecast, place(store, name), START).code for name in ("first", "job", "other")]
     assert codes == ["WaitingForQuota", "BehindOthers", "Next"]
 
 
 def test_a_payment_for_idle_workers_says_that_it_needs_no_room() -> None:
     payment = replace(entry("job", kind="grow"), unit={GPU: 1}, idle=2)
     store = opened([spec("a", gpu=2)], [payment], held=[replace(reservation("job", gpu=2), size=2, idle=2)])
-    explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
+    explanation = explain(Picker(store.snapshot(9), RULES), place(store, "job"), START)
     assert explanation.code == "Next"
     assert explanation.numbers.startswith("needs no room: its queue pays for 2 workers that run already; 0 jobs ahead")
 
@@ -61,7 +62,7 @@ def test_each_obstacle_has_its_code_and_a_sentence_without_numbers(
 ) -> None:
     others = [entry("first", submitted=START - 1, gpu=1)] if code == "BehindOthers" else []
     store = opened(queues, [job, *others], pool, held)
-    explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
+    explanation = explain(Picker(store.snapshot(9), RULES), place(store, "job"), START)
     assert explanation.code == code
     assert not any(letter.isdigit() for letter in explanation.sentence)
 
@@ -69,7 +70,7 @@ def test_each_obstacle_has_its_code_and_a_sentence_without_numbers(
 def test_the_numbers_name_demand_free_room_and_rank() -> None:
     waiting = [*entries("a", 2, gpu=8), entry("job", submitted=START + 9, gpu=8, cpu=1500)]
     store = opened([spec("a", gpu=24, jobs=9)], waiting, {GPU: 64}, held=[reservation("runs", gpu=21)])
-    explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START)
+    explanation = explain(Picker(store.snapshot(9), RULES), place(store, "job"), START)
     assert explanation.code == "WaitingForQuota"
     assert explanation.numbers == (
         "needs 1500m cpu, 8 nvidia.com/gpu; queue a: 8 of 9 jobs, 3 of 24 nvidia.com/gpu free; "
@@ -77,13 +78,76 @@ def test_the_numbers_name_demand_free_room_and_rank() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("record", "passed"),
+    [
+        ({"times": 1}, "passed by 1 job"),
+        ({"times": 3, "late": True}, "passed by 3 jobs; no job of its queue that takes its room passes it any more"),
+        ({"times": 2, "kept": {GPU: 3}}, "passed by 2 jobs; room is kept for it: no other job takes it any more"),
+    ],
+)
+def test_the_numbers_say_how_many_jobs_have_passed_and_whether_more_may(record: dict[str, Any], passed: str) -> None:
+    store = opened([spec("a", gpu=4)], [entry("job", gpu=3), entry("other", submitted=START + 9, gpu=1)],
+                   held=[reservation("runs", gpu=2)])  # fmt: skip
+    store._content.overtaken["a"] = OvertakenJob(key=key("job"), since=START, **record)
+    picker = Picker(store.snapshot(9), RULES)
+    assert f"; {passed}; 0 jobs ahead" in explain(picker, place(store, "job"), START).numbers
+    assert "passed" not in explain(picker, place(store, "other"), START).numbers
+
+
+@pytest.mark.parametrize(
+    ("held", "shares"),
+    [
+        (
+            [reservation("mine", "a", gpu=4), reservation("theirs", "b", gpu=1)],
+            "own jobs use 4 of 4 nvidia.com/gpu; no other member is beyond its quota; "
+            "what is free is kept for members that lend it",
+        ),
+        (
+            [reservation("mine", "a", gpu=3), reservation("theirs", "b", gpu=5)],
+            "own jobs use 3 of 4 nvidia.com/gpu; beyond their quotas: b 5 of 4 nvidia.com/gpu",
+        ),
+        (
+            [reservation("mine", "a", gpu=4), reservation("theirs", "b", gpu=4)],
+            "own jobs use 4 of 4 nvidia.com/gpu; no other member is beyond its quota",
+        ),
+    ],
+)
+def test_a_wait_for_a_cohort_tells_own_jobs_from_members_beyond_their_quota(
+    held: list[Reservation], shares: str
+) -> None:
+    store = opened(COHORT, [entry("job", gpu=1), entry("lender", "b", gpu=3)], held=held)
+    explanation = explain(Picker(store.snapshot(9), RULES), place(store, "job"), START)
+    assert explanation.code == "WaitingForCohort"
+    assert f"; {shares}; 0 jobs ahead" in explanation.numbers
+
+
+@pytest.mark.parametrize(
+    ("queues", "pool", "job", "sizes"),
+    [
+        ([spec("a", gpu=4)], None, entry("job", gpu=3, cpu=1), {"a": (2,), "b": ()}),
+        (COHORT, None, entry("job", gpu=6), {"a": (2,), "b": (2,), "c": ()}),
+        ([spec("a"), spec("b")], {GPU: 4}, entry("job", gpu=3), {"a": (2,), "b": (2,)}),
+        ([spec("a", jobs=1)], None, entry("job", gpu=1), {"a": (1,), "b": ()}),
+    ],
+)
+def test_the_room_that_a_job_waits_for_is_that_of_its_queue_its_cohort_or_the_pool(
+    queues: list[QueueSpec], pool: Amounts | None, job: Entry, sizes: dict[str, tuple[int, ...]]
+) -> None:
+    store = opened(queues, [job], pool, [reservation("runs", gpu=2), reservation("too", "b", gpu=2)])
+    room = explain(Picker(store.snapshot(9), RULES), place(store, "job"), START).room
+    assert room is not None
+    assert {name: room.sizes(name, reservation("runs", name, gpu=2).charge) for name in sizes} == sizes
+    assert room.sizes("a", {"cpu": 1000}) == ()
+
+
 def test_a_job_waits_for_the_pool_while_room_is_reserved_for_another() -> None:
     waiting = [entry("large", "a", gpu=8), *entries("b", 9, gpu=1)]
     store = opened([spec("a"), spec("b")], waiting, {GPU: 8}, held=[reservation("runs", "b", gpu=4)])
-    assert Forecast(store.snapshot(9), RULES).explain(place(store, "b-0000"), START).code == "Next"
+    assert explain(Picker(store.snapshot(9), RULES), place(store, "b-0000"), START).code == "Next"
     while commit(store, batch := _one(store)).reservations:
         assert batch.picks[0].waiting.entry.queue == "b"
-    explanation = Forecast(store.snapshot(9), RULES).explain(place(store, "b-0001"), START)
+    explanation = explain(Picker(store.snapshot(9), RULES), place(store, "b-0001"), START)
     assert (explanation.code, explanation.sentence) == (
         "WaitingForPool",
         "the pool's room is reserved for a job that was overtaken before",
@@ -98,7 +162,7 @@ def test_explain_reports_the_second_job_of_a_strict_queue_behind_others() -> Non
     waiting = [entry("large", gpu=8), entry("small", submitted=START + 1, gpu=1)]
     for strict, code in ((True, "BehindOthers"), (False, "Next")):
         store = opened([replace(spec("a", gpu=8), strict=strict)], waiting, held=[reservation("runs", gpu=2)])
-        assert Forecast(store.snapshot(9), RULES).explain(place(store, "small"), START).code == code
+        assert explain(Picker(store.snapshot(9), RULES), place(store, "small"), START).code == code
 
 
 @pytest.mark.parametrize(
@@ -124,4 +188,4 @@ def test_suppose_explains_a_job_that_is_in_no_queue(
     assert store.snapshot(9) == before
     if any(each.name == "a" for each in queues):  # the answer is the same once the job is queued
         store.put([job])
-        assert Forecast(store.snapshot(9), RULES).explain(place(store, "job"), START) == explanation
+        assert explain(Picker(store.snapshot(9), RULES), place(store, "job"), START) == explanation

@@ -1,6 +1,6 @@
 """Fairness against manipulation: no queue gains by when and how it submits or withdraws its jobs.
 
-The benchmark's `bench.support.games.Fluid` computes the fluid share from the picks alone.
+The benchmark's `bench.benchmarks.games.Fluid` computes the fluid share from the picks alone.
 """
 
 from collections import Counter
@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.support.games import Fluid
+from bench.benchmarks.games import Fluid
 from crds.keys import JobKey
 from queues.pick_cycle import PickCycle
 from queues.picking.fair_share import FairShare, lag
-from queues.picking.lines import Bid
+from queues.picking.grouped_index import Bid
 from queues.picking.picker import Picker
 from queues.redis import codec
-from queues.rules import Patience, PickRules
+from queues.rules import PickRules
 from queues.values import ACCOUNT_SCHEME, Account, Clock, Entry, QueueSpec
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import (
@@ -299,7 +299,7 @@ def test_a_turn_won_by_a_small_job_does_not_go_to_a_large_one() -> None:
     waiting = [small, entry("x-large", "x", START + 1, gpu=LARGE), *entries("y", 900, gpu=1)]
     store.rebuild(1, [reservation("runs", "y", cpu=1)], waiting)
     store.configure([spec("x", 1), spec("y", 9)], {GPU: 10_000, "cpu": 2})
-    rules = PickRules(cost=GPU, patience=Patience(times=10_000, seconds=1e9))
+    rules = PickRules(cost=GPU)
     picks = Picker(store.snapshot(2_000), rules).picks(START, 600).picks
     names = [pick.waiting.entry.key.name for pick in picks]
     assert 100 < names.index("x-large") < 160

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from crds.resources.amounts import Amounts
 from queues.picking import further_workers
 from queues.picking.backfill import JobEnds
-from queues.picking.forecast import Forecast
+from queues.picking.explain import explain
 from queues.picking.further_workers import largest
 from queues.picking.picker import Picker
-from queues.rules import Patience, PickRules
+from queues.rules import PickRules
 from queues.values import Entry, OvertakenJob, QueueSpec
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import (
@@ -29,7 +29,7 @@ from tests.support.queues.builders import (
     specs,
 )
 
-PLAIN = PickRules()
+PLAIN = PickRules(cost="jobs")
 BY_GPU = PickRules(cost=GPU)
 
 
@@ -184,14 +184,14 @@ def test_passing_job_leaves_the_first_one_of_its_queue_its_quota() -> None:
     job = further(entry("job", "x", gpu=1), most=9, gpu=1)
     store = opened([spec("x", gpu=8), spec("a")], [large, job], {"cpu": 2}, [reservation("runs", "a", cpu=2)])
     store._content.overtaken["x"] = OvertakenJob(key=large.key, times=1, since=START, kept=large.demand)
-    assert taken(store, PickRules(patience=Patience(times=9))) == [("job", 4)]
+    assert taken(store, PickRules()) == [("job", 4)]
 
 
 def test_loans_are_of_the_least_and_never_for_a_growth() -> None:
     large = entry("large", "x", START - 9, gpu=8)
     job, grows = further(entry("job", "b", gpu=1), most=9, gpu=1), growth("grows", queue="a")
     store = opened(specs(a=1, b=1, x=1), [large, job, grows], {GPU: 8}, [reservation("grows", "a", gpu=4)])
-    store._content.overtaken["x"] = OvertakenJob(key=large.key, times=2, since=START - 9)
+    store._content.overtaken["x"] = OvertakenJob(key=large.key, times=2, since=START - 9, impatient=True)
     picker = Picker(store.snapshot(9), BY_GPU)
     longest = {str(each.key): 1.0 for each in (job, grows)}
     ends = JobEnds(((START + 9, {GPU: 4}),), longest, frozenset("ab"))
@@ -207,7 +207,7 @@ def test_explanation_of_a_growth_counts_no_further_job() -> None:
     store = opened([spec("a", gpu=4, jobs=1)], [growth("job", 2)], held=[reservation("job", "a", gpu=3)])
     place = store.place(key("job"))
     assert place is not None
-    explanation = Forecast(store.snapshot(9), PLAIN).explain(place, START)
+    explanation = explain(Picker(store.snapshot(9), PLAIN), place, START)
     assert (explanation.code, explanation.numbers) == (
         "WaitingForQuota",
         "needs 2 nvidia.com/gpu; queue a: 1 of 4 nvidia.com/gpu free; 0 jobs ahead in queue a",
@@ -215,5 +215,5 @@ def test_explanation_of_a_growth_counts_no_further_job() -> None:
     store.rebuild(2, [reservation("job", "a", gpu=2)], [growth("job", 2, 9)])
     place = store.place(key("job"))
     assert place is not None
-    explanation = Forecast(store.snapshot(9), PLAIN).explain(place, START)
+    explanation = explain(Picker(store.snapshot(9), PLAIN), place, START)
     assert (explanation.code, explanation.numbers.split(";")[0]) == ("Next", "needs at least 2 nvidia.com/gpu")

@@ -234,8 +234,8 @@ def test_no_room_is_reserved_while_the_own_queue_uses_the_room() -> None:
         store.remove([key(f"small-{number:02}")])
         assert pick(store, RULES) == [f"small-{number + 4:02}"]
     store.remove([key("own")])
-    assert pick(store, RULES) == ["small-13", "small-14"], "its patience begins"
-    store.remove([key(f"small-{number:02}") for number in range(15)])
+    assert pick(store, RULES) == ["small-13"], "its patience begins"
+    store.remove([key(f"small-{number:02}") for number in range(14)])
     assert pick(store, RULES, limit=1) == ["large"]
 
 
@@ -244,9 +244,9 @@ def test_job_blocked_by_its_own_queue_does_not_block_other_queues() -> None:
     store.put([entry("middle", "y", START, gpu=4)])
     for number in range(2):
         store.remove([key(f"small-{number:02}")])
-        assert pick(store, RULES) == [f"small-{number + 4:02}"]
+        assert pick(store, PATIENT) == [f"small-{number + 4:02}"]
     store.remove([key(f"small-{number:02}") for number in range(2, 6)])
-    assert pick(store, RULES) == ["middle"]
+    assert pick(store, PATIENT) == ["middle"]
 
 
 def test_a_passing_job_leaves_the_first_one_its_room_while_another_queue_has_the_reservation() -> None:
@@ -276,7 +276,9 @@ def test_a_picker_sees_from_its_own_picks_that_a_queue_blocks_itself() -> None:
 
 # Charges for reserved room
 
-RULES = PickRules(cost=GPU)
+RULES = PickRules(cost=GPU, longest_patience=0.0)
+"""Room is reserved for a job as soon as another one has overtaken it."""
+PATIENT = PickRules(cost=GPU)
 STRICT = QueueSpec(name="x", strict=True)
 LARGE = entry("large", "x", START - 9, gpu=8)
 NEXT = entry("next", "x", START - 8, gpu=8)
@@ -291,17 +293,17 @@ def waiting_for_room(
 ) -> tuple[MemoryStore, PickRules]:
     """Return a pool of 8 GPUs, reserved whole for a job of queue x, and its rules.
 
-    With `patient`, the job has not been overtaken often enough, and no room is reserved for it.
+    With `patient`, the job has not been overtaken yet, and no room is reserved for it.
     """
-    rules = PickRules(cost=GPU)
+    rules = RULES
     store = MemoryStore(lambda *_: None)
     small = [entry(f"small-{number}", "a", START + number, gpu=1) for number in range(40)]
     store.rebuild(1, [reservation("runs", "a", gpu=4)], [LARGE, NEXT, *small])
     store.configure([replace(STRICT, strict=strict, quota=resources(**quota)), spec("a")], {GPU: pool})
     if patient:
-        assert pick(store, rules, limit=2) == ["small-0", "small-1"]
+        assert pick(store, rules, limit=1) == ["small-0"]
     else:
-        assert pick(store, rules) == ["small-0", "small-1", "small-2"]
+        assert pick(store, rules) == ["small-0", "small-1"]
     return store, rules
 
 
@@ -342,7 +344,7 @@ def test_withdrawn_job_with_reserved_room_is_charged_like_a_pick(
     withdrawal: Callable[[MemoryStore], object],
 ) -> None:
     started, rules = waiting_for_room()
-    started.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
+    started.remove([key("runs"), *(key(f"small-{number}") for number in range(2))])
     assert pick(started, rules, limit=1) == ["large"]
     store, _ = waiting_for_room()
     withdrawal(store)
@@ -369,7 +371,7 @@ def test_withdrawn_last_job_of_a_queue_is_charged() -> None:
     store.remove([LARGE.key, NEXT.key])
     pick(store, rules)
     store.put([LARGE, NEXT])
-    store.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
+    store.remove([key("runs"), *(key(f"small-{number}") for number in range(2))])
     assert "large" not in pick(store, rules)
 
 
@@ -392,7 +394,7 @@ def test_a_job_that_comes_back_begins_its_patience_again() -> None:
     pick(store, rules, START + 99, limit=0)
     store.put([replace(LARGE, attempt=2)])
     store.remove([key("small-0"), key("small-1")])
-    assert pick(store, rules, START + 99) == ["small-3", "small-4", "small-5"]
+    assert pick(store, PATIENT, START + 99) == ["small-2", "small-3", "small-4", "small-5"]
 
 
 @pytest.mark.parametrize(
@@ -429,7 +431,7 @@ def test_a_passing_job_leaves_the_first_one_its_quota() -> None:
     store.put([entry("tiny", "x"), entry("tiny-too", "x", START + 1)])
     assert pick(store, rules) == ["tiny"]
     assert pick(store, rules) == []
-    store.remove([key("runs"), *(key(f"small-{number}") for number in range(3))])
+    store.remove([key("runs"), *(key(f"small-{number}") for number in range(2))])
     assert pick(store, rules, limit=1) == ["large"]
 
 
@@ -462,8 +464,8 @@ def test_refused_batch_charges_nothing_and_the_next_one_charges_all() -> None:
     store.remove([LARGE.key])
     picker.update(store.snapshot(99, first.change))
     batch = picker.picks(START, 9)
-    assert [each.waiting.entry.key.name for each in batch.picks][:1] == ["small-3"]
-    store.remove([key("small-3")])
+    assert [each.waiting.entry.key.name for each in batch.picks][:1] == ["small-2"]
+    store.remove([key("small-2")])
     assert commit(store, batch).refused == "entry"
     assert accounts(store) == before
     pick(store, rules, limit=0)
@@ -477,7 +479,7 @@ def test_a_round_without_picks_commits_debts() -> None:
     store, rules = waiting_for_room()
     rounds = PickCycle(store, rules)
     before = accounts(store)
-    store.remove([LARGE.key, *(key(f"small-{number}") for number in range(3, 40))])
+    store.remove([LARGE.key, *(key(f"small-{number}") for number in range(2, 40))])
     assert rounds.run(START, 0, 9).picked == 0
     assert accounts(store) != before
     assert all(view.overtaken is None for view in store.snapshot(0).queues)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crds.resources import amounts
 from queues.pick_cycle import PickCycle
-from queues.rules import Patience, PickRules
+from queues.rules import PickRules
 from queues.store import PendingCommit, QueueStore
 from queues.values import Account, Batch, Clock, Entry, OvertakenJob, QueueSpec
 from tests.doubles.memory_store import MemoryStore
@@ -165,8 +165,7 @@ def test_a_closed_claim_lets_smaller_jobs_pass_again() -> None:
     rounds = PickCycle(store, RULES)
     rounds.claim("a", HEAD.key)
     assert picked(rounds) == []
-    rounds.unclaim("a")
-    rounds.unclaim("unknown")
+    rounds.replace_claims({})
     assert (picked(rounds), rounds.claims) == (["small"], {})
 
 
@@ -245,13 +244,13 @@ def test_a_hastened_job_gets_the_reservation_of_the_pool_in_the_next_round() -> 
     waiting = [replace(HEAD, queue="x"), *(entry(f"small-{number}", "a", gpu=1) for number in range(9))]
     for hastened in (False, True):
         store = opened(specs(a=1, x=1), waiting, {GPU: 8}, [reservation("runs", "a", gpu=4)])
-        rounds = PickCycle(store, PickRules(cost=GPU, patience=Patience(times=2)))
+        rounds = PickCycle(store, PickRules(cost=GPU))
         if hastened:
             rounds.hasten("x", HEAD.key)
-        assert len(picked(rounds)) == (0 if hastened else 3)
+        assert len(picked(rounds)) == (0 if hastened else 4)
         record = records(store)["x"]
         assert record is not None
-        assert record.kept == HEAD.demand
+        assert record.kept == (HEAD.demand if hastened else None)
 
 
 def test_a_claim_alone_does_not_end_the_patience_of_its_job() -> None:
@@ -266,7 +265,7 @@ def test_a_claim_alone_does_not_end_the_patience_of_its_job() -> None:
     rounds.claim("x", HEAD.key)
     assert picked(rounds) == []
     store.remove([key("own")])
-    assert len(picked(rounds, START + 60)) == 3, "its patience begins now"
+    assert len(picked(rounds, START + 60)) == 4, "its patience begins now"
 
 
 def lending(**used: int) -> MemoryStore:

@@ -43,7 +43,7 @@ def test_payment_goes_without_any_room_and_costs_what_it_pays_for(quota: dict[st
     batch = choose(store.snapshot(9), START, 9, BY_GPU)
     assert [(pick.cost, pick.charge, pick.size) for pick in batch.picks] == [(6, {}, 0)]
     assert not commit(store, batch).refused
-    assert store.reservations()[key("job")] == replace(holder("job", 3, gpu=2), idle=0, grown=1)
+    assert store.reservations()[key("job")] == replace(holder("job", 3, gpu=2), idle=0, grown=1, paid=6)
 
 
 @pytest.mark.parametrize(("strict", "order"), [(True, []), (False, ["job"])])

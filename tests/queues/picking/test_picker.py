@@ -1,6 +1,7 @@
 """The picker: updates by differences, entries on request, refunds, bypasses within a queue, cohorts, and lags."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,13 @@ from hypothesis import strategies as st
 
 from crds.keys import JobKey
 from crds.resources.amounts import OTHERS, Amounts
-from queues.charge_changes import IdleGrowth
+from queues.pick_cycle import PickCycle
 from queues.picking import quotas
 from queues.picking.fair_share import lag
 from queues.picking.picker import Picker
-from queues.rules import Patience, PickRules, from_settings
-from queues.values import Batch, Entry, QueueSpec
+from queues.rules import Patience, PickRules
+from queues.store import IdleGrowth
+from queues.values import Batch, Entry, OvertakenJob, QueueSpec
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import (
     GPU,
@@ -158,8 +160,7 @@ def apply(found: Orders, picker: Picker, now: float) -> None:
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), cost=st.sampled_from(["jobs", GPU]))
 def test_a_picker_updated_by_differences_picks_what_a_new_one_picks(data: st.DataObject, cost: str) -> None:
-    patience = Patience(times=data.draw(st.integers(1, 2)))
-    rules = PickRules(cost=cost, patience=patience, queue_bypasses=data.draw(st.integers(0, 3)))
+    rules = PickRules(cost=cost)
     store = opened(data.draw(queue_specs()), data.draw(st.lists(jobs(), max_size=30)), data.draw(POOLS))
     snapshot, now = store.snapshot(EVERYTHING), START
     picker, change = Picker(snapshot, rules), snapshot.change
@@ -168,8 +169,11 @@ def test_a_picker_updated_by_differences_picks_what_a_new_one_picks(data: st.Dat
         step(store, data)
         picker.update(store.snapshot(EVERYTHING, since=change, known_heads=picker.needs_entries))
         limit, found = data.draw(st.integers(1, 12)), data.draw(orders(store))
+        within = {name: data.draw(st.sampled_from([1.0, 30.0])) for name in data.draw(st.sets(st.sampled_from(QUEUES)))}
+        patience = Patience(data.draw(st.sampled_from([0.0, 1.0, 30.0])), within)
         new = Picker(store.snapshot(EVERYTHING), rules)
         for each in (picker, new):
+            each.patience = patience
             apply(found, each, now)
         batch, afresh = picker.picks(now, limit), new.picks(now, limit)
         assert (batch.picks, batch.settlement) == (afresh.picks, afresh.settlement)
@@ -215,7 +219,7 @@ def test_a_roomy_cohort_changes_no_pick(data: st.DataObject) -> None:
 
 @given(heads=st.integers(1, 4), limit=st.integers(1, 9))
 def test_a_picker_that_knows_few_entries_needs_more_in_time(heads: int, limit: int) -> None:
-    rules = from_settings("jobs", 32)
+    rules = PickRules(cost="jobs")
     queues = {"a": 5, "b": 2, "c": 1}
     waiting = [each for name in queues for each in entries(name, 12)]
     store = opened(specs(**queues), waiting)
@@ -231,7 +235,7 @@ def test_a_picker_that_knows_few_entries_needs_more_in_time(heads: int, limit: i
 
 @given(data=st.data(), heads=st.integers(1, 6))
 def test_entries_added_between_picks_give_the_picks_of_a_whole_snapshot(data: st.DataObject, heads: int) -> None:
-    rules = PickRules(queue_bypasses=data.draw(st.integers(0, 3)))
+    rules = PickRules()
     queues, pool = data.draw(queue_specs()), data.draw(POOLS)
     alike = [{"jobs": 1} | resources(gpu=number % 3, cpu=1) for number in range(len(QUEUES))]
     drawn = data.draw(st.lists(jobs(), max_size=40))
@@ -302,6 +306,46 @@ def lags(store: MemoryStore) -> list[float]:
     return [lag(view.account, snapshot.clock) for view in snapshot.queues]
 
 
+# Limits outside of the queues
+
+
+@given(
+    refused=st.sets(st.sampled_from([each.key for name in "ab" for each in entries(name, 20, gpu=1)])),
+    strict=st.booleans(),
+    limit=st.integers(1, 9),
+    most=st.integers(1, 12),
+    pool=st.sampled_from([None, {GPU: 13}]),
+)
+def test_jobs_without_room_outside_of_the_queues_are_as_if_they_did_not_wait(
+    refused: set[JobKey], strict: bool, limit: int, most: int, pool: Amounts | None
+) -> None:
+    waiting = [*entries("a", 20, gpu=1), *entries("b", 20, gpu=1)]
+    others = [each for each in waiting if each.key not in refused]
+    queues = [replace(each, strict=strict) for each in specs(a=1, b=2)]
+
+    def rounds(waiting: list[Entry]) -> Iterator[set[JobKey]]:
+        """Yield the jobs that were admitted after each round. A job that was refused waits no more then."""
+        store, asked = opened(queues, waiting, pool), set[JobKey]()
+        cycle = PickCycle(store, PLAIN, outside=lambda key, _: not (asked.add(key) or key in refused))
+        while True:
+            picked = cycle.run(START, limit, most).picked
+            if not picked and not asked & refused:
+                return
+            store.remove(sorted(asked & refused))
+            asked.clear()
+            yield set(store.reservations())
+
+    found, alone = [*rounds(waiting)], [*rounds(others)]
+    assert not (found and found[-1] & refused)
+    assert len(found[-1] if found else ()) == len(alone[-1] if alone else ()) == min(len(others), 13 if pool else 99)
+
+
+def test_a_queue_whose_known_jobs_have_no_room_outside_of_the_queues_stops_no_other() -> None:
+    store = opened(specs(a=1, b=1), [*entries("a", 20, gpu=1), *entries("b", 4, gpu=1)])
+    cycle = PickCycle(store, PLAIN, outside=lambda key, _: key.name.startswith("b"))
+    assert cycle.run(START, 99, 4).picked == 4
+
+
 # Strict order and bypasses
 
 
@@ -316,20 +360,57 @@ def test_strict_queue_waits_for_its_first_runnable_job() -> None:
 
 
 @pytest.mark.parametrize("pool", [None, {GPU: 8}])
-@pytest.mark.parametrize("bypasses", [0, 1, 5])
-def test_a_large_job_is_passed_up_to_the_limit_and_then_waited_for(bypasses: int, pool: Amounts | None) -> None:
-    rules = PickRules(queue_bypasses=bypasses, patience=Patience(times=1000, seconds=1e9))
+@pytest.mark.parametrize("seconds", [0, 1, 5])
+def test_a_large_job_is_passed_while_its_patience_lasts_and_then_waited_for(seconds: int, pool: Amounts | None) -> None:
+    patience = Patience(seconds, {"a": seconds})
     waiting = [entry("large", submitted=START - 1, gpu=8), *entries("a", 40, gpu=1)]
     store = opened([spec("a", **({} if pool else {"gpu": 8}))], waiting, pool)
     store.rebuild(2, [reservation(f"runs-{number}", gpu=1) for number in range(8)], waiting)
     running = [each.name for each in store.reservations()]
     admitted: list[str] = []
-    while "large" not in admitted:
-        store.remove([key(running.pop(0))])
-        taken = admit(store, rules)
+    for now in range(30):
+        store.remove([key(running.pop(0))] if running else [])
+        batch = choose(store.snapshot(EVERYTHING), START + now, 99, PLAIN, patience)
+        taken = [each.key.name for each in commit(store, batch).reservations]
         admitted += taken
         running += taken
-    assert len(admitted) == bypasses + 1
+    assert admitted.index("large") == max(1, seconds)
+
+
+def test_jobs_pass_a_late_one_if_they_leave_what_it_needs() -> None:
+    """A pool of other resources, jobs that ask for less than is free beside it, and a quota of jobs."""
+    first = entry("first", submitted=START - 9, gpu=2, cpu=1)
+    others = [*entries("cpu", 40, cpu=1), *(replace(each, queue="a") for each in entries("gpu", 9, gpu=1))]
+    waiting = [first, *(replace(each, queue="a") for each in others)]
+    store = opened([spec("a", gpu=8, cpu=30)], waiting, held=[reservation("runs", "a", gpu=7)])
+    late = OvertakenJob(key=first.key, times=1, since=START, late=True)
+    store._content.overtaken["a"] = late
+    assert names(store) == [f"cpu-{number:04}" for number in range(29)], "one GPU and one CPU are left to the first one"
+    store.remove([key("runs")])
+    assert names(store)[:1] == ["first"]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_room_of_a_late_job_counts_once_if_the_pool_has_reserved_it(kept: bool) -> None:
+    first = entry("first", "a", START - 9, gpu=8, cpu=2)
+    store = opened(specs(a=1, b=1), [first, *(entry(f"cpu-{n}", "a", START + n, cpu=1) for n in range(4))],
+                   {GPU: 8, "cpu": 4}, held=[reservation("runs", "b", gpu=4)])  # fmt: skip
+    demand = first.demand if kept else None
+    store._content.overtaken["a"] = OvertakenJob(key=first.key, times=1, since=START, kept=demand, late=True)
+    assert names(store) == ["cpu-0", "cpu-1"], "two of the four CPUs are left to the first one"
+
+
+def test_a_first_job_that_leaves_is_late_no_more() -> None:
+    first, next_one = entry("first", submitted=START - 9, gpu=8), entry("next", submitted=START - 8, gpu=8)
+    store = opened([spec("a", gpu=8)], [first, next_one, *entries("a", 9, gpu=1)], held=[reservation("runs", gpu=7)])
+    patience = Patience(30, {"a": 10})
+    cycle = PickCycle(store, PLAIN, ages=lambda _: {"a": [10.0]})
+    assert cycle.run(START, 99, 99).picked == 1
+    store.remove([key("a-0000")])
+    assert cycle.run(START + 10, 99, 99).picked == 0
+    assert choose(store.snapshot(99), START + 10, 9, PLAIN, patience).picks == (), "another process sees it"
+    store.remove([first.key])
+    assert cycle.run(START + 10, 99, 99).picked == 1, "the next one has its own patience"
 
 
 def test_job_that_does_not_fit_is_bypassed_by_one_that_does() -> None:
@@ -428,7 +509,7 @@ def test_lag_is_the_distance_from_the_share() -> None:
 
 
 def test_large_jobs_are_overtaken_one_at_a_time_and_all_start_in_the_end() -> None:
-    rules = PickRules(cost=GPU, patience=Patience(times=3, seconds=1e9))
+    rules = PickRules(cost=GPU, longest_patience=3.0)
     large = [entry(f"large-{name}", name, gpu=8) for name in "abcde"]
     store = opened(specs(a=1, b=2, c=3, d=4, e=5, z=1), entries("z", 300, gpu=1), {GPU: 8})
     running = admit(store, rules)
@@ -438,12 +519,11 @@ def test_large_jobs_are_overtaken_one_at_a_time_and_all_start_in_the_end() -> No
     steps = 0
     while remaining:
         store.remove([key(running.pop(0))])
-        batch = choose(store.snapshot(EVERYTHING), START, 99, rules)
+        batch = choose(store.snapshot(EVERYTHING), START + steps, 99, rules)
         for pick in batch.picks:
             before = times.total()
             times.update({name: each.times - times[name] for name, each in pick.overtaken.items() if each})
             assert times.total() <= before + 1
-            assert max(times.values(), default=0) <= rules.patience.times
         taken = [each.key.name for each in commit(store, batch).reservations]
         running += taken
         remaining -= set(taken)

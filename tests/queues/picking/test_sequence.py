@@ -1,11 +1,10 @@
-"""The order of jobs that were created in the same second, equal in memory, on fakeredis and on Redis."""
+"""The order of jobs that were created in the same second, equal in memory and on Redis."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
-import fakeredis
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from queues import errors, order
@@ -141,14 +140,6 @@ lists = st.lists(submissions, max_size=12, unique_by=lambda job: job.key)
 @given(jobs=lists, later=lists)
 def test_memory_and_redis_have_the_same_order(redis_url: str, jobs: list[Entry], later: list[Entry]) -> None:
     client = connection.connect(redis_url, client_name="test")
-    check_order(client, jobs, later)
-    client.close()
-
-
-@given(jobs=lists, later=lists)
-@settings(max_examples=30)
-def test_memory_and_fakeredis_have_the_same_order(jobs: list[Entry], later: list[Entry]) -> None:
-    client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
     check_order(client, jobs, later)
     client.close()
 

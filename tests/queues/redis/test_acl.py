@@ -11,10 +11,9 @@ import redis
 from rq import Queue
 from rq.serializers import JSONSerializer
 
-from coordinator.reports.store import RedisReports
-from coordinator.reports.values import ArrivedReport, Report
+from coordinator.reports.report_store import RedisReports
+from coordinator.reports.report_values import ArrivedReport, Report
 from queues import errors, redis_keys
-from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.dispatch import rq_worker
 from queues.dispatch.intake import Intake
 from queues.dispatch.redis_work import RedisWork
@@ -24,7 +23,7 @@ from queues.redis import acl, connection, fitness
 from queues.redis import url as redis_url
 from queues.registrations import StoreIdentity
 from queues.storage.redis_store import RedisStore
-from queues.store import StoreSettings
+from queues.store import IdleGrowth, LoweredCharge, StoreSettings
 from queues.values import Batch, Offer
 from queues.work import Lease
 from tests.support.queues.builders import START, choose, commit, entry, key, registration, reservation, spec

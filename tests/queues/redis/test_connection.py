@@ -24,6 +24,8 @@ from tests.support.queues.builders import key
 from tests.support.queues.guarded import certify
 from tests.support.waiting import SECONDS, until
 
+pytestmark = pytest.mark.servers
+
 SECRET = "s3cret"
 
 

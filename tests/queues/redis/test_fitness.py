@@ -11,6 +11,8 @@ from tests.support import redis_server
 from tests.support.ports import reserve
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),

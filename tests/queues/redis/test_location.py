@@ -10,6 +10,8 @@ from queues.redis import connection
 from queues.redis.location import Location
 from tests.support import redis_server
 
+pytestmark = pytest.mark.servers
+
 
 def test_a_file_is_read_again_and_one_that_cannot_be_used_keeps_the_last_url(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

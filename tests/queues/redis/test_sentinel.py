@@ -190,6 +190,7 @@ def opened() -> Iterator[Opened]:
         yield open_
 
 
+@pytest.mark.servers
 def test_the_printed_account_is_enough_to_ask_the_sentinels(town: Installation, url: str, opened: Opened) -> None:
     client = opened(url)
     assert server_port(client) == town.master().port
@@ -202,6 +203,7 @@ def test_the_printed_account_is_enough_to_ask_the_sentinels(town: Installation, 
         asking.execute_command("SENTINEL", "FAILOVER", sentinel.NAME)
 
 
+@pytest.mark.servers
 def test_a_pinned_client_uses_no_other_server_than_its_store_was_read_from(
     town: Installation, url: str, opened: Opened
 ) -> None:
@@ -220,6 +222,7 @@ def test_a_pinned_client_uses_no_other_server_than_its_store_was_read_from(
     assert pinned.epoch() == 0
 
 
+@pytest.mark.servers
 def test_all_clients_follow_the_master_and_leave_one_that_hangs(town: Installation, url: str, opened: Opened) -> None:
     location = Location(url)
     clients = [opened(location, timeout=60) for _ in range(2)]

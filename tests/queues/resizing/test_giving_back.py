@@ -20,7 +20,7 @@ def pool_scene(gpus: int, *jobs: ElasticJob, queues: tuple[QueueSpec, ...] = (A,
     return replace(Scene(queues=queues, pool=pool, jobs=jobs, waiting=waiting), **more)  # type: ignore[arg-type]
 
 
-# The worked table of `queues.resizing.table`
+# The worked table of `queues.resizing.search`
 
 TABLE = (
     elastic("e1", "a", 5, 2, 8, idle=2),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.resizing.idle_room import free_for, observe
+from queues.resizing.idle_growth import free_for, observe
 from queues.resizing.values import Since
 
 

@@ -5,7 +5,7 @@ import pytest
 from crds.keys import JobKey
 from queues.pick_cycle import PickCycle
 from queues.rules import PickRules
-from queues.store import PendingCommit
+from queues.store import PendingCommit, RaisedCharge
 from queues.values import Batch
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import START, entry, key, order, spec
@@ -22,6 +22,11 @@ def store() -> MemoryStore:
     return store
 
 
+def raised(queue: str, more: int = 4) -> RaisedCharge:
+    """Return the charge of a job that takes so much more memory than before."""
+    return RaisedCharge(queue, {"memory": 3}, {"memory": 3 + more})
+
+
 def go(store: MemoryStore, rounds: PickCycle, first: int, count: int) -> str:
     """Submit `count` jobs of cost 1 to each queue, and return the queues of the picks in order."""
     store.put([entry(f"job-{number:02}", queue, namespace=queue, memory=1)
@@ -32,7 +37,7 @@ def go(store: MemoryStore, rounds: PickCycle, first: int, count: int) -> str:
 def test_charged_queue_waits_until_the_other_has_caught_up(store: MemoryStore) -> None:
     rounds = PickCycle(store, BY_MEMORY)
     assert go(store, rounds, 0, 1) == "ab"
-    rounds.charge([("a", 4)])
+    rounds.charge([raised("a")])
     assert go(store, rounds, 1, 8)[:8] == "bbbb" + "abab"
 
 
@@ -40,7 +45,7 @@ def test_charge_survives_a_round_without_picks_and_a_new_leader(store: MemorySto
     rounds = PickCycle(store, BY_MEMORY)
     assert go(store, rounds, 0, 1) == "ab"
     store.configure([spec("a", memory=1), spec("b", memory=1)], None)
-    rounds.charge([("a", 4)])
+    rounds.charge([raised("a")])
     assert go(store, rounds, 1, 8) == ""
     store.configure([spec("a"), spec("b")], None)
     assert go(store, PickCycle(store, BY_MEMORY), 9, 1)[:4] == "bbbb"
@@ -48,7 +53,7 @@ def test_charge_survives_a_round_without_picks_and_a_new_leader(store: MemorySto
 
 def test_charge_to_a_deleted_queue_changes_nothing(store: MemoryStore) -> None:
     rounds = PickCycle(store, BY_MEMORY)
-    rounds.charge([("gone", 4)])
+    rounds.charge([raised("gone")])
     assert go(store, rounds, 0, 2) == "abab"
 
 
@@ -81,7 +86,7 @@ def test_refused_commit_keeps_charges_and_refunds(cost: int, expected: str) -> N
     store.configure([spec("a"), spec("b")], None)
     store.taken = [key(f"job-{number:02}", queue) for queue in "ab" for number in range(2)]
     if cost > 0:
-        rounds.charge([("a", cost)])
+        rounds.charge([raised("a", cost)])
     else:
         rounds.refund("a", -cost)
     assert rounds.run(START, 4, 16).refused == "entry"

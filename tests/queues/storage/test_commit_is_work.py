@@ -2,7 +2,6 @@
 
 import json
 
-import fakeredis
 import pytest
 
 from crds.keys import JobKey
@@ -43,16 +42,10 @@ def on_redis(client: connection.Connection) -> tuple[list[int], list[Task]]:
     return dispatched, work.begin([(JobKey.parse(key), token) for key, token in leases])
 
 
-@pytest.mark.parametrize("place", ["memory", "fakeredis", "redis"])
+@pytest.mark.parametrize("place", ["memory", pytest.param("redis", marks=pytest.mark.servers)])
 def test_committed_pick_is_dispatched_once_with_its_reservation(request: pytest.FixtureRequest, place: str) -> None:
-    match place:
-        case "memory":
-            dispatched, tasks = in_memory()
-        case "fakeredis":
-            dispatched, tasks = on_redis(fakeredis.FakeStrictRedis(server=fakeredis.FakeServer()))
-        case _:
-            dispatched, tasks = on_redis(request.getfixturevalue("client"))
+    dispatched, tasks = in_memory() if place == "memory" else on_redis(request.getfixturevalue("client"))
     assert dispatched == [0, 1, 0]
     (task,) = tasks
     assert task.tenant == "a"
-    assert task.reservation == reservation("a-0000", pick=1)
+    assert task.reservation == reservation("a-0000", pick=1, paid=1)

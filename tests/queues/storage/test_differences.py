@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-import fakeredis
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,14 +63,6 @@ def check_differences(store: QueueStore, history: list[Step]) -> None:
 @given(history=steps)
 def test_differences_add_up_to_the_full_snapshot_in_memory(history: list[Step]) -> None:
     check_differences(MemoryStore(lambda *_: None), history)
-
-
-@given(history=steps)
-@settings(max_examples=15)
-def test_differences_add_up_to_the_full_snapshot_on_fakeredis(history: list[Step]) -> None:
-    client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
-    check_differences(RedisStore(client), history)
-    client.close()
 
 
 @given(history=steps)
@@ -479,9 +470,9 @@ def check_rounds(
                 if change[0] != "huge" or most > HUGE:
                     happen(store, *change)
         taken = leader.run(START, 3, most).reservations
-        expected = commit(whole, choose(whole.snapshot(99), START, len(taken), "jobs")).reservations
+        expected = commit(whole, choose(whole.snapshot(99), START, len(taken), PickRules())).reservations
         assert taken == expected
-        assert taken or not choose(whole.snapshot(99), START, 1, "jobs").picks
+        assert taken or not choose(whole.snapshot(99), START, 1, PickRules()).picks
 
 
 def happen(store: QueueStore, what: str, queue: str, number: int, priority: int) -> None:
@@ -502,14 +493,6 @@ def happen(store: QueueStore, what: str, queue: str, number: int, priority: int)
 @given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
 def test_rounds_pick_the_same_jobs_as_a_full_snapshot_in_memory(history: list[Any], most: int) -> None:
     check_rounds(MemoryStore(lambda *_: None), MemoryStore(lambda *_: None), history, most)
-
-
-@given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))
-@settings(max_examples=15)
-def test_rounds_pick_the_same_jobs_as_a_full_snapshot_on_fakeredis(history: list[Any], most: int) -> None:
-    client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
-    check_rounds(RedisStore(client), MemoryStore(lambda *_: None), history, most)
-    client.close()
 
 
 @given(history=st.lists(changes, min_size=2, max_size=12), most=st.integers(1, 12))

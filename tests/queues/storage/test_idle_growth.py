@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from queues import errors
-from queues.charge_changes import IdleGrowth, LoweredCharge
-from queues.store import QueueStore
+from queues.store import IdleGrowth, LoweredCharge, QueueStore
 from queues.values import Batch, CommitResult, Entry, Pick, QueueSpec, Refusal, Reservation
 from tests.queues.conftest import Place
 from tests.support.queues.builders import GPU, commit, entry, key, reservation, spec, usage
@@ -104,6 +103,13 @@ def test_idle_growth_needs_room_in_cohort_and_pool(opened: QueueStore) -> None:
     assert grow(opened, idle()) == [""]
 
 
+def test_idle_growth_leaves_nothing_of_the_last_pick_to_refund(opened: QueueStore) -> None:
+    opened.rebuild(3, [replace(held(), paid=9, gained=1)], [])
+    opened.configure([spec("a")], None)
+    assert grow(opened, idle()) == [""]
+    assert opened.reservations() == {key("job"): held(size=3, grown=1, idle=1)}
+
+
 def test_each_growth_of_a_call_stands_or_falls_alone(opened: QueueStore) -> None:
     opened.rebuild(3, [held(name) for name in ("one", "two", "three")], [])
     opened.configure([spec("a", gpu=18)], None)
@@ -159,7 +165,7 @@ def test_payment_turns_idle_workers_into_paid_ones_and_takes_no_room(place: Plac
     opened.put([payment(idle=2, grown=4)])
     assert waiting(opened) == [payment(idle=2, grown=4)]
     committed = take(opened)
-    expected = held(size=3, grown=5)
+    expected = replace(held(size=3, grown=5), paid=1)
     assert (committed.refused, committed.reservations) == ("", (expected,))
     assert opened.reservations() == {key("job"): expected}
     assert usage(opened.snapshot(0)) == {"": expected.charge, "a": expected.charge}

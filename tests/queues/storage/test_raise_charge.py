@@ -1,10 +1,8 @@
 """A worker raises the charge of an admitted job: granted within quota, cohort and pool, and refused whole otherwise."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
-import fakeredis
 import pytest
 
 from crds.keys import JobKey
@@ -96,16 +94,9 @@ class OnRedis(Desk):
         return [(JobKey.parse(each), token) for each, token in found]
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis"])
-def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    match request.param:
-        case "memory":
-            yield InMemory()
-        case "fakeredis":
-            with fakeredis.FakeStrictRedis(server=fakeredis.FakeServer()) as fake:
-                yield OnRedis(fake)
-        case _:
-            yield OnRedis(request.getfixturevalue("client"))
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.servers)])
+def desk(request: pytest.FixtureRequest) -> Desk:
+    return InMemory() if request.param == "memory" else OnRedis(request.getfixturevalue("client"))
 
 
 def test_raised_charge_leaves_the_other_values_of_the_reservation(desk: Desk) -> None:

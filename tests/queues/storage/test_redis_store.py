@@ -4,16 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import fakeredis
 import pytest
 
 from queues import errors
-from queues.charge_changes import IdleGrowth
 from queues.redis import connection
 from queues.redis.scripts import Script
 from queues.storage import redis_store
 from queues.storage.redis_store import RedisStore
-from queues.store import StoreSettings
+from queues.store import IdleGrowth, StoreSettings
 from tests.support.queues.builders import GPU, START, choose, entries, entry, key, reservation, run, spec, specs
 
 
@@ -39,35 +37,27 @@ class Repeating:
         self._script.run_all(client, arguments)
 
 
-@pytest.fixture(params=["fakeredis", "redis"])
-def server(request: pytest.FixtureRequest) -> connection.Connection:
-    """Return an empty server, on fakeredis and on Redis."""
-    if request.param == "redis":
-        return request.getfixturevalue("client")
-    return fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
-
-
 def test_rebuild_in_many_chunks_loads_flushed_scripts(
-    server: connection.Connection, monkeypatch: pytest.MonkeyPatch
+    client: connection.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_store, "CHUNK", 3)
-    store, held = RedisStore(server), [reservation(f"held-{number}") for number in range(40)]
+    store, held = RedisStore(client), [reservation(f"held-{number}") for number in range(40)]
     for epoch in (1, 2):
-        server.script_flush()
+        client.script_flush()
         store.rebuild(epoch, held, entries("a", 100))
         store.configure(specs(a=1), None)
         assert len(store.reservations()) == 40
         assert store.snapshot(1).queues[0].waiting == 100
     with pytest.raises(errors.StoreLost, match="epoch 7"):
-        redis_store._REBUILD.run_all(server, [[7, "charge"]])
+        redis_store._REBUILD.run_all(client, [[7, "charge"]])
 
 
 def test_every_script_has_the_same_result_when_sent_twice(
-    server: connection.Connection, monkeypatch: pytest.MonkeyPatch
+    client: connection.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_PUT", "_REMOVE", "_CONFIGURE", "_SNAPSHOT", "_COMMIT", "_REBUILD", "_RESERVATIONS", "_GROW_IDLE"):
         monkeypatch.setattr(redis_store, name, Repeating(getattr(redis_store, name)))
-    store = RedisStore(server, StoreSettings(ports=(20000, 20009)))
+    store = RedisStore(client, StoreSettings(ports=(20000, 20009)))
     held = reservation("held", gpu=1, port=20000)
     store.rebuild(1, [held], entries("a", 4, gpu=2))
     store.configure(specs(a=1), {GPU: 8})
@@ -85,8 +75,8 @@ def test_every_script_has_the_same_result_when_sent_twice(
     assert dict(store.snapshot(9).pool_usage) == {}
 
 
-def test_interrupted_rebuild_leaves_a_lost_store(server: connection.Connection) -> None:
-    store = RedisStore(server)
+def test_interrupted_rebuild_leaves_a_lost_store(client: connection.Connection) -> None:
+    store = RedisStore(client)
     store.rebuild(1, [reservation("old")], entries("a", 2))
 
     def broken() -> Any:
@@ -94,21 +84,21 @@ def test_interrupted_rebuild_leaves_a_lost_store(server: connection.Connection) 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        RedisStore(server).rebuild(2, [], broken())
+        RedisStore(client).rebuild(2, [], broken())
     assert store.epoch() == 0
     with pytest.raises(errors.StoreLost):
         store.put([entry("new")])
     with pytest.raises(errors.StaleEpoch):
-        RedisStore(server).rebuild(1, [], [])
-    again = RedisStore(server)
+        RedisStore(client).rebuild(1, [], [])
+    again = RedisStore(client)
     again.rebuild(2, [], [entry("job")])
     again.configure(specs(a=1), None)
     assert [each.entry.key for each in again.snapshot(9).queues[0].heads] == [key("job")]
     assert again.reservations() == {}
 
 
-def test_concurrent_rebuild_of_the_higher_epoch_wins(server: connection.Connection) -> None:
-    low, high = RedisStore(server), RedisStore(server)
+def test_concurrent_rebuild_of_the_higher_epoch_wins(client: connection.Connection) -> None:
+    low, high = RedisStore(client), RedisStore(client)
 
     def overtaken() -> Any:
         high.rebuild(3, [reservation("right")], [])
@@ -120,22 +110,22 @@ def test_concurrent_rebuild_of_the_higher_epoch_wins(server: connection.Connecti
     assert high.epoch() == 3
 
 
-def test_stored_numbers_are_exact_and_values_are_plain_json(server: connection.Connection) -> None:
-    store = RedisStore(server)
+def test_stored_numbers_are_exact_and_values_are_plain_json(client: connection.Connection) -> None:
+    store = RedisStore(client)
     large = 2**53 - 1
     store.rebuild(1, [], [entry("job", memory=large, gpu=1)])
     store.configure([spec("a", memory=large)], {"memory": large})
     list(run(store, 1))
     counted = b'{"jobs":1,"memory":9007199254740991,"nvidia.com/gpu":1}'
-    assert server.hgetall("torchq:usage") == {b"": counted, b"a": counted}
-    assert server.hget("torchq:reservations", str(key("job"))) == (
+    assert client.hgetall("torchq:usage") == {b"": counted, b"a": counted}
+    assert client.hget("torchq:reservations", str(key("job"))) == (
         b'{"attempt":1,"charge":{"jobs":1,"memory":9007199254740991,"nvidia.com/gpu":1},'
-        b'"epoch":1,"kind":"admit","pick":1,"port":0,"queue":"a"}'
+        b'"epoch":1,"kind":"admit","paid":1,"pick":1,"port":0,"queue":"a"}'
     )
 
 
-def test_credits_may_grow_beyond_the_exact_integers_of_lua(server: connection.Connection) -> None:
-    store = RedisStore(server)
+def test_credits_may_grow_beyond_the_exact_integers_of_lua(client: connection.Connection) -> None:
+    store = RedisStore(client)
     waiting = [*entries("a", 20, memory=2**50), *entries("b", 20, memory=2**50 + 1)]
     store.rebuild(1, [], waiting)
     store.configure(specs(a=900, b=100), None)
@@ -145,11 +135,11 @@ def test_credits_may_grow_beyond_the_exact_integers_of_lua(server: connection.Co
     assert choose(snapshot, START, 1, "memory").picks
 
 
-def test_no_pick_stands_once_the_sums_alone_are_lost(server: connection.Connection) -> None:
-    store = RedisStore(server)
+def test_no_pick_stands_once_the_sums_alone_are_lost(client: connection.Connection) -> None:
+    store = RedisStore(client)
     store.rebuild(1, [reservation("held", gpu=1)], entries("a", 5, gpu=1))
     store.configure([spec("a", gpu=2)], None)
-    server.delete("torchq:usage")  # as a Redis that evicts keys does
+    client.delete("torchq:usage")  # as a Redis that evicts keys does
     with pytest.raises(errors.StoreLost, match="the sums of what queues use are lost"):
         list(run(store, 1))
     growth = IdleGrowth(key=key("held"), attempt=1, grown=0, workers=1, charge={GPU: 1})
@@ -164,12 +154,12 @@ def test_no_pick_stands_once_the_sums_alone_are_lost(server: connection.Connecti
 
 
 @pytest.mark.parametrize("name", ["rules", "cohorts", "shared"])
-def test_no_pick_stands_once_limits_alone_are_lost(server: connection.Connection, name: str) -> None:
-    store = RedisStore(server)
+def test_no_pick_stands_once_limits_alone_are_lost(client: connection.Connection, name: str) -> None:
+    store = RedisStore(client)
     queues = [replace(spec("a", gpu=2), cohort="lab")]
     store.rebuild(1, [reservation("held", gpu=1)], entries("a", 5, gpu=1))
     store.configure(queues, None)
-    server.delete(f"torchq:{name}")  # as a Redis that evicts keys does
+    client.delete(f"torchq:{name}")  # as a Redis that evicts keys does
     with pytest.raises(errors.StoreLost, match="the limits of queues or cohorts are lost"):
         list(run(store, 1))
     store.rebuild(2, store.all_reservations().values(), entries("a", 5, gpu=1))
@@ -178,13 +168,13 @@ def test_no_pick_stands_once_limits_alone_are_lost(server: connection.Connection
     assert len(store.reservations()) == 2
 
 
-def test_removed_jobs_leave_no_keys(server: connection.Connection) -> None:
-    store = RedisStore(server, StoreSettings(ports=(20000, 20099)))
+def test_removed_jobs_leave_no_keys(client: connection.Connection) -> None:
+    store = RedisStore(client, StoreSettings(ports=(20000, 20099)))
     store.rebuild(1, [], [])
     store.configure(specs(a=1, b=1), {GPU: 99})
 
     def keys() -> list[bytes]:
-        return sorted(name for name in server.scan_iter() if not name.startswith(b"torchq:work:"))
+        return sorted(name for name in client.scan_iter() if not name.startswith(b"torchq:work:"))
 
     list(run(store, 1))
     store.put([*entries("a", 5, gpu=1), *entries("b", 5, gpu=1)])

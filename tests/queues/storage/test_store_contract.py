@@ -1,4 +1,4 @@
-"""The contract of every queue store: in memory, on fakeredis and on Redis."""
+"""The contract of every queue store: in memory and on Redis."""
 
 from dataclasses import replace
 
@@ -134,6 +134,12 @@ def test_prepared_entries_are_not_used_under_another_epoch(place: Place) -> None
     store.rebuild(4, [], [entry("job")])
     store.configure(specs(a=1), None)
     assert heads(store) == ["job"]
+
+
+def test_a_rebuild_that_was_begun_is_not_overtaken_by_a_leader_of_before(place: Place) -> None:
+    place.open().prepare(3, entries("a", 3))
+    with pytest.raises(errors.StaleEpoch, match="at 3"):
+        place.open().rebuild(2, [], [entry("job")])
 
 
 def test_store_restored_to_a_lower_epoch_is_lost(place: Place) -> None:
@@ -348,8 +354,8 @@ def test_commit_charges_reserves_and_adds_the_jobs_to_the_work_queue(place: Plac
     store.configure(specs(a=2, b=1), {GPU: 8})
     store.put([entry("one", gpu=2, attempt=3), entry("two", "b", gpu=1, memory=2**50 + 1)])
     committed = commit(store, batch(store))
-    one = reservation("one", "a", attempt=3, pick=1, gpu=2)
-    two = reservation("two", "b", pick=2, gpu=1, memory=2**50 + 1)
+    one = reservation("one", "a", attempt=3, pick=1, paid=1, gpu=2)
+    two = reservation("two", "b", pick=2, paid=1, gpu=1, memory=2**50 + 1)
     assert committed.refused == ""
     assert committed.reservations == (one, two)
     assert store.reservations() == {one.key: one, two.key: two}

@@ -3,16 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import fakeredis
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.resources.amounts import OTHERS
 from queues import errors
-from queues.charge_changes import IdleGrowth, LoweredCharge
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
-from queues.store import QueueStore, StoreSettings
+from queues.store import IdleGrowth, LoweredCharge, QueueStore, StoreSettings
 from queues.values import Account, Clock, Pick, QueueSpec, Reservation
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, choose, commit, entry, further, key, reservation, usage, used
@@ -225,13 +223,5 @@ def check_twins(client: connection.Connection, history: list[Step]) -> None:
 @given(history=steps)
 def test_memory_and_redis_return_the_same_results(redis_url: str, history: list[Step]) -> None:
     client = connection.connect(redis_url, client_name="test")
-    check_twins(client, history)
-    client.close()
-
-
-@given(history=steps)
-@settings(max_examples=30)
-def test_memory_and_fakeredis_return_the_same_results(history: list[Step]) -> None:
-    client = fakeredis.FakeStrictRedis(server=fakeredis.FakeServer())
     check_twins(client, history)
     client.close()

@@ -7,8 +7,7 @@ import pytest
 
 from crds.keys import JobKey
 from queues import errors
-from queues.charge_changes import LoweredCharge
-from queues.store import QueueStore
+from queues.store import LoweredCharge, QueueStore
 from queues.values import Batch, CommitResult, Entry, Pick, QueueSpec, Reservation
 from tests.queues.conftest import Place
 from tests.support.queues.builders import GPU, commit, entry, key, reservation, spec, usage
@@ -37,11 +36,14 @@ def lowered(name: str = "job", *, attempt: int = 1, size: int = 1, grown: int = 
     return LoweredCharge(key=key(name), attempt=attempt, grown=grown, size=size, charge=charge)
 
 
+COST = 7
+
+
 def take(store: QueueStore, units: int = 0) -> CommitResult:
     """Commit the first job of each queue with that many further workers."""
     snapshot = store.snapshot(1)
     heads = [view.heads[0] for view in snapshot.queues if view.heads]
-    picks = tuple(Pick(head, 1, snapshot.clock, {}, units=units) for head in heads)
+    picks = tuple(Pick(head, COST, snapshot.clock, {}, units=units) for head in heads)
     return commit(store, Batch(epoch=snapshot.epoch, revision=snapshot.revision, picks=picks))
 
 
@@ -77,7 +79,7 @@ def test_pick_with_further_workers_charges_and_counts_them(place: Place) -> None
     store.configure([spec("a", gpu=8)], {GPU: 8})
     store.put([ranged()])
     committed = take(store, units=2)
-    expected = replace(held(size=3), pick=1, port=20000)
+    expected = replace(held(size=3), pick=1, port=20000, paid=COST)
     assert committed.reservations == (expected,)
     assert store.reservations() == {key("job"): expected}
     assert store.inspect().reservations == {key("job"): expected}
@@ -101,7 +103,7 @@ def test_growth_adds_to_the_reservation_and_takes_no_port(place: Place) -> None:
     store.configure([spec("a", gpu=12)], None)
     store.put([growth(size=1, most=3, grown=4)])
     committed = take(store, units=2)
-    expected = replace(held(size=5, grown=5), port=20000, pick=3)
+    expected = replace(held(size=5, grown=5), port=20000, pick=3, paid=COST, gained=3)
     assert (committed.refused, committed.reservations) == ("", (expected,))
     assert store.reservations() == {key("job"): expected}
     assert usage(store.snapshot(0)) == {"": expected.charge, "a": expected.charge}
@@ -167,6 +169,17 @@ def test_lowered_charge_frees_queue_cohort_and_pool_in_a_change_of_its_own(store
     assert growth(most=1) in waiting(store)
     store.withdraw([key("job")])
     assert take(store).refused == ""
+
+
+def test_payment_is_known_until_a_part_is_given_back(store: QueueStore) -> None:
+    paid = replace(held(size=3, grown=1), paid=2**50 + 1, gained=2)
+    store.rebuild(2, [paid], [])
+    store.configure([spec("a")], None)
+    assert store.reservations() == {key("job"): paid}
+    store.lower([lowered(size=3, grown=1)])
+    assert store.reservations() == {key("job"): paid}
+    store.lower([lowered(size=2, grown=1)])
+    assert store.reservations() == {key("job"): held(size=2, grown=1)}
 
 
 def test_lower_never_raises_an_amount(store: QueueStore) -> None:

@@ -13,8 +13,9 @@ from reconcilers.apply.apply import ASK_SECONDS, Application, Outcome
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreateObject, DeletePods, PatchPodMetadata, Plan
 from tests.support.reconcilers.builders import KEY, pod
+from tests.support.waiting import patient
 
-SETTINGS = ReconcileSettings(most_writes=10, most_seconds=0.0, parallel=2)
+SETTINGS = ReconcileSettings(most_writes=10, most_seconds=0.0, parallel_writes=2)
 PODS = tuple(pod("Worker", index) for index in range(50))
 ASKS = PatchPodMetadata(PODS, {"annotations": {"a": "b"}})
 
@@ -25,7 +26,7 @@ class Recorder:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.bodies: list[Manifest] = []
-        self.pairs = threading.Barrier(2, timeout=10.0)
+        self.pairs = threading.Barrier(2, timeout=patient())
 
     def patch(self, _: Resource, name: str, change: Manifest, __: str) -> Manifest:
         self.names.append(name)
@@ -64,7 +65,7 @@ def test_every_pod_is_asked_beyond_the_budget_of_other_writes(cluster: Any, exec
     assert carry_out(cluster, executor, Plan((ASKS,))) == Outcome()
     assert len(cluster.names) == len(PODS)
     assert carry_out(cluster, executor, Plan((DeletePods(PODS),))) == Outcome(0.0)
-    assert len(cluster.names) == len(PODS) + SETTINGS.parallel
+    assert len(cluster.names) == len(PODS) + SETTINGS.parallel_writes
 
 
 def test_asks_end_after_their_own_time(cluster: Any, executor: ThreadPoolExecutor) -> None:

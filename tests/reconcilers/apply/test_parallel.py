@@ -143,7 +143,7 @@ def test_fence_is_checked_per_batch_and_when_its_answer_is_old(
     executor: Executor, step: float, parallel: int, questions: int
 ) -> None:
     server: Any = Fenced(step)
-    settings = ReconcileSettings(parallel=parallel, most_seconds=1_000.0)
+    settings = ReconcileSettings(parallel_writes=parallel, most_seconds=1_000.0)
     key = JobKey("n", "j", "u")
     application = Application(server, settings, executor, lambda: server.now, key, server.holds, no_store)
     over = threading.Event()

@@ -31,7 +31,7 @@ def test_resumed_job_without_admission_time_starts_now() -> None:
 @pytest.mark.parametrize(("seconds", "ends"), [(SINCE_ADMISSION, True), (SINCE_ADMISSION + 1, False)])
 def test_job_with_blocked_pods_fails_at_its_deadline(seconds: int, ends: bool) -> None:
     running = job(status=status("Running"), activeDeadlineSeconds=seconds)
-    hindered = replace(observe(running, *all_pods()), blocker=Blocker("NameTaken", "a name is taken"))
+    hindered = replace(observe(running, *all_pods()), obstacle=Blocker("NameTaken", "a name is taken"))
     found = decide(hindered)
     assert (written(found).get("phase") == "Failed") is ends
     assert len(deleted(found)) == (3 if ends else 0)

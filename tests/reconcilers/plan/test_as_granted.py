@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from reconcilers.plan.deadline import Deadline
 from reconcilers.plan.ending import has_succeeded
 from reconcilers.plan.lifecycle import Active, current_admission, job_state
+from reconcilers.plan.moment import Moment
+from reconcilers.pods.grants import Grant
+from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods
 from tests.reconcilers.plan.test_plan import decide, deleted, kinds, made, written
 from tests.support.reconcilers.builders import ADMISSION, NOW, observe, pod, status
@@ -67,13 +69,14 @@ class TestAsGranted:
         running = workers(4, granted("Running", size, 4), **RANGED)
         pods = [pod("Worker", index, "Succeeded") for index in range(2)]
         pods += [pod("Worker", 2, third)] if third else []
-        assert has_succeeded(running, tuple(pods)) is succeeds
+        assert running.admission is not None
+        assert has_succeeded(Grant(running, running.admission), tuple(pods)) is succeeds
 
     def test_success_of_a_pod_that_was_not_granted_does_not_count(self) -> None:
         running = workers(4, granted("Running", 2, 4), **RANGED)
-        assert not has_succeeded(
-            running, (pod("Worker", 0), pod("Worker", 1, "Succeeded"), pod("Worker", 2, "Succeeded"))
-        )
+        assert running.admission is not None
+        pods = (pod("Worker", 0), pod("Worker", 1, "Succeeded"), pod("Worker", 2, "Succeeded"))
+        assert not has_succeeded(Grant(running, running.admission), pods)
 
     @pytest.mark.parametrize(
         ("spec", "indexes", "ranks", "world"),
@@ -87,8 +90,9 @@ class TestAsGranted:
     def test_ranks_of_a_job_that_is_not_elastic_are_those_of_all_workers(
         self, spec: dict[str, Any], indexes: str | None, ranks: list[int], world: int
     ) -> None:
-        found = observe(workers(4, granted("Running", 2, 4, indexes), **spec), reservation=held(2))
-        active = job_state(found, Deadline(0.0, NOW))
+        running = workers(4, granted("Running", 2, 4, indexes), **spec)
+        settings = ReconcileSettings(admission_timeout=0.0)
+        active = job_state(running, Moment(observe(running, reservation=held(2)), settings, NOW))
         assert isinstance(active, Active)
         assert [(each.rank, each.world_size) for each in active.members.values()] == [(rank, world) for rank in ranks]
 

@@ -15,7 +15,7 @@ from crds import labels
 from crds.keys import JobKey
 from crds.torchjob.status import TorchJobStatus
 from reconcilers.plan import backoff
-from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.moment import Deadline
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Action, CreatePods, DeletePods, EmitEvent, PatchPodMetadata
 from reconcilers.views.pod_view import PodView

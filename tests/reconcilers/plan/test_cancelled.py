@@ -9,7 +9,16 @@ from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import DeleteJob, DeletePods, DeleteService, EmitEvent, Observation, Plan, WriteStatus
+from reconcilers.values import (
+    DeleteJob,
+    DeletePods,
+    DeleteService,
+    EmitEvent,
+    InvalidPod,
+    Observation,
+    Plan,
+    WriteStatus,
+)
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import NOW, RESERVATION, all_pods, job, observe, status
 
@@ -79,7 +88,7 @@ def test_job_whose_pods_have_succeeded_before_it_was_cancelled_has_succeeded() -
 
 
 def test_invalid_template_of_a_cancelled_job_does_not_matter() -> None:
-    found = decide(observe(job(status=status("Admitted"), cancel=True), refused="spec: wrong"))
+    found = decide(observe(job(status=status("Admitted"), cancel=True), obstacle=InvalidPod("spec: wrong")))
     assert end(found) == ("Failed", "Cancelled")
 
 

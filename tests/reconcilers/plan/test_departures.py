@@ -18,7 +18,8 @@ LOCAL = ReconcileSettings(in_place="local")
 MASTER, WORKER, OTHER = (replace(each, node=f"n{number}") for number, each in enumerate(all_pods(), 1))
 CORDONED = {"n2": "is cordoned"}
 TAINTED = {"n2": "has the taint karpenter.sh/disrupted"}
-DEPARTURE = {"node": "n2", "since": "2026-01-02T03:04:05Z"}
+AT = "2026-01-02T03:04:05Z"
+DEPARTURE = {"node": "n2", "since": AT}
 EVICTED = {"disruption": "EvictionByEvictionAPI: Eviction API: evicting"}
 COUNTS = ("restartCount", "disruptions", "nodeFailures")
 
@@ -82,6 +83,7 @@ def test_announced_eviction_counts_nothing(deleting: bool) -> None:
         {"deleting": True, "disruption": "DeletionByTaintManager"},
         {"deleting": True, "disruption": "DeletionByPodGC: node not found"},
         {"deleting": True, "disruption": "Evict: Pod is evicted, because of preempt"},
+        {"deleting": True, "disruption": "PreemptionByScheduler: volcano: preempting"},
         {"phase": "Failed", "reason": "Terminated", "disruption": "TerminationByKubelet"},
         {"phase": "Failed", "reason": "Evicted", **EVICTED},
         {"deleting": True},
@@ -168,3 +170,15 @@ def test_pods_do_not_leave_once_another_has_succeeded_where_they_meet() -> None:
     for phase, leaves in (("Succeeded", []), ("Running", ["digits-worker-1"])):
         first, last = pod("Worker", 0, phase, node="n1"), pod("Worker", 1, node="n2")
         assert deleted(decide(of, store, first, last, departures=CORDONED, reservation=sizes.held(2))) == leaves
+
+
+@pytest.mark.parametrize("reason", ["PreemptionByScheduler: volcano: preempting", "Evict: because of reclaim"])
+def test_preempted_pod_is_a_disruption_once_it_is_deleted_and_no_node_is_avoided(reason: str) -> None:
+    policy = {"numMinReplicas": 1, "numMaxReplicas": 3}
+    store = pod("Rendezvous", node="n3")
+    of = job({"Worker": task(2)}, sizes.granted("Running", 2, 2), torchElasticPolicy=policy)
+    gone = {"digits-worker-1": {"node": "", "since": AT}}
+    for deleting, counted in ((False, {}), (True, {"disruptions": 1, "departed": gone})):
+        lost = pod("Worker", 1, node="n2", disruption=reason, deleting=deleting)
+        change = written(decide(of, store, pod("Worker", 0, node="n1"), lost, reservation=sizes.held(2)))
+        assert {name: change[name] for name in change.keys() & {*COUNTS, "departed"}} == counted

@@ -18,7 +18,7 @@ FAILING = Blocker("ContainerRecreateRequestNotCreated", "no webhook", passing=Tr
 
 
 def decide(of: TorchJob, seconds: float = 0.0) -> Plan:
-    observation = replace(observe(of, *all_pods()), blocker=FAILING)
+    observation = replace(observe(of, *all_pods()), obstacle=FAILING)
     return plan(observation, KRUISE, NOW + timedelta(seconds=seconds))
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from crds import labels
-from crds.api_resources import POD_GROUPS
+from crds.api_resources import COSCHEDULING_POD_GROUPS, POD_GROUPS
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from gang.values import GroupView
-from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.moment import Deadline
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
@@ -212,9 +212,9 @@ class TestHindrances:
     def test_forbidden_pods_do_not_replace_the_report_of_refused_group(self) -> None:
         said = admitted(conditions=change(decide(admitted(), groups=(self.closed(),)))["conditions"])
         forbidden = Blocker("PodsForbidden", "exceeded quota")
-        found = plan(replace(observe(said), groups=(self.closed(),), blocker=forbidden), VOLCANO, NOW)
+        found = plan(replace(observe(said), groups=(self.closed(),), obstacle=forbidden), VOLCANO, NOW)
         assert not found.actions
-        alone = plan(replace(observe(admitted()), blocker=forbidden), VOLCANO, NOW)
+        alone = plan(replace(observe(admitted()), obstacle=forbidden), VOLCANO, NOW)
         assert admitted_because(alone) == "PodsForbidden"
 
     def test_job_sent_back_because_of_refused_group_states_the_reason(self) -> None:
@@ -243,6 +243,23 @@ class TestHindrances:
         assert "spec.torchTaskSpecs.Worker.template.spec.schedulerName is default-scheduler" in message
         other["template"]["spec"]["schedulerName"] = "volcano"
         assert of(CreateObject, decide(admitted({"Master": task(), "Worker": other})))
+
+    @pytest.mark.parametrize("scheduler", ["volcano", "koordinator", "coscheduling", "kubernetes"])
+    def test_templates_of_one_gang_with_different_schedulers_are_refused(self, scheduler: str) -> None:
+        other = task(2)
+        other["template"]["spec"]["schedulerName"] = "another"
+        described = job(
+            {"Master": task(), "Worker": other}, status("Admitted", admission=ADMISSION | {"gangScheduler": scheduler})
+        )
+        found = decide(described)
+        assert (admitted_because(found), of(CreateObject, found), made(found)) == ("GangSchedulerMismatch", [], {})
+
+    def test_setting_names_the_scheduler_of_coscheduled_pods(self) -> None:
+        described = job(PAIR, status("Admitted", admission=ADMISSION | {"gangScheduler": "coscheduling"}))
+        there = group(resource=COSCHEDULING_POD_GROUPS)
+        found = decide(described, groups=(there,), gang_scheduler_name="plugins")
+        assert {each["spec"]["schedulerName"] for each in made(found).values()} == {"plugins"}
+        assert "schedulerName" not in next(iter(made(decide(described, groups=(there,))).values()))["spec"]
 
     def test_minimum_of_auxiliary_task_counts_for_gates_only(self) -> None:
         tasks = {"AIMaster": task(2), "Master": task()}

@@ -10,7 +10,7 @@ from crds import labels
 from crds.errors import Problem
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan.deadline import Deadline
+from reconcilers.plan.moment import Deadline
 from reconcilers.plan.plan import plan
 from reconcilers.plan.status import admission_tries
 from reconcilers.plan.status import requeue_late as late_status
@@ -23,6 +23,7 @@ from reconcilers.values import (
     DeleteService,
     EmitEvent,
     InvalidJob,
+    InvalidPod,
     Observation,
     Plan,
     WriteStatus,
@@ -299,7 +300,7 @@ class TestSuccess:
         assert not decide(observe(ended, *(replace(each, deleting=True) for each in pods))).actions
 
     def test_finished_job_deletes_services_of_missing_pods(self) -> None:
-        refused = decide(observe(job(status=status("Admitted")), refused="spec: bad"))
+        refused = decide(observe(job(status=status("Admitted")), obstacle=InvalidPod("spec: bad")))
         assert DeleteService("digits-master-0") in refused.actions
         there = (pod(phase="Succeeded", service="digits-master-0", deleting=True), pod("Worker"))
         assert DeleteService("digits-master-0") in decide(observe(job(status=ends_with_its_master()), *there)).actions
@@ -512,7 +513,7 @@ class TestRefusals:
 
     def test_refused_template_fails_job(self) -> None:
         refused = "pod digits-worker-0: spec.containers[0].image: Required value"
-        found = decide(observe(job(status=status("Admitted")), pod(), refused=refused))
+        found = decide(observe(job(status=status("Admitted")), pod(), obstacle=InvalidPod(refused)))
         change = written(found)
         failed = next(each for each in change["conditions"] if each["type"] == "Failed")
         assert (failed["reason"], failed["message"]) == ("InvalidTemplate", refused)

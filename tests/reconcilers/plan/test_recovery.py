@@ -10,7 +10,7 @@ from crds.api_resources import RECREATE_REQUESTS, Resource
 from reconcilers.plan import restart_counts
 from reconcilers.plan.plan import plan
 from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.pods.manifests import avoid_nodes, set_restart_policy
+from reconcilers.pods.pod_manifests import avoid_nodes, set_restart_policy
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Blocker, CreatePods, DeletePods, EmitEvent, PatchPodMetadata, Plan, WriteStatus
 from reconcilers.views import node_view
@@ -148,7 +148,7 @@ class TestInPlace:
     ) -> None:
         settings = ReconcileSettings(in_place="kruise", served=served)
         counted = job(status=status("Admitted", restartGeneration=1))
-        found = decide(counted, *all_pods(), settings=settings, blocker=blocker)
+        found = decide(counted, *all_pods(), settings=settings, obstacle=blocker)
         assert len(deleted(found)) == 3
         assert told(found) == (["NotRestartedInPlace"] if blocker else [])
 

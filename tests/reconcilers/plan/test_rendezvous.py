@@ -8,8 +8,9 @@ import pytest
 
 from crds import labels
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan.ending import has_succeeded
+from reconcilers.plan import ending
 from reconcilers.plan.plan import plan
+from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, DeletePods, PatchPodMetadata, Plan, WriteStatus
 from reconcilers.views import torchrun
@@ -61,6 +62,11 @@ def failed(index: int, code: int = 1, message: str = "", **fields: Any) -> PodVi
 def by_node(pod: PodView) -> PodView:
     """Return a failed pod whose node has started its containers again."""
     return replace(pod, phase="Running", self_healing=True, restarts=1, problem="CrashLoopBackOff")
+
+
+def has_succeeded(of: TorchJob, pods: tuple[PodView, ...]) -> bool:
+    assert of.admission is not None
+    return ending.has_succeeded(Grant(of, of.admission), pods)
 
 
 def decide(of: TorchJob, *pods: PodView, **settings: Any) -> Plan:

@@ -9,12 +9,13 @@ import pytest
 
 from crds import labels
 from crds.torchjob import conditions
+from crds.torchjob.conditions import RANKS_REMEDY
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan.health import unfinished
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, DeletePods, EmitEvent, Plan, WriteStatus
+from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import ADMISSION, NOW, UNDER_MASTER, job, observe, pod, status, task
 
@@ -50,6 +51,15 @@ def test_job_waits_for_every_rank_after_the_end_of_its_master() -> None:
     ended = [replace(each, phase="Succeeded") for each in (FIRST, SECOND)]
     assert written(decide(running(), DONE, ended[0], SECOND)) == {}
     assert written(decide(running(), DONE, *ended))["phase"] == "Succeeded"
+
+
+def test_a_success_names_the_pod_that_was_connected_with_a_pod_of_another_job() -> None:
+    advised = pod_view._conditions({"conditions": [{"type": labels.PORT_SHARED, "message": "met job a"}]})
+    ended = [replace(each, phase="Succeeded") for each in (FIRST, SECOND)]
+    met = replace(ended[1], advice=advised["advice"])
+    found = written(decide(running(), DONE, ended[0], met))
+    (message,) = [each["message"] for each in found["conditions"] if each["type"] == "Succeeded"]
+    assert message == f"all is done, but pod {SECOND.name}: met job a"
 
 
 @pytest.mark.parametrize("scope", ["Job", "Task"])
@@ -138,7 +148,7 @@ def test_condition_names_the_ranks_for_which_the_job_waits_and_later_what_limits
     of, found = advance(of, (DONE, *workers), 9)
     assert written(found) == {}, "the first three still run"
     of, found = advance(of, (DONE, *workers), 598)
-    assert message(written(found)).endswith(unfinished.REMEDY)
+    assert message(written(found)).endswith(RANKS_REMEDY)
     assert events(found) == ["WaitsForRanks"]
     workers[0] = replace(workers[0], phase="Succeeded", ended=T + 700)
     of, found = advance(of, (DONE, *workers), 700)

@@ -8,7 +8,7 @@ import pytest
 
 from crds import labels
 from reconcilers.views import pod_result
-from tests.reconcilers.pods.test_manifests import environment, make
+from tests.reconcilers.pods.test_pod_manifests import environment, make
 from tests.support.reconcilers.builders import KEY, job, task, template
 
 CLAIM = {"claimName": "results"}
@@ -56,6 +56,7 @@ def test_node_marks_that_it_stops_the_main_container(own: dict[str, Any], hooks:
     assert command[-2:] == [pod_result.MARK, "/dev/termination-log"]
 
 
+@pytest.mark.servers
 def test_mark_of_a_node_keeps_the_result_before_it(tmp_path: Path) -> None:
     file = tmp_path / "termination-log"
     file.write_text('{"torchq-result":{"a":1}}')

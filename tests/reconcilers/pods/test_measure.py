@@ -15,8 +15,8 @@ from queues.values import Refusal
 from reconcilers.plan.plan import plan
 from reconcilers.pods import measure
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import CreatePods, DeletePods, EmitEvent, Observation, Plan, RaiseCharge, WriteStatus
-from reconcilers.views import pod_requests, pod_view
+from reconcilers.values import CreatePods, DeletePods, EmitEvent, NoRoom, Observation, Plan, RaiseCharge, WriteStatus
+from reconcilers.views import containers, pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers import builders
 from tests.support.reconcilers.adding import Adding
@@ -117,7 +117,7 @@ class TestExcess:
 
     def test_excess_beyond_the_largest_charge_is_uncountable(self) -> None:
         many = {"spec": {"containers": [{"name": "c", "resources": {"requests": {f"a.b/r{n}": 1 for n in range(99)}}}]}}
-        for asks in (pod_requests.read(many["spec"]), ((GPU, demand.LARGEST),)):
+        for asks in (containers.read(many["spec"]), ((GPU, demand.LARGEST),)):
             found = measure.find_excess(ADMITTED, CHARGED, [pod("Worker", requests=asks)])
             assert found is not None
             assert found.uncountable
@@ -164,7 +164,7 @@ class TestPlan:
         [("quota", "the quota of queue team"), ("cohort", "the cohort of queue team"), ("pool", "the pool")],
     )
     def test_job_without_room_for_its_excess_loses_its_pods(self, by: Any, room: str) -> None:
-        found = decide(replace(observe(ADMITTED, pod(), pod("Worker", requests=LARGE)), no_room=by))
+        found = decide(replace(observe(ADMITTED, pod(), pod("Worker", requests=LARGE)), obstacle=NoRoom(by)))
         assert kinds(found) == ["WriteStatus", "DeletePods"]
         after = change(found)
         (said,) = (each for each in after["conditions"] if each["type"] == "Admitted")
@@ -176,7 +176,7 @@ class TestPlan:
 
     def test_uncharged_pods_are_deleted_with_at_most_30_seconds_grace(self) -> None:
         large = pod("Worker", requests=LARGE, grace=3600)
-        found = decide(replace(observe(ADMITTED, pod(grace=30), large), no_room="quota"))
+        found = decide(replace(observe(ADMITTED, pod(grace=30), large), obstacle=NoRoom("quota")))
         deleted = {each.name: action.seconds for action in found.actions if isinstance(action, DeletePods)
                    for each in action.pods}  # fmt: skip
         assert deleted == {"digits-master-0": None, "digits-worker-0": 30}

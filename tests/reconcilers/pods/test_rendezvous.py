@@ -8,7 +8,7 @@ from crds import labels
 from crds.torchjob.status import Admission
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
-from reconcilers.pods import manifests, task_members
+from reconcilers.pods import pod_manifests, task_members
 from reconcilers.settings import ReconcileSettings
 from tests.support.reconcilers.builders import ADMISSION, UID, job, task, template
 
@@ -31,12 +31,14 @@ def elastic(policy: dict[str, Any] | None = None, worker: dict[str, Any] | None 
 def make(described: TorchJob, open_gates: frozenset[str] = frozenset(), **settings: Any) -> dict[str, dict[str, Any]]:
     """Return every pod of a job, by name."""
     blueprint = blueprint_of(described, open_gates, **settings)
-    return {name: manifests.pod(blueprint, member) for name, member in blueprint.members.items()}
+    return {name: pod_manifests.pod(blueprint, member) for name, member in blueprint.members.items()}
 
 
-def blueprint_of(described: TorchJob, open_gates: frozenset[str] = frozenset(), **settings: Any) -> manifests.Blueprint:
+def blueprint_of(
+    described: TorchJob, open_gates: frozenset[str] = frozenset(), **settings: Any
+) -> pod_manifests.Blueprint:
     admission = Admission.model_validate(ADMISSION | {"workers": 2, "grown": 0})
-    return manifests.Blueprint(
+    return pod_manifests.Blueprint(
         job=described,
         admission=admission,
         members=task_members.members(described, admission.attempt),
@@ -88,11 +90,12 @@ def test_store_is_reached_by_its_service_and_has_no_rank() -> None:
     assert environment(store) == {
         "PYTHONUNBUFFERED": "1",
         "TORCHQ_RESULT_FILE": "/dev/termination-log",
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "25",
         "TORCHQ_RENDEZVOUS_PORT": "23456",
         "TORCHQ_MIN_WORKERS": "1",
         "TORCHQ_MAX_WORKERS": "4",
     }
-    service = manifests.service(blueprint, blueprint.members["digits-rendezvous-0"])
+    service = pod_manifests.service(blueprint, blueprint.members["digits-rendezvous-0"])
     assert (
         service["metadata"]["name"] == store["spec"]["hostname"] == store["spec"]["subdomain"] == "digits-rendezvous-0"
     )
@@ -131,11 +134,30 @@ def test_times_of_the_policy_are_those_of_the_rendezvous() -> None:
     assert {"join_timeout=90", "last_call_timeout=8"} <= set(settings["PET_RDZV_CONF"].split(","))
 
 
-def test_processes_end_before_the_grace_of_their_pod() -> None:
+@pytest.mark.parametrize(
+    ("grace", "seconds"), [(120, "115"), (None, "25"), (10, "5"), (8, "4"), (1, "0"), (0, "0"), ("90", "25")]
+)
+def test_processes_end_before_the_grace_of_their_pod(grace: object, seconds: str) -> None:
     patient = template()
-    patient["spec"]["terminationGracePeriodSeconds"] = 120
-    made = make(elastic(worker=task(2, template=patient)))
-    assert environment(made["digits-worker-0"])["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "115"
+    patient["spec"]["terminationGracePeriodSeconds"] = grace
+    jobs = [
+        elastic(worker=task(2, template=patient)),
+        elastic({"mode": "InPlaceRestart"}, worker=task(2, template=patient)),
+        job({"Master": task(), "Worker": task(2, template=patient)}),
+    ]
+    for made in map(make, jobs):
+        assert environment(made["digits-worker-0"])["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == seconds
+    assert environment(made["digits-master-0"])["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] == "25"
+
+
+def test_a_limit_of_the_policy_is_that_of_pods_which_have_longer() -> None:
+    hasty = template()
+    hasty["spec"]["terminationGracePeriodSeconds"] = 10
+    made = make(elastic({"shutdownTimeoutSeconds": 20}, tasks={"Master": task(template=hasty)}))
+    found = [
+        environment(made[name])["TORCH_ELASTIC_SHUTDOWN_TIMEOUT"] for name in ("digits-worker-0", "digits-master-0")
+    ]
+    assert found == ["20", "5"]
 
 
 def test_master_meets_the_workers_too() -> None:

@@ -12,11 +12,13 @@ import pytest
 from crds import labels
 from crds.torchjob import demand
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.pods import manifests, restart_agent, task_members
+from reconcilers.pods import pod_manifests, restart_agent, task_members
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views import containers
 from tests.support.reconcilers.builders import job, status, task, template
 from tests.support.waiting import SECONDS
+
+pytestmark = pytest.mark.servers
 
 SHELLS = [name for name in ("sh", "bash") if shutil.which(name)]
 
@@ -28,10 +30,10 @@ def described(driver: str = "kubernetes", tasks: Any = None, **fields: Any) -> T
 def pods_of(described: TorchJob) -> dict[str, dict[str, Any]]:
     assert described.admission is not None
     members = task_members.members(described, 1)
-    blueprint = manifests.Blueprint(
+    blueprint = pod_manifests.Blueprint(
         job=described, admission=described.admission, members=members, settings=ReconcileSettings(in_place="auto")
     )
-    return {name: manifests.pod(blueprint, member)["spec"] for name, member in members.items()}
+    return {name: pod_manifests.pod(blueprint, member)["spec"] for name, member in members.items()}
 
 
 class TestManifest:

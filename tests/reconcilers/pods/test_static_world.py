@@ -5,10 +5,10 @@ from typing import Any
 from crds import labels
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
-from reconcilers.pods import manifests
+from reconcilers.pods import pod_manifests
 from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
-from reconcilers.views import own_containers
+from reconcilers.views import containers
 from tests.support.reconcilers.builders import ADMISSION, UID, job, status, task
 
 POLICY = {"numMinReplicas": 1, "numMaxReplicas": 4, "mode": "InPlaceRestart"}
@@ -16,6 +16,7 @@ READ = {
     "RANK": labels.RANK,
     "WORLD_SIZE": labels.WORLD_SIZE,
     "PET_NNODES": labels.WORLD_SIZE,
+    "NODE_RANK": labels.RANK,
     "PET_NODE_RANK": labels.RANK,
     "PET_RDZV_ID": labels.RENDEZVOUS_ID,
 }
@@ -35,14 +36,14 @@ def make(found: TorchJob, grown: int | None = 0) -> dict[str, Manifest]:
     assert found.admission is not None
     admission = found.admission.model_copy(update={"grown": grown})
     grant = Grant(found, admission)
-    blueprint = manifests.Blueprint(
+    blueprint = pod_manifests.Blueprint(
         job=grant.job,
         admission=admission,
         members=grant.members,
         settings=ReconcileSettings(),
         open_gates=frozenset({"Worker"}),
     )
-    pods = (manifests.pod(blueprint, member) for member in grant.members.values())
+    pods = (pod_manifests.pod(blueprint, member) for member in grant.members.values())
     return {pod["metadata"]["name"].removeprefix("digits-"): pod for pod in pods}
 
 
@@ -56,7 +57,7 @@ def variables(pod: Manifest) -> dict[str, Any]:
 
 
 def is_closed(pod: Manifest) -> bool:
-    return own_containers.closed_since(pod["metadata"], pod["spec"], {}) is not None
+    return containers.closed_since(pod["metadata"], pod["spec"], {}) is not None
 
 
 def test_containers_read_their_place_when_they_start() -> None:

@@ -1,18 +1,20 @@
 """The pod groups of a job that a worker observes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from crds import labels
-from crds.api_resources import GANG_QUEUES, TORCHJOBS, Resource
+from crds import labels, timestamps
+from crds.api_resources import EVENTS, GANG_QUEUES, TORCHJOBS, Resource
 from gang import backends
 from gang.values import GroupView
-from kube.api import Manifest
+from kube.api import Listing, Manifest
 from reconcilers.views.pod_group_view import GroupReader
 from tests.faults.api import Api, ApiClient
 from tests.support.reconcilers.builders import KEY
 
+WORDS = "queue quota insufficient: insufficient gpu"
 VOLCANO = backends.get_backend("volcano")
 
 
@@ -68,3 +70,34 @@ def test_reader_caches_state_of_closed_queue(later: float, asked: int) -> None:
         assert {each.reason for each in sight.of(KEY, "volcano")} == {"GangQueueClosed"}
         now[0] += later
     assert len(questions) == asked
+
+
+@pytest.mark.parametrize(
+    ("status", "age", "message"),
+    [
+        ({}, 4.0, "Volcano has not let the group in yet"),
+        ({}, 5.0, "no scheduler has seen the group: check that Volcano's scheduler runs (schedulerName volcano)"),
+        ({"phase": "Pending"}, 4.0, "Volcano has not let the group in yet"),
+        ({"phase": "Pending"}, 5.0, "Volcano has not let the group in yet: queue quota insufficient: insufficient gpu"),
+    ],
+)
+def test_reader_says_why_a_waiting_group_is_not_let_in(status: dict[str, str], age: float, message: str) -> None:
+    asked = []
+
+    class Events(ApiClient):
+        def list(self, resource: Resource, namespace: str = "", **options: Any) -> Listing:
+            asked.append((resource, namespace, options["field_selector"]))
+            words = (("Unschedulable", "an older reason", 1), ("Unschedulable", WORDS, 3), ("Other", "a fact", 5))
+            events = [
+                {"reason": reason, "message": text, "lastTimestamp": f"2026-01-02T03:04:0{second}Z"}
+                for reason, text, second in words
+            ]
+            return Listing(events, "1")
+
+    created = "2026-01-02T03:04:05Z"
+    metadata = {"namespace": "team", "name": "digits-0", "uid": "g", "creationTimestamp": created}
+    group = VOLCANO.trim({"metadata": metadata, "status": status})
+    now = timestamps.parse_seconds(created) + age
+    reader = GroupReader(Events(Api(lambda: 0.0)), clock=lambda: now)
+    assert [reader.explain(group).message for _ in range(2)] == [message] * 2
+    assert asked == ([(EVENTS, "team", "involvedObject.uid=g")] if WORDS in message else [])

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from reconcilers.views import node_view, taints
-from reconcilers.views.node_view import NodeView
-from reconcilers.views.taints import Taint
+from reconcilers.views import node_view
+from reconcilers.views.node_view import NodeView, Taint
 from tests.support.reconcilers.builders import job, pod, task, template
 
 PODS = (pod("Worker", 0, node="n1"), pod("Worker", 1, node="n2"))
@@ -92,7 +91,7 @@ def test_leaving_nodes_include_tainted_ones() -> None:
     "spec", [{}, {"taints": None}, {"taints": "x"}, {"taints": [None, {"effect": "NoSchedule"}, {"key": 7}]}]
 )
 def test_taints_that_cannot_be_read_are_left_out(spec: dict[str, Any]) -> None:
-    assert taints.read(spec) == ()
+    assert node_view.read_taints(spec) == ()
     assert node_view.trim({"metadata": {"name": "n1"}, "spec": spec}).taints == ()
 
 
@@ -112,5 +111,6 @@ def test_taints_that_cannot_be_read_are_left_out(spec: dict[str, Any]) -> None:
 def test_tolerates_all(toleration: Any, tolerated: bool) -> None:
     spec = {**template()["spec"], "tolerations": [toleration]}
     assert (
-        taints.tolerates_all(spec, [Taint("gpu", "a", "NoSchedule"), Taint("x", "", "PreferNoSchedule")]) is tolerated
+        node_view.tolerates_all(spec, [Taint("gpu", "a", "NoSchedule"), Taint("x", "", "PreferNoSchedule")])
+        is tolerated
     )

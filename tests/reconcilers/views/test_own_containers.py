@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.follow import pod_runs
-from reconcilers.views import own_containers, pod_problems, pod_view
+from reconcilers.views import containers, pod_problems, pod_view
 from tests.reconcilers.views.test_pod_view import manifest
 
 RUNC = (
@@ -65,8 +65,7 @@ def test_agent_that_restarts_or_waits_has_not_failed(agent: dict[str, Any], befo
 
 def test_another_container_that_cannot_run_is_no_agent() -> None:
     assert (
-        own_containers.find_agent_failure({"initContainerStatuses": [{"name": "torchq-start", "state": START_ERROR}]})
-        == ""
+        containers.find_agent_failure({"initContainerStatuses": [{"name": "torchq-start", "state": START_ERROR}]}) == ""
     )
 
 

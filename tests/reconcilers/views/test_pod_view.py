@@ -10,7 +10,7 @@ from coordinator.cache import views
 from crds.keys import JobKey
 from crds.torchjob import demand
 from reconcilers.plan import failures
-from reconcilers.views import pod_requests, pod_view
+from reconcilers.views import containers, pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers.builders import KEY
 
@@ -385,16 +385,16 @@ class Beyond(dict[str, Any]):
 def test_requests_of_containers_beyond_the_limit_are_ignored() -> None:
     asked = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     many = [asked] * demand.MOST_CONTAINERS + [Beyond()] * 10_000
-    remembered = pod_requests._parse_requests.cache_info().currsize
-    assert dict(pod_requests.read({"containers": many}))["cpu"] == 1000 * demand.MOST_CONTAINERS
-    assert pod_requests._parse_requests.cache_info().currsize == remembered
+    remembered = containers._parse_requests.cache_info().currsize
+    assert dict(containers.read({"containers": many}))["cpu"] == 1000 * demand.MOST_CONTAINERS
+    assert containers._parse_requests.cache_info().currsize == remembered
 
 
-@pytest.mark.parametrize("count", [1, pod_requests.MOST_CONTAINERS, pod_requests.MOST_CONTAINERS + 1, 100])
+@pytest.mark.parametrize("count", [1, containers.MOST_CONTAINERS, containers.MOST_CONTAINERS + 1, 100])
 @pytest.mark.parametrize("name", ["cpu", "example.org/" + "x" * 60])
 def test_pod_requests_are_the_sum_over_containers(count: int, name: str) -> None:
     spec = {"containers": [{"name": f"c{number}", "resources": {"requests": {name: 1}}} for number in range(count)]}
-    assert dict(pod_requests.read(spec)) == demand.pod_demand(spec)
+    assert dict(containers.read(spec)) == demand.pod_demand(spec)
 
 
 @pytest.mark.parametrize(("names", "expected"), [(["a"], "a"), (["a", "b"], "a, b"), (list("abcd"), "a, b and 2 more")])

@@ -9,8 +9,7 @@ from crds.api_resources import SCALE_INS, SCALE_OUTS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from reconcilers.views import scale_request_view
-from reconcilers.views.request_reader import RequestReader
-from reconcilers.views.scale_request_view import RequestView
+from reconcilers.views.scale_request_view import RequestReader, RequestView
 
 METADATA = {
     "name": "r",

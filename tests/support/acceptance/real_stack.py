@@ -16,11 +16,11 @@ from pathlib import Path
 import yaml
 
 from coordinator.local import die_with_parent, stack
-from coordinator.rbac import manifests
-from coordinator.rbac.manifests import Tenant
+from coordinator.rbac import account_manifests
+from coordinator.rbac.account_manifests import Tenant
 from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, RESTORE, ROLES, USER, WORKER, Role
 from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS
-from embedded.redis import server as embedded_redis
+from embedded.redis import server_program as embedded_redis
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
@@ -53,7 +53,7 @@ class RealStack(Stack):
         self.wait_for(lambda: self.api.list(NODES).items)
         self.serve("coordinator", COORDINATOR)
         self.serve("worker", WORKER, "--processes", "2")
-        self.wait_for(lambda: self.api.list(LEASES, manifests.LEASE_NAMESPACE).items)
+        self.wait_for(lambda: self.api.list(LEASES, account_manifests.LEASE_NAMESPACE).items)
 
     def wait_for(self, condition: Callable[[], object]) -> None:
         """Wait until the condition holds. Fail if a process of the stack ends meanwhile."""
@@ -158,9 +158,9 @@ class RealStack(Stack):
             for document in yaml.safe_load_all((access.FILES / role.path).read_text()):
                 access.apply(self.server, document)
         access.bind_queue_admin(self.server)
-        for document in manifests.tenant_manifests(Tenant(namespace=NAMESPACE)):
+        for document in account_manifests.tenant_manifests(Tenant(namespace=NAMESPACE)):
             access.apply(self.server, document)
         for role in ROLES.values():
-            home = NAMESPACE if role is USER else manifests.SYSTEM_NAMESPACE
-            config = access.kubeconfig(self.server, home, manifests.full_name(role))
+            home = NAMESPACE if role is USER else account_manifests.SYSTEM_NAMESPACE
+            config = access.kubeconfig(self.server, home, account_manifests.full_name(role))
             (self.data / f"{role.name}.kubeconfig").write_text(json.dumps(config))

@@ -19,7 +19,7 @@ from coordinator.rbac.permissions import LEASE
 from crds import labels
 from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS
 from embedded.layout import Layout
-from embedded.redis import server
+from embedded.redis import server_program
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
@@ -91,21 +91,21 @@ class Site:
         self._layout.root.mkdir(parents=True, mode=0o700)
         self._layout.logs("any").parent.mkdir()
         self._settings = settings
-        self._redis = server.prepare(self._layout)
+        self._redis = server_program.prepare(self._layout)
         self.parts = Parts()
         self.observer: Observer | None = None
 
     def start(self) -> None:
         """Start the cluster and the observer; no coordinator and no worker."""
         root = str(self._layout.root)
-        self._add("apiserver", [sys.executable, "-m", "embedded.apiserver.server", "--data", root, "--port", "0"])
+        self._add("apiserver", [sys.executable, "-m", "embedded.apiserver.api_server", "--data", root, "--port", "0"])
         self._add("redis", self._redis.command)
         until(self._layout.kubeconfig.exists)
         stack.install(self.api())
         kubeconfig = ["--data", root, "--kubeconfig", str(self._layout.kubeconfig), "--stop-pods"]
         size = ["--cpus", "16", "--memory", "64Gi", "--gpus", "0"]
         self._add("node", [sys.executable, "-m", "embedded.node.node", *kubeconfig, *size])
-        until(lambda: server.answers(self._redis.url) and self.api().list(NODES).items)
+        until(lambda: server_program.answers(self._redis.url) and self.api().list(NODES).items)
         self.observer = Observer(self.api())
         threading.Thread(target=self.observer.run, name="observer", daemon=True).start()
 

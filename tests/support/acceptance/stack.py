@@ -23,8 +23,8 @@ from coordinator.local import stack_state
 from crds import labels
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from embedded.layout import Layout
-from embedded.node.runs import processes
-from embedded.redis import server
+from embedded.node.runs import container_processes
+from embedded.redis import server_program
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
@@ -166,7 +166,7 @@ class Stack:
 
     def pod_processes(self) -> set[int]:
         """Return the ids of all processes of the pods that `pods` has returned so far."""
-        return {pid for uid in self.pods_seen for pid in processes.members(f"{uid}/")}
+        return {pid for uid in self.pods_seen for pid in container_processes.members(f"{uid}/")}
 
     @property
     def _bare(self) -> dict[str, str]:
@@ -224,7 +224,7 @@ class Stack:
     @contextlib.contextmanager
     def redis(self) -> Iterator["redis.Redis"]:
         """Yield a connection to the Redis of the stack."""
-        connection = redis.Redis(unix_socket_path=str(server.socket_path(self.layout)), decode_responses=True)
+        connection = redis.Redis(unix_socket_path=str(server_program.socket_path(self.layout)), decode_responses=True)
         try:
             yield connection
         finally:

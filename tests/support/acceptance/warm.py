@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import click
+
 from coordinator.cli import main
 
 ROOT = Path(__file__).parents[3]
@@ -150,7 +152,16 @@ def _become(request: dict[str, object], streams: list[int]) -> None:
     sys.argv[1:] = request["arguments"]  # type: ignore[assignment]
 
 
+def _import_commands(group: click.Group) -> None:
+    """Import all commands of a group and their subcommands, which are imported at first use else."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            _import_commands(command)
+
+
 if __name__ == "__main__":
-    main.main.load()
+    _import_commands(main.main)
     wait_for_commands(sys.argv[1])
     main.main(prog_name="torchq")

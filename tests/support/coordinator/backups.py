@@ -5,8 +5,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from coordinator.cli.backup import restore, saved
-from coordinator.cli.backup.restore import RestoreOptions
+from coordinator.cli.backup import restore_requests, saved
+from coordinator.cli.backup.restore_requests import RestoreOptions
 from kube.api import Manifest
 from kube.client import KubernetesCluster
 from tests.support.coordinator.desk import manifest
@@ -30,7 +30,7 @@ def run(cluster: Any, *items: Manifest, **options: Any) -> list[str]:
     """Restore a backup of these objects and return what is told."""
     told: list[str] = []
     backup = saved.read([("FILE", {"kind": "List", "items": copy.deepcopy(list(items))})])
-    restore.restore(cluster, backup, RestoreOptions(now=NOW, **options), told.append)
+    restore_requests.restore(cluster, backup, RestoreOptions(now=NOW, **options), told.append)
     return told
 
 

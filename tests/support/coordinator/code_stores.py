@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coordinator.code import archive, unpack
 from coordinator.code.archive import Archive, CodeFile
-from coordinator.code.stores import CodeSource
+from coordinator.code.stores import Mounts
 from crds.api_resources import CONFIG_MAPS
 from kube.api import Cluster
 
@@ -21,12 +21,12 @@ def code(*contents: bytes, size: int = 0) -> Archive:
     return archive.build([*files, *([CodeFile("random", os.urandom(size))] if size else ())], 16 << 20)
 
 
-def unpacked(cluster: Cluster, namespace: str, source: CodeSource, digest: str, folder: Path) -> dict[str, bytes]:
+def unpacked(cluster: Cluster, namespace: str, source: Mounts, digest: str, folder: Path) -> dict[str, bytes]:
     """Return the files that a pod with these mounts finds."""
     target = folder / "code"
     target.mkdir(parents=True)
     variables = {"TORCHQ_VOLUME_TORCHQ_CODE": str(target)}
-    for mount in source.mounts:
+    for mount in source:
         if "hostPath" in mount.volume:
             place = Path(mount.volume["hostPath"]["path"])
         else:

@@ -20,6 +20,18 @@ def check(path: str, code: int, document: Any) -> None:
 
 @cache
 def _adapter(path: str) -> TypeAdapter[Any]:
-    model = description.answer_model(path) if path else models.FailureStatus
+    model = answer_model(path) if path else models.FailureStatus
     assert model is not None, f"{path} is not in the description of the API"
     return TypeAdapter(model)
+
+
+def answer_model(path: str) -> Any:
+    """Return the model of the answers to a path, such as /v1/queues/a; None for a path that is not in the API."""
+    parts = path.strip("/").split("/")
+    for operation in sorted(description.OPERATIONS, key=lambda operation: "{" in operation.path):
+        pattern = operation.path.strip("/").split("/")
+        if len(pattern) == len(parts) and all(
+            expected.startswith("{") or expected == part for expected, part in zip(pattern, parts, strict=True)
+        ):
+            return operation.answer
+    return None

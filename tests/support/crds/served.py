@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from crds import generate
-from embedded.apiserver.kinds import definitions
+from embedded.apiserver.kinds import custom_resources
 from embedded.apiserver.kinds.catalog import Kind
-from embedded.apiserver.schema import cel_rules, pruning, validation
+from embedded.apiserver.schema import cel_evaluation, pruning, schema_validation
 
 
 def _kind(definition: dict[str, Any]) -> Kind:
-    assert not list(definitions.check(definition, None))
-    kind = definitions.kind_of(definition)
+    assert not list(custom_resources.check(definition, None))
+    kind = custom_resources.kind_of(definition)
     assert kind is not None
     return kind
 
@@ -28,8 +28,8 @@ def refusals(manifest: Mapping[str, Any], old: Mapping[str, Any] | None = None) 
     new = copy.deepcopy(dict(manifest))
     root = KINDS[new["kind"]].schema
     unknown = [f'unknown field "{field}"' for field in pruning.settle(new, root)]
-    found = [f"{cause.field}: {cause.message}" for cause in validation.check(new, root, "")]
+    found = [f"{cause.field}: {cause.message}" for cause in schema_validation.check(new, root, "", old)]
     if unknown or found:
         return [*unknown, *found]
     changed = {name for name in new.keys() | (old or {}).keys() if old is None or new.get(name) != old.get(name)}
-    return [f"{cause.field}: {cause.message}" for cause in cel_rules.check_object(new, old, root, changed)]
+    return [f"{cause.field}: {cause.message}" for cause in cel_evaluation.check_object(new, old, root, changed)]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from embedded.apiserver import server as apiserver
+from embedded.apiserver import api_server as apiserver
 from embedded.layout import Layout
 from embedded.node.node import running_node
 from kube import client

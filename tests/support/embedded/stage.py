@@ -11,7 +11,7 @@ from crds.api_resources import PODS
 from embedded.layout import Layout
 from embedded.node.node import NodeSettings
 from embedded.node.resources.machine import Machine
-from embedded.node.status.lifecycle import Backoff
+from embedded.node.status.pod_lifecycle import Backoff
 from kube import errors
 from kube.client import KubernetesCluster
 from tests.support.waiting import until

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-_DEADLINE_SECONDS = 20.0
+from tests.support.waiting import patient
+
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -26,7 +27,7 @@ def resetting(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         load = ssl.SSLContext.load_verify_locations
 
         def late(context: ssl.SSLContext, *arguments: Any, **options: Any) -> None:
-            assert resets.acquire(timeout=_DEADLINE_SECONDS)
+            assert resets.acquire(timeout=patient())
             load(context, *arguments, **options)
 
         patch.setattr(ssl.SSLContext, "load_verify_locations", late)

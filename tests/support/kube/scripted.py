@@ -15,6 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
+from tests.support.waiting import patient
+
 
 @dataclass(frozen=True)
 class ReceivedRequest:
@@ -141,10 +143,10 @@ class ScriptedServer:
         with self.changed:
             self.answers.extend(answers)
 
-    def wait_requests(self, count: int, timeout: float = 10.0) -> list[ReceivedRequest]:
+    def wait_requests(self, count: int) -> list[ReceivedRequest]:
         """Return the requests so far, once there are `count` of them."""
         with self.changed:
-            enough = self.changed.wait_for(lambda: len(self.requests) >= count, timeout)
+            enough = self.changed.wait_for(lambda: len(self.requests) >= count, patient())
             assert enough, f"{len(self.requests)} requests, not {count}"
             return list(self.requests)
 

@@ -19,8 +19,8 @@ import pytest
 
 from coordinator.local import die_with_parent
 from crds.api_resources import CRDS
+from embedded.apiserver.api_server import running
 from embedded.apiserver.http import certificates
-from embedded.apiserver.server import running
 from embedded.layout import Layout
 from kube.api import Manifest
 from tests.support import ports

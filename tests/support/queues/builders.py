@@ -6,9 +6,9 @@ from dataclasses import replace
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
-from queues.picking.forecast import Forecast
+from queues.picking.picker import Picker
 from queues.registrations import Registration
-from queues.rules import PickRules
+from queues.rules import Patience, PickRules
 from queues.store import QueueStore
 from queues.values import Batch, CommitResult, Entry, Kind, QueueSpec, Reservation, Snapshot
 from tests.doubles.memory_store import MemoryStore
@@ -57,11 +57,19 @@ def further(waiting: Entry, most: int, step: int = 1, size: int = 1, grown: int 
 
 
 def reservation(
-    name: str, queue: str = "a", attempt: int = 1, epoch: int = 1, port: int = 0, pick: int = 0, **charge: int
+    name: str,
+    queue: str = "a",
+    attempt: int = 1,
+    epoch: int = 1,
+    port: int = 0,
+    pick: int = 0,
+    paid: int = 0,
+    **charge: int,
 ) -> Reservation:
     """Return the reservation of an admitted job."""
     taken = {amounts.JOBS: 1} | resources(**charge)
-    return Reservation(key=key(name), queue=queue, attempt=attempt, epoch=epoch, charge=taken, port=port, pick=pick)
+    held = Reservation(key=key(name), queue=queue, attempt=attempt, epoch=epoch, charge=taken, port=port, pick=pick)
+    return replace(held, paid=paid)
 
 
 def registration(name: str, threads: int) -> Registration:
@@ -97,9 +105,15 @@ def opened(
     return store
 
 
-def choose(snapshot: Snapshot, now: float, limit: int, rules: PickRules | str) -> Batch:
-    """Return the picks that one snapshot allows. `rules` may be the name of the cost alone."""
-    return Forecast(snapshot, PickRules(cost=rules) if isinstance(rules, str) else rules).picks(now, limit)
+def choose(
+    snapshot: Snapshot, now: float, limit: int, rules: PickRules | str, patience: Patience | None = None
+) -> Batch:
+    """Return the picks that one snapshot allows. `rules` may be the name of the cost alone. Without `patience`,
+    that of jobs that lack the pool is the least, and of others it does not end."""
+    known = PickRules(cost=rules) if isinstance(rules, str) else rules
+    picker = Picker(snapshot, known)
+    picker.patience = patience or Patience(known.least_patience)
+    return picker.picks(now, limit)
 
 
 def commit(store: QueueStore, batch: Batch) -> CommitResult:

@@ -7,7 +7,7 @@ from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues import order
 from queues.picking.picker import Picker
-from queues.resizing import plan
+from queues.resizing import resize_plan
 from queues.resizing.values import NO_IDLE_ROOM, ElasticJob, IdleRoom, Plan
 from queues.rules import PickRules
 from queues.values import Entry, OvertakenJob, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
@@ -65,11 +65,11 @@ class Scene:
 
     def plan(self, now: float = START, idle_since: IdleRoom = NO_IDLE_ROOM, *, with_kept: bool = False) -> Plan:
         """Return the plan after a round of picks."""
-        return plan.plan(self.picker(now), self.jobs, now, idle_since, with_kept=with_kept)
+        return resize_plan.plan(self.picker(now), self.jobs, now, idle_since, with_kept=with_kept)
 
     def unpicked_plan(self) -> Plan:
         """Return the plan, with all reasons, after a round that picked nothing."""
-        return plan.plan(Picker(self.snapshot(), BY_GPU), self.jobs, START, with_kept=True)
+        return resize_plan.plan(Picker(self.snapshot(), BY_GPU), self.jobs, START, with_kept=True)
 
     def sizes(self, now: float = START) -> dict[str, int]:
         """Return the new sizes of the jobs that a plan resizes, by name."""
@@ -97,7 +97,7 @@ class Scene:
         )
         overtaken = None
         if spec.name == self.reserved:
-            overtaken = OvertakenJob(key=ordered[0].key, times=9, since=START - 60)
+            overtaken = OvertakenJob(key=ordered[0].key, times=9, since=START - 60, impatient=True)
         return QueueSnapshot(
             spec=spec,
             usage=self.usage(self.jobs)[spec.name],

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import yaml
 
-from coordinator.rbac import manifests
+from coordinator.rbac import account_manifests
 from coordinator.rbac.permissions import QUEUE_ADMIN, ROLES, USER, WORKER, PolicyRule, Role
 from crds.api_resources import NAMESPACES, Resource
 from kube import client
@@ -24,7 +24,7 @@ from tests.support.kube.servers import Server
 from tests.support.rbac import door
 from tests.support.rbac.gatekeeper import Gatekeeper, of_rule
 
-FILES = Path(manifests.__file__).parents[2] / "deploy" / "rbac"
+FILES = Path(account_manifests.__file__).parents[2] / "deploy" / "rbac"
 TENANT = "team-a"
 """The tenant in the example file."""
 ACCESS = "rbac.authorization.k8s.io"
@@ -127,11 +127,14 @@ class Granted:
 
     @contextlib.contextmanager
     def narrowed(self, *namespaces: str) -> Iterator[Cluster]:
-        name, pods = manifests.full_name(WORKER), next(rule for rule in WORKER.by_namespace if rule.target == "pods")
-        for document in manifests.role_manifests(WORKER, manifests.RoleNames(), namespaces):
+        name, pods = (
+            account_manifests.full_name(WORKER),
+            next(rule for rule in WORKER.by_namespace if rule.target == "pods"),
+        )
+        for document in account_manifests.role_manifests(WORKER, account_manifests.RoleNames(), namespaces):
             apply(self.server, document)
         wide = self.admin.get(CLUSTER_ROLES, name)["rules"]
-        [narrow] = [each for each in manifests.role_manifests(WORKER, manifests.RoleNames(), namespaces)
+        [narrow] = [each for each in account_manifests.role_manifests(WORKER, account_manifests.RoleNames(), namespaces)
                     if each["kind"] == "ClusterRole" and each["metadata"]["name"] == name]  # fmt: skip
         self.admin.patch(CLUSTER_ROLES, name, {"rules": narrow["rules"]})
         until(lambda: not self._may(WORKER, pods, "create"))
@@ -153,7 +156,7 @@ class Granted:
         """Return the path of the account's kubeconfig, with a token from the API server."""
         path = self._folder / f"{role.name}.kubeconfig"
         if not path.exists():
-            config = kubeconfig(self.server, self._home(role), manifests.full_name(role))
+            config = kubeconfig(self.server, self._home(role), account_manifests.full_name(role))
             config["contexts"][0]["context"]["namespace"] = TENANT
             path.write_text(json.dumps(config))
         return path
@@ -175,21 +178,21 @@ class Granted:
             until(lambda: self._may(role, rule, verb))
 
     def name(self, role: Role) -> str:
-        return f"system:serviceaccount:{self._home(role)}:{manifests.full_name(role)}"
+        return f"system:serviceaccount:{self._home(role)}:{account_manifests.full_name(role)}"
 
     def _home(self, role: Role) -> str:
-        return TENANT if role is USER else manifests.SYSTEM_NAMESPACE
+        return TENANT if role is USER else account_manifests.SYSTEM_NAMESPACE
 
     def _holder(self, role: Role, rule: PolicyRule) -> tuple[Resource, str, str]:
         """Return the object that grants a rule."""
         if rule in role.lease:
-            return ROLES_OF_NAMESPACES, manifests.full_name(role), manifests.LEASE_NAMESPACE
-        name = f"torchq-queue-{TENANT}-of-{TENANT}" if rule in role.queue else manifests.full_name(role)
+            return ROLES_OF_NAMESPACES, account_manifests.full_name(role), account_manifests.LEASE_NAMESPACE
+        name = f"torchq-queue-{TENANT}-of-{TENANT}" if rule in role.queue else account_manifests.full_name(role)
         return CLUSTER_ROLES, name, ""
 
     def _may(self, role: Role, rule: PolicyRule, verb: str) -> bool:
         """Return whether the API server allows the account the verb."""
-        namespace = manifests.LEASE_NAMESPACE if rule in role.lease else TENANT if role is USER else ""
+        namespace = account_manifests.LEASE_NAMESPACE if rule in role.lease else TENANT if role is USER else ""
         attributes = {"verb": verb, "group": rule.resource.group, "resource": rule.resource.plural,
                  "subresource": rule.subresource, "namespace": namespace if rule.resource.namespaced else "",
                  "name": rule.name or (TENANT if rule in role.queue else "")}  # fmt: skip
@@ -215,9 +218,9 @@ def kubeconfig(server: Server, namespace: str, account: str) -> dict[str, Any]:
 
 def bind_queue_admin(server: Server) -> None:
     """Make an account that the role of queue admins is bound to, as `torchq rbac --queue-admin` binds it to a user."""
-    name, home = manifests.full_name(QUEUE_ADMIN), manifests.SYSTEM_NAMESPACE
+    name, home = account_manifests.full_name(QUEUE_ADMIN), account_manifests.SYSTEM_NAMESPACE
     apply(server, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": home}})
-    for document in manifests.queue_admin_manifests([f"system:serviceaccount:{home}:{name}"]):
+    for document in account_manifests.queue_admin_manifests([f"system:serviceaccount:{home}:{name}"]):
         apply(server, document)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from coordinator.rbac.permissions import PolicyRule, Role
 from coordinator.rbac.preflight import REVIEWS
 from crds.api_resources import PODS, SERVICES, Resource
-from kube import status
+from kube import error_answers
 from kube.api import Cluster
 
 Permission = tuple[str, str]
@@ -126,4 +126,4 @@ class Gatekeeper:
             f'{resource.plural} is forbidden: User "torchq-{self._role.name}" cannot {verb} resource "{target}" '
             f'in API group "{resource.group}" {where}'
         )
-        raise status.error(403, {"message": message}, f"{verb} {target}", self._role.remedy)
+        raise error_answers.error(403, {"message": message}, f"{verb} {target}", self._role.remedy)

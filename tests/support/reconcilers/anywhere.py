@@ -38,7 +38,7 @@ class Anywhere(GangSimulation):
         job = self.granted
         if job is None or job.admission is None:
             return
-        binds = self._binds(job)
+        binds = self.backend.together
         stage_of = {each.lower(): stage.index for stage in job.spec.stages for each in stage.tasks}
         for pod in self.pods.values():
             key = (job.admission.attempt, job.status.restart_generation, pod.task)

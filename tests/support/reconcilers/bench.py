@@ -19,6 +19,7 @@ from reconcilers.reconcile import RaiseCharge, Reconciler, no_store
 from reconcilers.views import containers
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers import builders
+from tests.support.waiting import patient
 
 
 class Counting:
@@ -89,7 +90,7 @@ class Bench:
         listed = self.cluster.list(PODS, self.namespace, label_selector=labels.JOB_UID)
         versions_by_name = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in listed.items}
         versions = [int(each) for each in versions_by_name.values()]
-        assert self.pods.wait_for(max(versions, default=0), 10)
+        assert self.pods.wait_for(max(versions, default=0), patient())
         self.wait_deletions(versions_by_name)
 
     def wait_deletions(self, versions_by_name: dict[str, str]) -> None:
@@ -101,7 +102,7 @@ class Bench:
             metadata = {"name": f"marker-{self.deleted}", "labels": {labels.JOB_UID: "nobody"}}
             body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": marker}
             made = self.cluster.create(PODS, body, self.namespace)
-            assert self.pods.wait_for(int(made["metadata"]["resourceVersion"]), 10)
+            assert self.pods.wait_for(int(made["metadata"]["resourceVersion"]), patient())
             self.cluster.delete(PODS, metadata["name"], self.namespace, grace_period_seconds=0)
 
     def raw(self) -> Manifest:

@@ -123,9 +123,9 @@ def all_pods(phase: str = "Running", **fields: Any) -> tuple[PodView, ...]:
     return (pod("Master", 0, phase, **fields), pod("Worker", 0, phase, **fields), pod("Worker", 1, phase, **fields))
 
 
-def observe(job: Any, *pods: PodView, reservation: Reservation | None = RESERVATION, refused: str = "") -> Observation:
+def observe(job: Any, *pods: PodView, reservation: Reservation | None = RESERVATION, **fields: Any) -> Observation:
     """Return an observation of the default key."""
-    return Observation(key=KEY, job=job, pods=pods, reservation=reservation, refused=refused)
+    return Observation(key=KEY, job=job, pods=pods, reservation=reservation, **fields)
 
 
 def work(reservation: Reservation | None = RESERVATION, key: JobKey = KEY, seen: int = 0) -> Task:

@@ -2,11 +2,15 @@
 and daemon."""
 
 import contextlib
+from dataclasses import replace
 from typing import Any
 
 from crds.api_resources import CRDS, RECREATE_REQUESTS
 from kube import errors
 from kube.client import KubernetesCluster
+from reconcilers.views.pod_view import PodView
+from reconcilers.views.recreate_request import RecreateView
+from tests.support.reconcilers.builders import KEY, NOW
 
 _TEXT = {"type": "string"}
 _NUMBER = {"type": "integer", "format": "int64"}
@@ -72,6 +76,21 @@ DEFINITION: dict[str, Any] = {
         ],
     },
 }
+
+
+def view(pod: PodView, **fields: Any) -> RecreateView:
+    """Return a reconcile's view of a request for a pod of the usual job, made ten seconds ago."""
+    made = RecreateView(
+        namespace=KEY.namespace,
+        name=f"{pod.name}-1",
+        uid="request",
+        job_uid=KEY.uid,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        generation=1,
+        created=NOW.timestamp() - 10,
+    )
+    return replace(made, **fields)
 
 
 def install(cluster: KubernetesCluster) -> None:

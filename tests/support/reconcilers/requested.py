@@ -12,7 +12,7 @@ from typing import Any
 from crds import labels, scale_request
 from crds.scale_request import ScaleStatus
 from reconcilers.plan.plan import plan
-from reconcilers.values import Action, DeleteObject, Observation, PatchRequest, Plan, SetWorkers
+from reconcilers.values import Action, DeleteObject, InvalidSize, Observation, PatchRequest, Plan, SetWorkers
 from reconcilers.views import scale_request_view
 from reconcilers.views.scale_request_view import RequestView
 from tests.support.reconcilers import builders, sizes
@@ -64,7 +64,7 @@ class Requested(Resizing):
     def observe(self) -> Observation:
         views = sorted(map(self.view, self.asked), key=lambda request: request.place)
         found = tuple(request for request in views if request.job == "digits" and request.is_for(builders.UID))
-        return replace(super().observe(), requests=found, size_refused=self.refusal)
+        return replace(super().observe(), requests=found, obstacle=InvalidSize(self.refusal) if self.refusal else None)
 
     def plan(self) -> Plan:
         found = plan(self.observe(), self.settings, self.now)

@@ -11,8 +11,8 @@ from coordinator.http import report_port
 from coordinator.http.bounded_server import HttpServer
 from coordinator.http.report_api import ReportApi
 from coordinator.reports.batches import ReportBatches
+from coordinator.reports.report_values import PodReport
 from coordinator.reports.tokens import ReportKey
-from coordinator.reports.values import PodReport
 from tests.doubles.memory_reports import MemoryReports
 from tests.support.clock import Clock
 from tests.support.coordinator.builders import KEY, job

@@ -158,6 +158,7 @@ def main():
 
 
 @pytest.mark.parametrize("command", [["sweep.py"], ["-m", "sweep"]])
+@pytest.mark.servers
 def test_a_function_of_a_script_goes_by_the_name_of_its_file(tmp_path: Path, command: list[str]) -> None:
     (tmp_path / "sweep.py").write_text(SCRIPT + 'if __name__ == "__main__":\n    main()\n')
     done = run_command([sys.executable, *command], folder=tmp_path)
@@ -168,6 +169,7 @@ def test_a_function_of_a_script_goes_by_the_name_of_its_file(tmp_path: Path, com
 
 
 @pytest.mark.parametrize("call", ["main()", "if True:\n    main()", "for _ in range(3): main()"])
+@pytest.mark.servers
 def test_a_script_that_would_submit_itself_again_is_refused(tmp_path: Path, call: str) -> None:
     (tmp_path / "sweep.py").write_text(f"{SCRIPT}{call}\n")
     done = run_command(["python", "sweep.py"], folder=tmp_path)
@@ -175,6 +177,7 @@ def test_a_script_that_would_submit_itself_again_is_refused(tmp_path: Path, call
     assert 'submits a job again: put what submits under `if __name__ == "__main__":`' in done.stderr
 
 
+@pytest.mark.servers
 def test_a_function_that_was_typed_is_refused() -> None:
     done = run("@remote\ndef f(): ...\nf.submit()")
     assert "f is in no file: write it to a file of this folder" in done.stderr
@@ -193,6 +196,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.servers
 def test_a_function_of_a_notebook_goes_with_what_it_needs() -> None:
     done = run_command(["python", "-c", program(CELLS)])
     assert done.stderr == ""

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchq._errors import Invalid
-from torchq._training.json_values import DEEPEST, LARGEST, as_json, as_number, as_text, as_whole
+from torchq._training.json_values import DEEPEST, LARGEST, as_json, as_number, as_text
 
 JSON = st.recursive(
     st.none()
@@ -82,12 +82,6 @@ def test_what_is_no_finite_number_is_refused_with_its_name(value: object, words:
         as_number(value, "loss")
 
 
-@pytest.mark.parametrize("value", [-1, 1.0, Scalar(2.0)])
-def test_a_step_is_whole_and_not_negative(value: object) -> None:
-    with pytest.raises(Invalid, match="step: must be a whole number from 0"):
-        as_whole(value, "step")
-
-
 def _deep() -> object:
     value: object = 0
     for _ in range(DEEPEST + 1):
@@ -118,6 +112,5 @@ def test_what_is_no_json_is_refused_with_its_place(value: object, words: str) ->
 def test_scalars_of_torch_are_numbers() -> None:
     torch = importlib.import_module("torch")
     assert as_json([torch.tensor(3), torch.tensor(0.5)], "x") == [3, 0.5]
-    assert as_whole(torch.tensor(7), "step") == 7
     with pytest.raises(Invalid, match=r"loss: must be one number, not torch\.Tensor"):
         as_number(torch.tensor([0.5, 0.5]), "loss")

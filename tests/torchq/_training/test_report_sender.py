@@ -14,6 +14,8 @@ from tests.support.waiting import SECONDS, until
 from torchq._training.json_values import as_text
 from torchq._training.report_sender import ReportSender, as_body
 
+pytestmark = pytest.mark.servers
+
 
 @pytest.fixture
 def place() -> Iterator[ReportingJob]:

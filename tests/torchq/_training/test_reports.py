@@ -8,9 +8,9 @@ import pytest
 from tests.support.training.program import marked, run
 from tests.support.training.reporting_job import reporting_job
 from tests.support.waiting import until
-from torchq._errors import Invalid
-from torchq._training import reports
 from torchq._training.marked_lines import REPORT
+
+pytestmark = pytest.mark.servers
 
 
 def printed(output: str) -> list[dict[str, Any]]:
@@ -39,30 +39,56 @@ def test_a_report_is_printed_though_the_program_is_killed() -> None:
     assert (done.returncode, printed(done.stdout)) == (-9, [{"step": 1}, {"step": 2}])
 
 
-@pytest.mark.parametrize(
-    ("numbers", "words"),
-    [
-        ({}, "report: takes from 1 to 64 numbers"),
-        ({f"n{number}": 1 for number in range(65)}, "report: takes from 1 to 64 numbers"),
-        ({"step": 1.5}, "step: must be a whole number"),
-        ({"checkpoint": -1}, "checkpoint: must be a whole number"),
-        ({"loss": float("nan")}, "loss: is nan"),
-        ({"loss": "0.5"}, "loss: must be a number, not '0.5'"),
-        ({"samples_per_second": -1}, "samples_per_second: must not be negative"),
-        ({"val/loss": 1}, "the name 'val/loss' must have at most 63 letters, digits and _"),
-        ({"größe": 1}, "the name 'größe' must have"),
-        ({"a" * 64: 1}, "must have at most 63"),
-        ({"pod": 1}, "the name pod is taken"),
-        ({"time": 1}, "the name time is taken"),
-        ({"left_out": 1}, "the name left_out is taken"),
-    ],
-)
-def test_a_wrong_report_raises_at_the_call_and_prints_nothing(
-    numbers: dict[str, Any], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(Invalid, match=words):
-        reports.report(**numbers)
-    assert capsys.readouterr() == ("", "")
+def test_a_value_that_json_does_not_have_ends_nothing_and_is_said_once() -> None:
+    done = run("""
+import math
+for step in range(3): report(step=step, loss=math.inf, norm=-math.inf)
+report({"val/loss": math.nan}, step=3.0, time=2)
+report(0.5)
+report()
+print("trained")
+""")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "trained")
+    assert printed(done.stdout) == [
+        *({"step": step, "loss": "inf", "norm": "-inf"} for step in range(3)),
+        {"val/loss": "NaN", "step": 3, "time_": 2},
+    ]
+    assert done.stderr.splitlines() == [
+        "report: loss is inf, which JSON does not have: it goes as text (said once)",
+        "report: norm is -inf, which JSON does not have: it goes as text (said once)",
+        "report: val/loss is NaN, which JSON does not have: it goes as text (said once)",
+        "report: the name time is taken by those who read reports: it goes as time_ (said once)",
+        "report: has no number; give some, as in report(step=100, loss=0.3) (said once)",
+    ]
+
+
+def test_warnings_that_are_errors_end_no_training() -> None:
+    code = """
+import logging, warnings
+warnings.simplefilter("error")
+class Broken(logging.Handler):
+    def emit(self, record): raise OSError
+logging.getLogger("torchq").addHandler(Broken())
+report(loss=float("nan"))
+"""
+    done = run(code)
+    assert (done.returncode, printed(done.stdout)) == (0, [{"loss": "NaN"}])
+
+
+def test_the_coordinator_gets_the_step_whatever_else_is_reported() -> None:
+    with reporting_job() as place:
+        code = """
+nan = float("nan")
+others = {"val/loss": nan, "9": 1, "many": [1, 2], "text": "x" * 99, "deep": {"a": nan}}
+report({"step": 7.0, "loss": nan, "samples_per_second": -1, "checkpoint": 1.5, **others})
+report(step=nan, loss=1)
+"""
+        done = run(code, place.variables)
+        report = place.newest()
+    assert done.returncode == 0
+    assert report is not None
+    assert (report.step, report.loss, report.samples_per_second, report.checkpoint) == (7, "NaN", "-1", None)
+    assert report.gauges == {"val_loss": "NaN", "many": "[1,2]", "text": "x" * 32, "deep": '{"a":"NaN"}'}
 
 
 def test_in_a_pod_reports_with_a_step_reach_the_coordinator() -> None:

@@ -3,9 +3,23 @@
 One rule: the units become coarser with the age, exactly as in kubectl, because scripts read these texts.
 """
 
+import math
+
 from crds import timestamps
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
+_STEPS = (
+    (2 * _MINUTE, 1, "s", 0, ""),
+    (10 * _MINUTE, _MINUTE, "m", 1, "s"),
+    (3 * _HOUR, _MINUTE, "m", 0, ""),
+    (8 * _HOUR, _HOUR, "h", _MINUTE, "m"),
+    (2 * _DAY, _HOUR, "h", 0, ""),
+    (8 * _DAY, _DAY, "d", _HOUR, "h"),
+    (2 * _YEAR, _DAY, "d", 0, ""),
+    (8 * _YEAR, _YEAR, "y", _DAY, "d"),
+    (math.inf, _YEAR, "y", 0, ""),
+)
+"""Up to which duration a unit and its letter are used, and with which smaller unit; 0 for none."""
 
 
 def ago(moment: object, now: float) -> str:
@@ -24,28 +38,9 @@ def human(seconds: float) -> str:
 
     Short durations of each unit have a second, smaller unit: `5m30s`, but `30m`.
     """
-    whole = int(seconds)
-    if whole < -1:
+    if int(seconds) < -1:
         return "<invalid>"
-    if whole < 2 * _MINUTE:
-        return f"{max(whole, 0)}s"
-    if whole < 10 * _MINUTE:
-        return _two(whole, _MINUTE, "m", 1, "s")
-    if whole < 3 * _HOUR:
-        return f"{whole // _MINUTE}m"
-    if whole < 8 * _HOUR:
-        return _two(whole, _HOUR, "h", _MINUTE, "m")
-    if whole < 2 * _DAY:
-        return f"{whole // _HOUR}h"
-    if whole < 8 * _DAY:
-        return _two(whole, _DAY, "d", _HOUR, "h")
-    if whole < 2 * _YEAR:
-        return f"{whole // _DAY}d"
-    if whole < 8 * _YEAR:
-        return _two(whole, _YEAR, "y", _DAY, "d")
-    return f"{whole // _YEAR}y"
-
-
-def _two(seconds: int, unit: int, letter: str, lesser: int, lesser_letter: str) -> str:
-    rest = seconds % unit // lesser
-    return f"{seconds // unit}{letter}" + (f"{rest}{lesser_letter}" if rest else "")
+    whole = max(int(seconds), 0)
+    _, unit, letter, lesser, lesser_letter = next(step for step in _STEPS if whole < step[0])
+    rest = whole % unit // lesser if lesser else 0
+    return f"{whole // unit}{letter}" + (f"{rest}{lesser_letter}" if rest else "")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from embedded.apiserver.kinds.printing import ages, pod_columns
-from embedded.apiserver.kinds.printing.columns import (
+from embedded.apiserver.kinds.printing.printer_columns import (
     NONE,
     PrintedColumn,
     age_column,
@@ -20,10 +20,6 @@ from embedded.apiserver.kinds.printing.columns import (
 from kube.api import Manifest
 
 _ROLE = "node-role.kubernetes.io/"
-
-
-def _pairs(labels: dict[str, str] | None) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
 # Nodes
@@ -77,13 +73,18 @@ def _ports(body: Manifest) -> str:
     return ",".join(map(_port, get_spec(body).get("ports") or ())) or NONE
 
 
+def _selector(body: Manifest) -> str:
+    labels = get_spec(body).get("selector") or {}
+    return ",".join(f"{key}={labels[key]}" for key in sorted(labels)) or NONE
+
+
 _SERVICES = [
     column("Type", lambda body: get_spec(body).get("type", "")),
     column("Cluster-IP", lambda body: get_spec(body).get("clusterIP") or NONE),
     column("External-IP", lambda body: ",".join(get_spec(body).get("externalIPs") or ()) or NONE),
     column("Port(s)", _ports),
     age_column(),
-    column("Selector", lambda body: _pairs(get_spec(body).get("selector")), wide=True),
+    column("Selector", _selector, wide=True),
 ]
 
 

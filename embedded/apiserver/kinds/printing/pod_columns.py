@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from embedded.apiserver.kinds.printing import ages
-from embedded.apiserver.kinds.printing.columns import NONE, age_column, column, get_spec, get_status, time_column
+from embedded.apiserver.kinds.printing.printer_columns import (
+    NONE,
+    age_column,
+    column,
+    get_spec,
+    get_status,
+    time_column,
+)
 from kube.api import Manifest
 
 _OVER = ("Succeeded", "Failed")
@@ -96,19 +103,14 @@ def _relevant_statuses(pod: Manifest) -> Iterator[dict[str, Any]]:
 
 def _ready(pod: Manifest) -> str:
     number = len(get_spec(pod).get("containers") or ()) + len(_sidecars(pod))
-    ready = sum(
-        1
-        for container in _relevant_statuses(pod)
-        if container.get("ready") and _state(container, "running") is not None
-    )
-    return f"{ready}/{number}"
+    ready = [each for each in _relevant_statuses(pod) if each.get("ready") and _state(each, "running") is not None]
+    return f"{len(ready)}/{number}"
 
 
 def _restarts(pod: Manifest, now: float) -> str:
     initializing = bool(_initializing(pod)) and _condition(pod, "Initialized").get("status") != "True"
-    containers = (
-        list(get_status(pod).get("initContainerStatuses") or ()) if initializing else list(_relevant_statuses(pod))
-    )
+    initial = get_status(pod).get("initContainerStatuses") or ()
+    containers = list(initial if initializing else _relevant_statuses(pod))
     number = sum(container.get("restartCount", 0) for container in containers)
     last = [(container.get("lastState") or {}).get("terminated") or {} for container in containers]
     times = [state["finishedAt"] for state in last if state.get("finishedAt")]

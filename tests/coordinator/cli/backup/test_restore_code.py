@@ -10,7 +10,7 @@ import pytest
 from coordinator.cache import own_installation
 from coordinator.cli.backup import saved
 from coordinator.cli.backup.code import CodeName
-from coordinator.cli.backup.restore import Interrupted, Refused
+from coordinator.cli.backup.restore_requests import Interrupted, Refused
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.code import config_maps
 from coordinator.code.archive import Archive

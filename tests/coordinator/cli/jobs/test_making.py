@@ -60,6 +60,28 @@ def test_replace_deletes_nothing_if_a_job_is_not_valid(
     assert embedded_cluster.get(TORCHJOBS, "train", namespace)["metadata"]["uid"] == old["metadata"]["uid"]
 
 
+def test_replace_waits_for_a_job_that_a_finalizer_keeps_and_says_so(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = manifest("train")
+    old["metadata"]["finalizers"] = ["example.org/wait"]
+    embedded_cluster.create(TORCHJOBS, old, namespace)
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(manifest("train")))
+    monkeypatch.setattr("coordinator.runs.launch.REPLACE_SECONDS", 0.0)
+    said = torchq("submit", "--replace", str(path), code=1).stderr
+    assert f"job {namespace}/train was deleted, and a finalizer keeps it: try again later" in said
+
+    def pause(_: float) -> None:
+        embedded_cluster.patch(TORCHJOBS, "train", {"metadata": {"finalizers": None}}, namespace)
+
+    monkeypatch.setattr("coordinator.runs.launch.REPLACE_SECONDS", 60.0)
+    monkeypatch.setattr("time.sleep", pause)
+    torchq("submit", "--replace", str(path))
+    assert names(embedded_cluster, namespace) == ["train"]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "generated"])
 @pytest.mark.parametrize("made", [True, False], ids=["after the server has made it", "before"])
 def test_ctrl_c_takes_back_what_was_made_also_a_job_whose_answer_never_came(
     torchq: Torchq,
@@ -68,7 +90,10 @@ def test_ctrl_c_takes_back_what_was_made_also_a_job_whose_answer_never_came(
     namespace: str,
     monkeypatch: pytest.MonkeyPatch,
     made: bool,
+    named: bool,
 ) -> None:
+    if not named:
+        Path(jobs).write_text(Path(jobs).read_text().replace("  name: job-", "  generateName: job-"))
     count = 0
 
     def interrupted(self: Any, resource: Any, *arguments: Any, **options: Any) -> Any:
@@ -82,7 +107,7 @@ def test_ctrl_c_takes_back_what_was_made_also_a_job_whose_answer_never_came(
 
     monkeypatch.setattr(KubernetesCluster, "create", interrupted)
     result = torchq("submit", jobs, code=130)
-    assert [handle.split("/")[1] for handle in result.stdout.split()] == ["job-0", "job-1"]
+    assert [handle.split("/")[1][:5] for handle in result.stdout.split()] == ["job-0", "job-1"]
     assert f"the {2 + made} that were are deleted again" in result.stderr
     assert names(embedded_cluster, namespace) == []
 

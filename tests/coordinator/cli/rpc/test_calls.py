@@ -116,11 +116,28 @@ def test_a_change_is_that_of_the_command_with_its_event(scene: Scene) -> None:
     scene.cluster.create(TENANT_QUEUES, {
         "apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind, "metadata": {"name": "b"}, "spec": {}
     })  # fmt: skip
-    scene.caller.do(lambda _: job.move("b"))
+    scene.caller.do(lambda _: job.move("b", anyway=True))
     assert scene.stored()["spec"]["schedulingPolicy"]["queue"] == "b"
     events = {each["reason"]: each["message"] for each in scene.cluster.list(EVENTS, scene.namespace).items}
     assert events["JobHeld"].endswith(": wrong data")
     assert set(events) == {"JobHeld", "JobResumed", "JobSuspended", "JobMoved"}
+
+
+def test_a_change_of_several_jobs_begins_with_those_that_wait_and_names_a_refused_one(scene: Scene) -> None:
+    first, second = scene.job("first"), scene.job("second")
+    scene.say("first", "Running", admission={"queue": "a", "attempt": 1, "epoch": 1, "charge": {"jobs": 1}})
+    with pytest.raises(torchq.Refused, match="nobody"):
+        scene.caller.do(lambda client: client.suspend([first, second, "nobody"], reason="maintenance"))
+    events = sorted(
+        scene.cluster.list(EVENTS, scene.namespace).items, key=lambda each: int(each["metadata"]["resourceVersion"])
+    )
+    assert [each["involvedObject"]["name"] for each in events] == ["second", "first"]
+    scene.caller.do(lambda client: client.cancel([first, second]))
+    assert all(scene.cluster.get(TORCHJOBS, name, scene.namespace)["spec"]["cancel"] for name in ("first", "second"))
+    scene.caller.do(lambda client: client.delete([]))
+    scene.caller.do(lambda client: client.hold([second]))
+    scene.caller.do(lambda client: client.delete([first, second]))
+    assert scene.cluster.list(TORCHJOBS, scene.namespace).items == []
 
 
 def test_a_restart_of_one_pod_names_it(scene: Scene) -> None:
@@ -172,21 +189,25 @@ def test_a_wrong_command_is_refused_in_the_words_of_the_command_line(
 def test_a_wait_ends_with_the_job_and_its_result(scene: Scene, result: object) -> None:
     job = scene.job()
     scene.say("train", "Succeeded", message="all is done", result=json.dumps(result))
-    assert scene.caller.do(lambda _: job.wait()) == torchq.Ending(job.handle, "Succeeded", "all is done", result)
+    assert scene.caller.do(lambda _: job.wait()) == torchq.Ending(
+        job.handle, "Succeeded", "all is done", result, "Succeeded", 0
+    )
     given = scene.caller.do(lambda _: job.result())
     assert (type(given), given) == (type(result), result)
 
 
 def test_a_result_of_a_job_that_failed_says_why(scene: Scene) -> None:
     failed, cancelled, deleted = scene.job("failed"), scene.job("cancelled"), scene.job("deleted")
-    scene.say("failed", "Failed", message="exit code 3")
+    scene.say("failed", "Failed", "PodFailed", "exit code 3", exitCode=3)
     scene.say("cancelled", "Failed", "Cancelled", "the user cancelled it")
     scene.cluster.delete(TORCHJOBS, "deleted", scene.namespace)
-    said = {}
+    said, causes = {}, []
     for job in (failed, cancelled, deleted):
         with pytest.raises(torchq.Failed) as caught:
             scene.caller.do(lambda _, job=job: job.result())
         said[caught.value.outcome] = str(caught.value)
+        causes.append((caught.value.reason, caught.value.exit_code))
+    assert causes == [("PodFailed", 3), ("Cancelled", None), ("", None)]
     assert said["Failed"] == f"job {scene.namespace}/failed: Failed: exit code 3"
     assert said["Cancelled"].endswith("Cancelled: the user cancelled it")
     assert "the job was deleted" in said["Deleted"]

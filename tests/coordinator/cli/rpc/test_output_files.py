@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator.cli.rpc import output_files
-from coordinator.cli.rpc.open_call import OpenCall
+from coordinator.cli.rpc.call_context import OpenCall
 from crds.api_resources import TORCHJOBS
 from kube.client import KubernetesCluster
 from tests.support.coordinator.desk import manifest

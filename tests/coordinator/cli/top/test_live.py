@@ -14,6 +14,8 @@ import pytest
 
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.servers
+
 PROGRAM = """
 import itertools, sys
 from rich.console import Console

@@ -49,7 +49,7 @@ def test_parameters_of_paths_and_queries_are_named() -> None:
     [("/v1/queues", models.QueueItems), ("/v1/queues/a", models.Queue), ("/v1/nowhere", None), ("/v1/jobs/a", None)],
 )
 def test_a_path_has_the_model_of_its_answers(path: str, model: object) -> None:
-    assert description.answer_model(path) is model
+    assert described_answers.answer_model(path) is model
 
 
 def test_an_answer_with_a_field_that_is_not_described_is_noticed() -> None:

@@ -78,6 +78,7 @@ def test_certificate_covers_loopback_only_and_its_key_is_private(tmp_path: Path)
     assert "localhost" in names.get_values_for_type(x509.DNSName)
 
 
+@pytest.mark.servers
 def test_only_clients_with_the_kubeconfig_trust_the_server(tmp_path: Path) -> None:
     with servers.embedded(tmp_path / "one") as server, servers.embedded(tmp_path / "two") as other:
         for name in ("127.0.0.1", "localhost"):
@@ -96,6 +97,7 @@ def test_only_clients_with_the_kubeconfig_trust_the_server(tmp_path: Path) -> No
         connected.close()
 
 
+@pytest.mark.servers
 def test_certificate_survives_a_restart(tmp_path: Path) -> None:
     with servers.embedded(tmp_path):
         before = Layout(tmp_path).certificate("server").read_bytes()

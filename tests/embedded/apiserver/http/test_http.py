@@ -16,7 +16,7 @@ import pytest
 
 from crds.api_resources import Resource
 from embedded.apiserver.http import token
-from embedded.apiserver.verbs import watches
+from embedded.apiserver.verbs import watch_streams
 from tests.support.kube import servers
 from tests.support.kube.servers import Server
 from tests.support.kube.widgets import WIDGETS, widget
@@ -71,7 +71,7 @@ def test_streaming_list_ends_with_a_bookmark(embedded_server: Server, namespace:
 def test_slow_watcher_is_disconnected_and_delays_no_writer(
     embedded_server: Server, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "_MOST_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(watch_streams, "_MOST_BYTES", 4 * 1024 * 1024)
     host, _, port = embedded_server.url.removeprefix("https://").rpartition(":")
     path = CONFIG_MAPS.path(namespace)
     assert embedded_server.tls
@@ -186,6 +186,7 @@ def test_concurrent_updates_with_preconditions_are_never_lost(embedded_server: S
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
+@pytest.mark.servers
 def test_kubectl_applies_reads_and_deletes_an_object(tmp_path: Path) -> None:
     with servers.embedded(tmp_path / "data") as server:
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(server.kubeconfig)}

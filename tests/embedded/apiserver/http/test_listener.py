@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from embedded.apiserver import server as apiserver
+from embedded.apiserver import api_server as apiserver
+from embedded.apiserver.api_server import ApiServer
 from embedded.apiserver.http import client_guard, listener
-from embedded.apiserver.server import ApiServer
 from embedded.layout import Layout
 from tests.support.kube import servers
 from tests.support.kube.servers import Server
@@ -184,13 +184,14 @@ def test_bytes_of_a_request_without_the_token_are_bounded(server: Server) -> Non
     assert server.send("POST", MAPS + "?dryRun=All", body)[0] in (201, 422)  # the token is in its first bytes
 
 
+@pytest.mark.servers
 def test_idle_connections_leave_descriptors_for_requests_with_the_token(tmp_path: Path) -> None:
     """Open 300 idle connections, half of them during a TLS handshake, to a process with few descriptors."""
     few = 64 + listener._RESERVED
     script = (
         "import resource, runpy, sys; "
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({few}, {few})); "
-        "runpy.run_module('embedded.apiserver.server', run_name='__main__')"
+        "runpy.run_module('embedded.apiserver.api_server', run_name='__main__')"
     )
     command = [sys.executable, "-c", script, "--data", str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -215,6 +216,7 @@ def test_idle_connections_leave_descriptors_for_requests_with_the_token(tmp_path
     assert said.count("WARNING") == 1, "it is said once a minute"
 
 
+@pytest.mark.servers
 def test_raise_limit_raises_the_descriptors_to_the_hard_limit(tmp_path: Path) -> None:
     script = (
         "import resource; from embedded.apiserver.http import listener; "

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedded.apiserver.schema import cel, cel_rules, rule_cache, schema
-from embedded.apiserver.schema.rule_cache import RuleCache
+from embedded.apiserver.schema import cel, cel_evaluation, schema
+from embedded.apiserver.schema.cel import RuleCache
 
 SCHEMA = {
     "type": "object",
@@ -39,7 +39,7 @@ objects = st.fixed_dictionaries(
 
 def judged(node: schema.SchemaNode, new: Any, old: Any) -> list[str]:
     changed = {name for name in ("spec", "status") if old is None or new.get(name) != old.get(name)}
-    return [str(cause) for cause in cel_rules.check_object(new, old, node, changed)]
+    return [str(cause) for cause in cel_evaluation.check_object(new, old, node, changed)]
 
 
 @given(st.lists(st.tuples(objects, st.none() | objects), max_size=30))
@@ -65,7 +65,7 @@ def test_rules_do_not_run_when_only_other_fields_change(monkeypatch: pytest.Monk
 
 
 def test_cache_of_rule_results_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_cache, "MOST", 10)
+    monkeypatch.setattr(cel, "MOST", 10)
     memory = RuleCache()
     for number in range(100):
         memory.add(b"%d" % number)
@@ -86,7 +86,7 @@ def test_cache_of_rule_results_is_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 def test_cache_keys_differ_for_different_values(left: Any, right: Any) -> None:
     rule = cel.compile_rule({"rule": "self.a == oldSelf.a"})
     pairs = ((left, right), (right, left), (left, left), (right, right))
-    assert len({rule_cache.cache_key(rule, *pair, {}) for pair in pairs}) == len(pairs)
+    assert len({cel.cache_key(rule, *pair, {}) for pair in pairs}) == len(pairs)
 
 
 def test_path_in_has_is_read_for_its_presence_only() -> None:
@@ -97,5 +97,5 @@ def test_path_in_has_is_read_for_its_presence_only() -> None:
         (False, ("a", "b"), False),
         (True, ("c",), False),
     }
-    asked = [rule_cache.cache_key(rule, {"a": {"b": 1, "d": each}}, {"a": {"b": each}, "c": 1}, {}) for each in (1, 2)]
+    asked = [cel.cache_key(rule, {"a": {"b": 1, "d": each}}, {"a": {"b": each}, "c": 1}, {}) for each in (1, 2)]
     assert asked[0] == asked[1]

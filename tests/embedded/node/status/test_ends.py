@@ -113,8 +113,8 @@ def test_failed_container_has_terminated_before_it_waits_or_starts_again(stage: 
 
 
 def test_number_of_restarts_rises_with_the_restart(stage: Stage) -> None:
+    start = stage.cluster.list(PODS, "default").resource_version  # a slow machine may run the pod before it is read
     name = stage.run("sh", "-c", "sleep 0.3; exit 4", policy="OnFailure")
-    start = stage.get(name)["metadata"]["resourceVersion"]
     watch = stage.cluster.watch(PODS, "default", resource_version=start, timeout_seconds=30)
     shown: list[tuple[int, str]] = []
     for event in watch:

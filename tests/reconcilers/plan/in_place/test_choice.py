@@ -13,11 +13,24 @@ from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
 from reconcilers.plan import status as statuses
 from reconcilers.plan.in_place import choice
+from reconcilers.plan.moment import Moment
 from reconcilers.plan.plan import plan
 from reconcilers.plan.status import LATE
 from reconcilers.pods import measure
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import NOT_ASKED, Blocker, CreatePods, EmitEvent, Observation, OverQuota, Plan, RaiseCharge
+from reconcilers.values import (
+    NOT_ASKED,
+    Blocker,
+    CreatePods,
+    EmitEvent,
+    InvalidPod,
+    NoRoom,
+    Observation,
+    Obstacle,
+    OverQuota,
+    Plan,
+    RaiseCharge,
+)
 from reconcilers.views import containers
 from reconcilers.views.pod_view import PodView
 from tests.reconcilers.plan.test_plan import decide, deleted, kinds, written
@@ -31,8 +44,8 @@ WITH_AGENTS = {"jobs": 1, "pods": 3, "cpu": 3003, "memory": 3 * 2**24}
 AGENTS = {"driver": "kubernetes", "charged": True}
 
 
-def see(described: TorchJob, *pods: PodView, obstacle: str = "", **fields: Any) -> Observation:
-    return replace(observe(described, *pods), restart_obstacle=obstacle, **fields)
+def see(described: TorchJob, *pods: PodView, obstacle: str = "", met: Obstacle | None = None) -> Observation:
+    return replace(observe(described, *pods), restart_obstacle=obstacle, obstacle=met)
 
 
 def merge(old: Any, change: Any) -> Any:
@@ -117,7 +130,7 @@ class TestAdmission:
         assert found.actions[0] == RaiseCharge(1, WITH_AGENTS | {"cpu": 4503})
         larger = act(found, described)
         assert larger.charge["cpu"] == 4503
-        declined = act(decide(see(larger, *injected, refused="too small"), AUTO), larger)
+        declined = act(decide(see(larger, *injected, met=InvalidPod("too small")), AUTO), larger)
         for waits in (larger, declined):
             for _ in range(2):
                 waits = replace_status(waits, statuses.requeue_late(waits, 1.0, 5, NOW))  # noqa: PLW2901
@@ -125,7 +138,7 @@ class TestAdmission:
 
     @pytest.mark.parametrize("limit", ["quota", "cohort", "pool"])
     def test_job_without_room_for_its_agents_runs_without_them_from_now_on(self, limit: Any) -> None:
-        found = decide(see(job(), no_room=limit), AUTO)
+        found = decide(see(job(), met=NoRoom(limit)), AUTO)
         change = written(found)
         assert (change["inPlace"]["driver"], change["inPlace"]["settled"]) == ("recreate", True)
         assert change["inPlace"]["message"].endswith("has no room for restart agents")
@@ -186,22 +199,22 @@ class TestLater:
 
     def test_pods_larger_than_their_charge_are_settled_before_agents(self) -> None:
         large = replace(all_pods()[0], requests=(("cpu", 5000), ("pods", 1)))
-        found = decide(see(job(status=status("Running")), large, no_room="quota"), AUTO)
+        found = decide(see(job(status=status("Running")), large, met=NoRoom("quota")), AUTO)
         assert deleted(found), "there is no room for the pods themselves"
 
 
-REFUSALS: list[dict[str, Any]] = [
-    {"refused": "pod digits-worker-1: spec.initContainers[0]: too small"},
-    {"over_quota": OverQuota("cpus", {"cpu": "3"}, "exceeded quota: cpus")},
-    {"blocker": Blocker("PodsForbidden", "minimum memory usage per Container is 1Gi")},
+REFUSALS: list[Obstacle] = [
+    InvalidPod("pod digits-worker-1: spec.initContainers[0]: too small"),
+    OverQuota("cpus", {"cpu": "3"}, "exceeded quota: cpus"),
+    Blocker("PodsForbidden", "minimum memory usage per Container is 1Gi"),
 ]
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: next(iter(each)))
-    def test_pods_that_the_server_refuses_with_agents_are_tried_without(self, refusal: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: type(each).__name__)
+    def test_pods_that_the_server_refuses_with_agents_are_tried_without(self, refusal: Obstacle) -> None:
         described = running()
-        found = decide(see(described, *all_pods()[:2], **refusal), AUTO)
+        found = decide(see(described, *all_pods()[:2], met=refusal), AUTO)
         assert (kinds(found), found.requeue_after) == (["WriteStatus"], 0.0)
         without = written(found)["inPlace"]
         assert (without["driver"], without["settled"]) == ("recreate", True)
@@ -209,10 +222,10 @@ class TestRefusals:
         again = decide(see(act(found, described), *all_pods()[:2]), AUTO)
         assert [has_agent(each) for each in made(again)] == [False]
 
-    @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: next(iter(each)))
-    def test_pods_that_the_server_refuses_without_agents_are_told_as_ever(self, refusal: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: type(each).__name__)
+    def test_pods_that_the_server_refuses_without_agents_are_told_as_ever(self, refusal: Obstacle) -> None:
         bare = job(status=status("Running", inPlace={"driver": "recreate", "message": OLD_NODE}))
-        found = decide(see(bare, *all_pods()[:2], **refusal), AUTO)
+        found = decide(see(bare, *all_pods()[:2], met=refusal), AUTO)
         assert written(found)["conditions"], kinds(found)
 
     def test_job_whose_pods_no_node_could_hold_is_tried_again_without_agents(self) -> None:
@@ -275,6 +288,6 @@ def test_choice_stays_where_an_observation_does_not_tell_whether_nodes_can(drive
     described = running(driver)
     assert described.admission is not None
     unknown = see(described, *all_pods()[:2], obstacle=NOT_ASKED)
-    found = choice.choose(described, described.admission, unknown, settings).in_place
+    found = choice.choose(described, described.admission, Moment(unknown, settings, NOW)).in_place
     assert found is not None
     assert (found.driver, found.message) == (driver["driver"], driver.get("message", ""))

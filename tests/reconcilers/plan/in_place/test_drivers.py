@@ -10,9 +10,8 @@ import pytest
 from crds import labels
 from crds.api_resources import RECREATE_REQUESTS
 from reconcilers.plan.in_place import interruptions
-from reconcilers.plan.in_place.agent import AHEAD
 from reconcilers.plan.in_place.driver import RestartProgress
-from reconcilers.plan.in_place.drivers import Drivers, can_restart_any, find_drivers
+from reconcilers.plan.in_place.drivers import AHEAD, Drivers, can_restart_any, find_drivers
 from reconcilers.plan.in_place.kruise import BACKS_OFF
 from reconcilers.plan.in_place.restarts import Restarts, RestartStep
 from reconcilers.plan.pod_deletion import PodDeletion
@@ -21,7 +20,8 @@ from reconcilers.values import CreateObject, DeleteObject, DeletePods, PatchPodM
 from reconcilers.views import containers, pod_view
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
-from tests.support.reconcilers.builders import KEY, NOW, job, pod, status, task
+from tests.support.reconcilers import recreate_requests
+from tests.support.reconcilers.builders import NOW, job, pod, status, task
 
 T = NOW.timestamp()
 PLAIN = pod()
@@ -44,17 +44,7 @@ def step(setting: Any, *pods: PodView, requests: tuple[RecreateView, ...] = (), 
 
 
 def request(pod: PodView = KRUISE, **fields: Any) -> RecreateView:
-    made = RecreateView(
-        namespace="team",
-        name=f"{pod.name}-1",
-        uid="request",
-        job_uid=KEY.uid,
-        pod=pod.name,
-        pod_uid=pod.uid,
-        generation=1,
-        created=T - 10,
-    )
-    return replace(made, **fields)
+    return recreate_requests.view(pod, **fields)
 
 
 def texts(found: RestartStep) -> list[str]:

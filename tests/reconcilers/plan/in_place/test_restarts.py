@@ -17,6 +17,7 @@ from reconcilers.values import CreateObject, DeleteObject, DeletePods, PatchPodM
 from reconcilers.views import recreate_request
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
+from tests.support.reconcilers import recreate_requests
 from tests.support.reconcilers.builders import KEY, NOW, all_pods, job, pod, status, task
 
 T = NOW.timestamp()
@@ -51,17 +52,7 @@ def scene(
 
 
 def request(pod: PodView = MASTER, **fields: Any) -> RecreateView:
-    made = RecreateView(
-        namespace="team",
-        name=f"{pod.name}-1",
-        uid="request",
-        job_uid=KEY.uid,
-        pod=pod.name,
-        pod_uid=pod.uid,
-        generation=1,
-        created=T - 10,
-    )
-    return replace(made, **fields)
+    return recreate_requests.view(pod, **fields)
 
 
 def deleted(step: RestartStep) -> list[str]:

@@ -1,1 +1,0 @@
-"""Benchmarks of restarts: how soon large jobs are asked, and how soon small ones run again."""

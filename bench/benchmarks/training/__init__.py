@@ -1,1 +1,0 @@
-"""Benchmarks of what training code meets: changes of its world, and reports."""

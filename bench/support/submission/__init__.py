@@ -1,1 +1,0 @@
-"""Processes that create TorchJobs as fast as they can, for several benchmarks."""

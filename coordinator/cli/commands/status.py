@@ -1,0 +1,71 @@
+"""`torchq status`: the health of the whole system.
+
+One rule: a part that does not answer is named, and the others are shown all the same.
+"""
+
+import sys
+import time
+
+import click
+
+from coordinator.cli import api_client, output
+from coordinator.cli.lazy_group import USER_ERRORS
+from coordinator.cli.session import Session, pass_session
+from coordinator.cli.top import summary
+from coordinator.leader.election import VERSION_ANNOTATION
+from coordinator.query.questions import Document
+from coordinator.rbac.permissions import LEASE
+from crds.api_resources import LEASES
+from kube import errors
+
+SILENT_SECONDS = 30.0
+"""The age of a Lease at which its holder is no longer named as the leader."""
+
+
+@click.command()
+@click.option(
+    "--seconds",
+    default=0.0,
+    type=click.FloatRange(0, 60),
+    help="measure rates over so many seconds (default: no rates)",
+)
+@output.FORM
+@pass_session
+def status(session: Session, seconds: float, form: str | None) -> None:
+    """Show the health of the whole system. That is leader, workers, waits, Redis and API server, and rates if they are
+    measured. Exit code 1: something is wrong."""
+    document = {"cluster": session.cluster_name, **_status(session, seconds)}
+    output.show(document, form, summary.format_status)
+    sys.exit(1 if document["trouble"] else 0)
+
+
+def _status(session: Session, seconds: float) -> Document:
+    """Return the health of the system. A part that does not answer is named, and the rest is shown all the same."""
+    lease, rates = read_lease(session), Document()
+    try:
+        queries = api_client.find(session)
+        numbers = queries.status()
+        if seconds and "picks" in numbers:
+            time.sleep(seconds)
+            rates = summary.rates(numbers, queries.status())
+    except USER_ERRORS as error:
+        return summary.summarize(lease, {"redis": str(error)}, {})
+    return summary.summarize(lease, numbers, rates)
+
+
+def read_lease(session: Session) -> Document:
+    """Return the leader as the Lease names it, and the error of an API server that does not answer."""
+    try:
+        document = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
+    except errors.NotFound:
+        return {"apiServer": "", "leader": ""}
+    except errors.Forbidden:
+        return {"apiServer": ""}
+    except errors.ClusterError as error:
+        return {"apiServer": str(error)}
+    spec = document.get("spec") or {}
+    silent = output.seconds_since(spec.get("renewTime"), output.now())
+    alive = silent is not None and silent < SILENT_SECONDS
+    holder = str(spec.get("holderIdentity") or "") if alive else ""
+    version = str((document["metadata"].get("annotations") or {}).get(VERSION_ANNOTATION, "")) if holder else ""
+    return {"apiServer": "", "leader": holder, "leaderVersion": version, "renewedSecondsAgo": silent}

@@ -1,0 +1,157 @@
+"""The output of jobs as commands print it: their lines as they come, why a job waits, and how a run ends.
+
+One rule: standard output has what the pods print, and standard error what torchq says of it. A state of a line that is
+not over is shown on a terminal only, in one line that the next output replaces. Why a job waits is best effort: without
+a coordinator it comes from the status of the job alone.
+"""
+
+import contextlib
+import json
+import shutil
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+
+import click
+
+from coordinator.cli import api_client, job_ref, output
+from coordinator.cli.session import Session
+from coordinator.follow import endings, job_objects, kept_results, logs, wait_reasons
+from coordinator.follow.endings import JobEnding
+from coordinator.follow.job_feed import JobFeeds
+from coordinator.follow.log_lines import LogLine, LogSelection, States
+from coordinator.follow.present_logs import NoOutput
+from coordinator.follow.waiting import Waits
+from crds import timestamps
+from crds.keys import JobKey
+from kube import errors
+from kube.api import Manifest
+
+_ERASE = "\r\x1b[K"
+
+
+def follow(
+    session: Session, feeds: JobFeeds, key: JobKey, selection: LogSelection, stop: threading.Event
+) -> Iterator[LogLine]:
+    """Yield the output of a job (`coordinator.follow.logs.follow`), with its place in the queue while it waits."""
+    feed = feeds.of(key.namespace)
+    return logs.follow(session.cluster, feed, key, selection, stop, explain=lambda item: explain(session, item))
+
+
+def states(*, raw: bool) -> States:
+    """Return which states of lines to read for standard output."""
+    if raw:
+        return "all"
+    return "newest" if sys.stdout.isatty() else "last"
+
+
+class LinePrinter:
+    """Standard output and standard error, which may be one terminal."""
+
+    def __init__(self, *, raw: bool = False) -> None:
+        self._raw = raw
+        self._has_state = False
+
+    def line(self, text: str, *, is_over: bool = True) -> None:
+        """Print a line of a pod, or a state of one that is not over."""
+        if self._raw or is_over:
+            self.clear()
+            self._write(text + ("\n" if is_over else "\r"))
+            return
+        self._has_state = True
+        columns = shutil.get_terminal_size().columns
+        self._write(_ERASE + click.unstyle(text)[: columns - 1])
+
+    def note(self, text: str) -> None:
+        """Print what torchq says."""
+        self.clear()
+        click.echo(text, err=True)
+
+    def clear(self) -> None:
+        """Erase the state that is shown, since its job has ended or is left."""
+        if self._has_state:
+            self._has_state = False
+            self._write(_ERASE)
+
+    def _write(self, text: str) -> None:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))  # whatever the terminal's encoding is
+        sys.stdout.buffer.flush()
+
+
+def explain(session: Session, item: Manifest) -> str:
+    """Return why a job waits, and its place in its queue where a coordinator tells it."""
+    item = without_hold(item)
+    reason = wait_reasons.explain(item)
+    key = job_ref.key(item)
+    place = api_client.ask(session, lambda queries: queries.job(key), lambda _: {})
+    if place.get("state") == "admitted":
+        return "a worker is about to start it"  # the status, from which the reason comes, is older
+    if place.get("state") != "waiting":
+        return reason
+    if not (item.get("status") or {}).get("queue") and place.get("message") and place["code"] != "New":
+        reason = f"{place['message']} ({place['code']})"
+    return f"{reason}, number {place['position']} of {place['of']}"
+
+
+def without_hold(item: Manifest) -> Manifest:
+    """Return a job without the reason Held, which its status may have for a moment after it was let go."""
+    status = item.get("status") or {}
+    is_held = (item["spec"].get("schedulingPolicy") or {}).get("hold")
+    if is_held or (status.get("queue") or {}).get("reason") != "Held":
+        return item
+    queue = {name: value for name, value in status["queue"].items() if name not in ("reason", "message")}
+    return {**item, "status": {**status, "queue": queue}}
+
+
+def follow_to_end(session: Session, key: JobKey) -> int:
+    """Print what happens to a job until it ends, and return the exit code: 0 if it succeeded, else 1."""
+    with JobFeeds(session.cluster) as feeds:
+        stop = threading.Event()
+        try:
+            selection = LogSelection(all=True, follow=True, states=states(raw=False))
+            print_lines(follow(session, feeds, key, selection, stop))
+        except NoOutput as reason:
+            is_over = True
+            with contextlib.suppress(errors.NotFound):
+                is_over = endings.is_finished(job_objects.read(session.cluster, key))
+            if not is_over:
+                raise click.ClickException(f"{reason}; it stays: torchq job delete {key.name}") from reason
+        finally:
+            stop.set()
+        with Waits(feeds, [key]) as waits:
+            ending = next(waits)
+    click.echo(describe(ending, _run_seconds(session, key)), err=True)
+    return 0 if ending.outcome == "Succeeded" else 1
+
+
+def print_lines(lines: Iterable[LogLine]) -> None:
+    """Print lines as they come; a note of torchq only if it says something new."""
+    note, printer = "", LinePrinter()
+    try:
+        for line in lines:
+            if line.pod:
+                printer.line(f"[{line.pod}] {line.text}", is_over=line.is_over)
+            elif line.text != note:
+                note = line.text
+                printer.note(note)
+    finally:
+        printer.clear()
+
+
+def _run_seconds(session: Session, key: JobKey) -> float | None:
+    """Return how long a job has run; None if it has not, or is gone."""
+    status: Manifest = {}
+    with contextlib.suppress(errors.NotFound):
+        status = job_objects.read(session.cluster, key).get("status") or {}
+    began, ended = status.get("startTime"), status.get("completionTime")
+    return (timestamps.parse(ended) - timestamps.parse(began)).total_seconds() if began and ended else None
+
+
+def describe(ending: JobEnding, seconds: float | None) -> str:
+    """Return the last line: how the job has ended, after how long, and its result or the reason."""
+    text = ending.outcome if seconds is None else f"{ending.outcome} in {output.duration(seconds)}"
+    if ending.outcome == "Succeeded":
+        kept = kept_results.find(ending.result)
+        result = kept.describe() if kept is not None else json.dumps(ending.result)
+        return f"{text}; result {result}" if ending.result is not None else text
+    return f"{text}: {ending.message}" if ending.message else text

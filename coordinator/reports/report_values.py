@@ -1,0 +1,75 @@
+"""What a pod reports about its training, and what is known about it afterwards.
+
+One rule: values only. Times are seconds since 1970 by the clock of Redis, never by that of a pod or a coordinator.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from crds.keys import JobKey
+
+Reading: TypeAlias = float | str
+"""A finite number, or the text of what is none ("NaN"), which is shown and not computed with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One report, as a pod sends it."""
+
+    pod: str
+    step: int
+    samples_per_second: Reading | None = None
+    """What this pod alone trains; the samples of a job are the sum over its pods."""
+    loss: Reading | None = None
+    gauges: Mapping[str, Reading] = field(default_factory=dict)
+    checkpoint: int | None = None
+    """The number of the request to save that this report answers; None: of no request."""
+    last: bool = False
+    """Whether the training process ends with this report."""
+    run: str = ""
+    """The run of the job in which the report came, as its coordinator knew it; empty if its health is not watched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivedReport:
+    """A report on its way into the store."""
+
+    job: JobKey
+    report: Report
+    age: float = 0.0
+    """How many seconds ago the report has arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodReport:
+    """The last report of a pod of a job. The pod may be gone since."""
+
+    step: int
+    at: float
+    """When the report came."""
+    moved_at: float
+    """When a report came first with this step, forward or, after a restart, back."""
+    steps_per_second: float | None = None
+    """The speed at which the step moved forward last; None before that, and after a step back."""
+    samples_per_second: Reading | None = None
+    loss: Reading | None = None
+    gauges: Mapping[str, Reading] = field(default_factory=dict)
+    checkpoint: int | None = None
+    """The highest number of a request to save that this pod has ever answered."""
+    run: str = ""
+    """The run of the job in which the report came; empty if that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReports:
+    """The last report of each pod of a job."""
+
+    read_at: float
+    """The time of the reading, by the same clock as the times of the reports."""
+    pods: Mapping[str, PodReport]
+
+    @property
+    def checkpoint(self) -> int:
+        """The highest number of a request to save that one of the pods has answered; 0 if none has."""
+        return max((report.checkpoint or 0 for report in self.pods.values()), default=0)

@@ -1,0 +1,43 @@
+"""A user's shell, for pages that show a session.
+
+One rule: it has `torchq` on PATH and a home folder that is empty, as on a machine where nothing of torchq runs yet.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.waiting import patient
+
+ROOT = Path(__file__).parents[3]
+COMMAND_SECONDS = 240
+
+
+class Shell:
+    """Runs commands one by one. The folder stays between them, as in a session."""
+
+    def __init__(self, home: Path, folder: Path) -> None:
+        self.folder = folder
+        programs = home / "programs"
+        programs.mkdir(parents=True)
+        (programs / "torchq").write_text(f'#!/bin/sh\nexec {sys.executable} -m coordinator.cli.main "$@"\n')
+        (programs / "torchq").chmod(0o755)
+        path = f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+        self.environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
+
+    def run(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end. Its output has what it wrote to both streams, in the order of time."""
+        if command.startswith("cd "):
+            self.folder = self.folder / command.removeprefix("cd ")
+            return subprocess.CompletedProcess(command, 0, "", "")
+        return subprocess.run(
+            ["sh", "-c", command],
+            check=False,
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=patient(COMMAND_SECONDS),
+        )
