@@ -6,19 +6,30 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from coordinator.autoscale.memory import Memory
-from coordinator.autoscale.target_writer import TargetWriter
 from coordinator.cache import optional_kinds
 from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
+from coordinator.elastic.idle_history import Memory
 from coordinator.leader.control_loop import ControlLoop
-from coordinator.leader.reason_writer import ReasonWriter
+from coordinator.leader.reasons import Reasons
+from coordinator.leader.status_writer import StatusWriter
 from coordinator.rbac.permissions import COORDINATOR, WORKER
-from coordinator.reports.store import ReportReader
+from coordinator.reports.report_store import ReportReader
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
 from coordinator.worker.process import reconcile_settings
-from crds.api_resources import PODS, SCALE_INS, SCALE_OUTS, SERVICES, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import (
+    ALPHA_POD_GROUPS,
+    COSCHEDULING_POD_GROUPS,
+    NATIVE_POD_GROUPS,
+    POD_GROUPS,
+    PODS,
+    SCALE_INS,
+    SCALE_OUTS,
+    SERVICES,
+    TENANT_QUEUES,
+    TORCHJOBS,
+)
 from crds.keys import JobKey
 from crds.torchjob import torchjob
 from crds.torchjob.torchjob import TorchJob
@@ -37,9 +48,11 @@ from tests.support.clock import Clock
 from tests.support.queues.builders import registration
 from tests.support.rbac.gatekeeper import Gatekeeper
 from tests.support.reconcilers.bench import Counting
-from tests.support.waiting import SECONDS
+from tests.support.waiting import SECONDS, patient
 
 LEASE_SECONDS = 15.0
+CATCH_UP_SECONDS = 2.0
+"""The longest wait for the worker's watch; a bookmark that only the coordinator has got never arrives."""
 
 
 class Desk:
@@ -79,17 +92,18 @@ class Desk:
         )
         self.paused: list[float] = []
         picking = PickRules(cost=self.settings.cost)
-        self.reasons = ReasonWriter(
-            self.watching,
+        self.leads_for = 1
+        """The epoch of the leader whose puts are written."""
+        self.statuses = StatusWriter(self.watching, self.watches, lambda: self.leads_for, elapsed=clock)
+        self.reasons = Reasons(
+            self.statuses.reasons,
             self.watches,
             self.open(),
             picking,
             self.settings.reason_after,
             self.settings.implicit_queues,
             clock,
-            elapsed=clock,
         )
-        self.targets = TargetWriter(self.watching, self.watches, elapsed=clock)
         self.memory = Memory(self.settings)
         self.reports: ReportReader | None = None
         self.term = self.new_term()
@@ -124,12 +138,21 @@ class Desk:
             self.settings,
             clock=self.clock,
             elapsed=self.elapsed,
-            pause=self.paused.append,
-            notify=self.reasons.note,
-            targets=self.targets,
+            pause=self._pause,
+            reasons=self.reasons,
+            lane=self.statuses.jobs,
             memory=self.memory,
             reports=self.reports,
         )
+
+    def _pause(self, seconds: float) -> None:
+        """Record a pause of the leader. Its watches see meanwhile what was written before, as in a real pause."""
+        self.paused.append(seconds)
+        seen: tuple[Informer[Any], ...] = (self.watches.jobs, self.watches.pods)
+        for informer in seen:
+            written = self.cluster.list(informer.resource).items
+            newest = max((int(each["metadata"]["resourceVersion"]) for each in written), default=0)
+            assert informer.wait_for(newest, patient())
 
     def elapsed(self) -> float:
         """Return the time of the clock that is never set."""
@@ -148,7 +171,7 @@ class Desk:
     @property
     def optional(self) -> tuple[OptionalKinds[Any], ...]:
         """The coordinator's informers of kinds that a cluster may not serve."""
-        return self.watches.foreign, self.watches.requests.kinds
+        return self.watches.foreign, self.watches.gang_queues, self.watches.requests.kinds
 
     def __enter__(self) -> "Desk":
         for informer in (*self.watches.informers, *self.optional, self.caches):
@@ -181,19 +204,26 @@ class Desk:
 
     def until(self, condition: Callable[[], object], *, worker: bool = True, seconds: float = SECONDS) -> None:
         """Let coordinator and worker work until the condition holds; the clock stands still."""
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while not condition():
-            assert time.monotonic() < deadline, f"not true within {seconds} s"
+            waited = time.monotonic() - began
+            assert waited < seconds or waited < patient(seconds), f"not true within {waited:.0f} s"
             self.work.register(registration("worker", 8))
             self.settling.step(1.0)
             busy = self.term.step()
-            self.targets.step()
+            self.statuses.serve(self.statuses.jobs)
             if not (worker and self.run_worker()) and not busy:
                 self.watches.wake.wait(0.005)
                 self.watches.wake.clear()
 
+    def write_reasons(self) -> int:
+        """Look for reasons that jobs wait, and write those that are due; return how many writes were tried."""
+        self.reasons.look()
+        return self.statuses.serve(self.statuses.reasons)
+
     def run_worker(self) -> int:
         """Run the batches in the work queue and return the number of keys."""
+        self._catch_up()
         tasks: list[Task] = []
         while leases := self.work.pop():
             tasks += self.work.begin(leases)
@@ -203,6 +233,18 @@ class Desk:
             made, settled = self.reconciler.run_versions(task.key)
             self.work.finish(task.key, task.token, requeue_after=after, pods_version=made, settled_version=settled)
         return len(tasks)
+
+    def _catch_up(self) -> None:
+        """Wait until the worker has seen every pod group, restart request and node that the coordinator has seen.
+
+        The coordinator marks a key again after a rest, since the worker's cache may be behind. The clock of these rests
+        is stepped, and would otherwise be faster than the worker's watch.
+        """
+        ahead = (*self.watches.foreign.informers, *((self.watches.nodes,) if self.watches.nodes else ()))
+        seen = {informer.resource: informer.resource_version for informer in ahead}
+        for informer in (*self.caches.groups.informers, *self.caches.recreations.informers, self.caches.nodes):
+            if informer.resource in seen:
+                informer.wait_for(seen[informer.resource], patient(CATCH_UP_SECONDS))
 
     def queue(self, name: str, **spec: Any) -> None:
         body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
@@ -278,8 +320,13 @@ def owner(key: JobKey) -> dict[str, Any]:
 
 def clear(cluster: Cluster) -> None:
     """Delete the objects that tests create."""
-    for resource in (TORCHJOBS, SCALE_OUTS, SCALE_INS, TENANT_QUEUES, PODS, SERVICES):
-        for item in cluster.list(resource).items:
+    groups = (POD_GROUPS, COSCHEDULING_POD_GROUPS, NATIVE_POD_GROUPS, ALPHA_POD_GROUPS)
+    for resource in (TORCHJOBS, SCALE_OUTS, SCALE_INS, TENANT_QUEUES, PODS, SERVICES, *groups):
+        try:
+            items = cluster.list(resource).items
+        except errors.NotFound:  # the kind is not installed
+            continue
+        for item in items:
             metadata = item["metadata"]
             if metadata["name"] != "kubernetes":
                 remove(cluster, resource, metadata["name"], metadata.get("namespace", ""))
