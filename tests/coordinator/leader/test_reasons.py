@@ -26,6 +26,7 @@ def writes(desk: Desk) -> int:
 
 def tell(desk: Desk, clock: Clock) -> None:
     """Step the clock, and let reasons be found and written once."""
+    desk.see()
     clock.step(1.0)
     desk.write_reasons()
 

@@ -21,6 +21,7 @@ def both_admitted(desk: Desk, namespace: str) -> tuple[JobKey, JobKey]:
     seen(desk, newer)
     admit(desk, older, epoch=1)
     admit(desk, newer, epoch=2, port=20_008)
+    desk.see()
     return older, newer
 
 

@@ -146,10 +146,13 @@ class Desk:
         )
 
     def _pause(self, seconds: float) -> None:
-        """Record a pause of the leader. Its watches see meanwhile what was written before, as in a real pause."""
+        """Record a pause of the leader, in which its watches see what was written before."""
         self.paused.append(seconds)
-        seen: tuple[Informer[Any], ...] = (self.watches.jobs, self.watches.pods)
-        for informer in seen:
+        self.see()
+
+    def see(self) -> None:
+        """Wait until the coordinator's watches show each object as it is now."""
+        for informer in self.watches.informers:
             written = self.cluster.list(informer.resource).items
             newest = max((int(each["metadata"]["resourceVersion"]) for each in written), default=0)
             assert informer.wait_for(newest, patient())

@@ -34,6 +34,7 @@ class Machines:
         self.desk.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
         status = {"conditions": [READY], "allocatable": ROOM, "capacity": ROOM}
         self.desk.cluster.patch(NODES, name, {"status": status}, subresource="status")
+        self.desk.see()
 
     def change(self, name: str, **spec: Any) -> None:
         self.desk.cluster.patch(NODES, name, {"spec": spec})
