@@ -1,6 +1,6 @@
 """The settings about nodes and their failures, as a part of `coordinator.settings.Settings`.
 
-One rule: what an admin lists is checked here, name by name.
+One rule: each name that an admin lists is checked here.
 """
 
 from typing import Annotated

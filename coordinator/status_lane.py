@@ -14,8 +14,8 @@ class JobLane(Protocol):
     """The statuses of jobs that are yet to be written. Any thread may use it."""
 
     def put(self, key: JobKey, fields: Mapping[str, Any], version: str = "") -> None:
-        """Want fields of the status of a job that was judged as of `version`. They join the fields that wait for the
-        same version of the job, and replace those for another one."""
+        """Want fields of the status of a job that was judged as of `version`. These fields are added to the fields that
+        wait for the same version of the job, and replace fields for another version."""
 
     def discard(self, key: JobKey, *names: str) -> None:
         """Want these fields no more, or no field if none is named."""

@@ -74,8 +74,8 @@ ALPHA_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGr
 
 
 def job_logs_path(namespace: str, job_uid: str, run: str = "") -> str:
-    """Return the path below which an embedded API server lists the runs of a TorchJob's containers, or that of the log
-    of one run.
+    """Return the path below which an embedded API server lists the runs of a TorchJob's containers, or the path of the
+    log of one run.
 
     No other API server has it (`embedded/apiserver/http/log_answers.py` describes the answers).
     """

@@ -1,7 +1,7 @@
 """Reads the log of a run: several files as one text.
 
-One rule: a position counts every byte that the run has printed. So it means the same before and after a file is begun
-or removed (`log_writer`).
+One rule: a position counts every byte that the run has printed. So the position means the same before and after a file
+is begun or removed (`log_writer`).
 """
 
 import os

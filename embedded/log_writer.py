@@ -5,9 +5,10 @@ first file is `output`; `output.N` begins at byte N of everything that the run h
 file finds the next one by its name, and it misses and repeats nothing.
 
 The length of a file is at most a quarter of the limit. Before a file is begun, the oldest files of the container are
-removed, of this run or of an earlier one. Then the others and the new file fit into the limit.
+removed, whether they belong to this run or to an earlier run. Then the others and the new file fit into the limit.
 
-This module is a part of the shim, which stays in memory beside its container. So it imports as little as possible.
+This module is a part of the shim, which stays in memory beside its container. So this module imports as little as
+possible.
 """
 
 import os
@@ -58,7 +59,9 @@ class LogWriter:
                 return
 
     def _fitting(self, piece: bytes) -> int:
-        """Return how many bytes of a piece go into this file: all of it, or as many whole lines as possible."""
+        """Return how many bytes of a piece go into this file: the whole piece, or the largest possible number of whole
+        lines.
+        """
         room = self._file_bytes - self._size
         if len(piece) <= room:
             return len(piece)
@@ -82,7 +85,7 @@ class LogWriter:
         self._file, self._start, self._size = file, start, 0
 
     def _make_room(self) -> None:
-        """Remove the oldest files of the container's logs, except one that is still written, until a new one fits."""
+        """Remove the oldest files of the container's logs, except one that is still written, until a new file fits."""
         container = os.path.dirname(self._folder)
         log = [(int(run), start, path) for run, start, path in files(container)]
         sizes = {path: _size(path) for _, _, path in log}

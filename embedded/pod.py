@@ -130,7 +130,9 @@ class LocalPod:
 
 
 def read(manifest: Manifest) -> LocalPod:
-    """Return the pod of a manifest. Raise ValueError, KeyError or TypeError if the manifest is not that of a pod."""
+    """Return the pod of a manifest. Raise ValueError, KeyError or TypeError if the manifest is not the manifest of a
+    pod.
+    """
     metadata, spec = manifest["metadata"], manifest["spec"]
     phase = (manifest.get("status") or {}).get("phase", "Pending")
     needs = _Needs() if phase in FINISHED else _needs(spec)

@@ -38,8 +38,8 @@ def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """One scheduler that binds pods all or none. As it is here, pods carry nothing for a gang, and no object stands for
-    one."""
+    """One scheduler that binds pods all or none. By default, pods have no fields for a gang, and no object stands for a
+    gang."""
 
     name: str
     """The name in spec.schedulingPolicy.gangScheduler."""
@@ -65,7 +65,7 @@ class Backend:
         return {}
 
     def create(self, gang: Gang, /) -> Manifest | None:
-        """Return the object that stands for a gang; None if there is none."""
+        """Return the object that stands for a gang; None if no object stands for a gang."""
         return None if self.resource is None else manifest(self.resource, gang, self.size(gang))
 
     def resize(self, gang: Gang, group: GroupView, /) -> Mapping[str, Any] | None:
@@ -82,8 +82,9 @@ class Backend:
         return None
 
     def bind(self, gang: Gang, _task_type: str, /) -> Binding:
-        """Return the binding of a pod: what it carries to be bound with its gang. The name of its task is in lower
-        case."""
+        """Return the binding of a pod: the fields by which the pod is bound with its gang. The name of its task is in
+        lower case.
+        """
         return self.bind_alone(gang.queue)
 
     def bind_alone(self, _queue: str, /) -> Binding:

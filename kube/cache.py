@@ -1,6 +1,6 @@
 """The cache of an informer: trimmed values by namespace and name, grouped by one index, up to a resourceVersion.
 
-One rule: every method is atomic and short. It returns the changes, and the caller reports them outside the lock.
+One rule: every method is atomic and short. The cache returns the changes, and the caller reports them outside the lock.
 """
 
 import threading

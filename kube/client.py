@@ -67,7 +67,7 @@ def connect(settings: ConnectionSettings | None = None, meter: Meter = NO_METER)
 
 
 def default_namespace(settings: ConnectionSettings) -> str:
-    """Return the namespace of the kubeconfig's context, or of this pod; `default` if neither names one.
+    """Return the namespace of the kubeconfig's context, or of this pod; `default` if neither names a namespace.
     Raise Misconfigured if there is no configuration."""
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER) and POD_NAMESPACE.exists():
@@ -78,12 +78,16 @@ def default_namespace(settings: ConnectionSettings) -> str:
 
 
 def context_user(settings: ConnectionSettings) -> str:
-    """Return the user of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
+    """Return the user of the kubeconfig's context; empty without a user. Raise Misconfigured if the kubeconfig is
+    unusable.
+    """
     return _read_selected(settings, lambda entry: entry["context"].get("user"))
 
 
 def context_name(settings: ConnectionSettings) -> str:
-    """Return the name of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
+    """Return the name of the kubeconfig's context; empty without a context. Raise Misconfigured if the kubeconfig is
+    unusable.
+    """
     return _read_selected(settings, lambda entry: entry["name"])
 
 
@@ -110,7 +114,7 @@ class KubernetesCluster(LogStreams):
 
     A request without an answer is sent again if that is safe (kube.retries). A create may therefore raise
     AlreadyExists for the object that it created itself, and a delete NotFound for the object that it deleted itself.
-    Both are harmless with names and uids that identify the object.
+    Both repetitions are harmless with names and uids that identify the object.
     """
 
     @property
@@ -132,7 +136,7 @@ class KubernetesCluster(LogStreams):
         return any(entry.get("name") == resource.plural for entry in group.get("resources") or ())
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
-        """Return one object. Raise NotFound if it does not exist."""
+        """Return one object. Raise NotFound if the object does not exist."""
         return self._object(requests.get(resource, name, namespace))
 
     def list(

@@ -63,7 +63,7 @@ class Informer(Generic[T]):
         self._reflector = Reflector(source, writer, self.settings, self.clock, self.on_failure)
 
     def start(self, turns: Turns | None = None) -> None:
-        """Begin to list and watch, as one of the loops in `turns`. This may be called only once."""
+        """Begin to list and watch, as one of the loops in `turns`. The method may be called only once."""
         self._reflector.start(turns)
 
     def stop(self, timeout: float | None = None) -> None:
@@ -103,7 +103,9 @@ class Informer(Generic[T]):
         return self._cache.version
 
     def wait_for(self, resource_version: int, timeout: float) -> bool:
-        """Wait until the cache has a version, such as that of the caller's own write; False after `timeout` seconds."""
+        """Wait until the cache has a version, such as the version of the caller's own write; return False after
+        `timeout` seconds.
+        """
         return self._cache.wait_for(resource_version, timeout)
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -120,7 +122,7 @@ class Informer(Generic[T]):
 
 
 class _CacheWriter(Generic[T]):
-    """Writes what a reflector reads into an informer's cache, and calls the informer's callbacks."""
+    """Writes the objects that a reflector reads into an informer's cache, and calls the informer's callbacks."""
 
     def __init__(self, informer: Informer[T], cache: Cache[T], synced: threading.Event) -> None:
         self._informer = informer

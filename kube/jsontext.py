@@ -57,8 +57,8 @@ def _parse(text: bytes) -> Any:
 def parse_without_gc(text: bytes) -> Any:
     """Parse a text with the garbage collector switched off.
 
-    The new values are no garbage, and each collection walks through all of them. With lists nested in lists, that takes
-    six times as long as the parsing.
+    The new values are no garbage, and each collection walks through all new values. With lists nested in lists, that
+    takes six times as long as the parsing.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -103,7 +103,7 @@ def _without_labels(head: bytes) -> bytes:
 def _without_managed_fields(text: bytes) -> bytes:
     """Return the text without `managedFields`, the longest part of an object's metadata, which torchq does not read.
 
-    The value is a list of objects that contain no lists, so its closing bracket is the first one.
+    The value is a list of objects that contain no lists, so its closing bracket is the first closing bracket.
     """
     start, spec = text.find(_MANAGED), text.find(_SPEC)
     if not 0 < start < spec:

@@ -63,7 +63,7 @@ class ObjectErrors:
 
     @property
     def summary(self) -> str:
-        """The skipped objects in a line for people; empty if there are none."""
+        """The skipped objects in a line for people; empty if no objects were skipped."""
         with self._lock:
             entries = sorted(self._errors.items())
         if not entries:

@@ -110,8 +110,8 @@ class LogStreams:
     def log_end(
         self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
     ) -> str:
-        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return those
-        of the run before the last restart."""
+        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return the
+        lines of the run before the last restart."""
         text = b""
         with self.logs(pod, namespace, container, options=LogOptions(previous=previous, tail=lines)) as pieces:
             for piece in pieces:

@@ -1,7 +1,7 @@
 """Ends the process if one of its threads fails; the supervisor of the process then starts it again.
 
-One rule: this holds for every thread of the process, also for those of libraries. A process that continues without one
-of its threads looks healthy and does only a part of its work.
+One rule: every thread of the process is treated so, including the threads of libraries. A process that continues
+without one of its threads looks healthy and does only part of its work.
 
 An error about one object never ends a thread: the loops skip that object (`kube.object_errors`).
 """

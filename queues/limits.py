@@ -1,4 +1,5 @@
-"""What a queue may hold: its quota, what it may borrow, and what its cohort has together; and which resources count.
+"""What a queue may hold: its quota, what the queue may borrow, and what its cohort has in total; and which resources
+are limited.
 
 One rule: pure, and computed from the usage of every member. `lua/store/commit.lua` does the same with running sums.
 
@@ -25,7 +26,8 @@ def usage_resources(specs: Iterable[QueueSpec], pool: Amounts | None, also: Iter
 
 
 def queue_limit(spec: QueueSpec) -> Amounts:
-    """Return the most that a queue may use, whatever its cohort has: its quota, in a cohort with what it may borrow.
+    """Return the most that a queue may use, whatever its cohort has: its quota, in a cohort plus the amount that it may
+    borrow.
 
     In a cohort, a resource without a limit on borrowing is left out.
     """

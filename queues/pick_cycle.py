@@ -48,7 +48,7 @@ class CycleResult:
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
-        """The reservations of the round. They are decoded at each use, because few callers need them."""
+        """The reservations of the round. The values are decoded at each use, because few callers need them."""
         return tuple(chain.from_iterable(commit.reservations() for commit in self._commits))
 
 
@@ -108,7 +108,7 @@ class PickCycle:
         """By queue, the jobs whose patience is to end that no commit has carried yet."""
 
     def refund(self, queue: str, cost: int) -> None:
-        """Refund a queue in the next round what it has paid for a job that came back before it was granted."""
+        """Refund a queue in the next round the price that it has paid for a job that came back before it was granted."""
         self._refunds.append((queue, cost))
 
     def charge(self, raised: Iterable[RaisedCharge]) -> None:
@@ -122,7 +122,7 @@ class PickCycle:
         self._claims[queue] = key
 
     def replace_claims(self, claims: Mapping[str, JobKey]) -> None:
-        """Open these claims in the next round, by queue, and close all others."""
+        """Open these claims in the next round, by queue, and close all other claims."""
         self._claims = {**dict.fromkeys(self.claims), **claims}
 
     def hasten(self, queue: str, key: JobKey) -> None:
@@ -139,7 +139,7 @@ class PickCycle:
     def run(self, now: float, limit: int, most: int) -> CycleResult:
         """Read the store, then pick and commit in batches of at most `limit` jobs, and return the result.
 
-        Reads up to `most` entries of each queue. `now` is in seconds since 1970. Raises what the store raises.
+        Reads up to `most` entries of each queue. `now` is in seconds since 1970. Raises the errors of the store.
 
         If more jobs can go than a batch holds, the next batch is picked and sent before the store has answered the last
         one. If that one does not stand, the store refuses what follows it, and the picker is dropped.
@@ -175,7 +175,7 @@ class PickCycle:
     def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan | None:
         """Return who grows and who gives back after the last round; None if that round did not stand.
 
-        `idle_since` is that of the plan before.
+        `idle_since` is the result of the previous plan.
         """
         return None if self._picker is None else resize_plan.plan(self._picker, jobs, now, idle_since)
 
@@ -187,7 +187,7 @@ class PickCycle:
         return () if self._picker is None else recall_search.find(self._picker, holders, leaving, refused, now)
 
     def grow_idle(self, growths: Sequence[IdleGrowth]) -> list[Refusal]:
-        """Give jobs the further workers of the last plan (`QueueStore.grow_idle`). Raises what the store raises."""
+        """Give jobs the further workers of the last plan (`QueueStore.grow_idle`). Raises the errors of the store."""
         if self._picker is None:
             return ["revision"] * len(growths)
         return self._store.grow_idle(growths, *self._picker.version)

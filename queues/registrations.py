@@ -37,7 +37,7 @@ class Registration:
         return self.threads > 0 or bool(self.clock)
 
     def text(self) -> str:
-        """Return the JSON of the registration; the worker is not part of it."""
+        """Return the JSON of the registration; the worker is not part of this JSON."""
         fields = {name: value for name, value in asdict(self).items() if name != "worker"}
         return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()
 

@@ -1,4 +1,4 @@
-"""The rules of picks: what a pick costs, and how long other jobs may go before one that lacks room.
+"""The rules of picks: what a pick costs, and for how long other jobs may be admitted before a job that lacks room.
 
 One rule: values only. The settings become rules in one place.
 
@@ -61,8 +61,9 @@ class PickRules:
         return min(LEAST_PATIENCE, self.longest_patience)
 
     def patience(self, ages: Mapping[str, Sequence[float]]) -> Patience:
-        """Return how long jobs may be passed. `ages` are those of the running jobs of each queue, in seconds and in any
-        order."""
+        """Return how long jobs may be passed. `ages` are the ages of the running jobs of each queue, in seconds and in
+        any order.
+        """
         median = _median([*chain.from_iterable(ages.values())])
         pool = min(max(median, LEAST_PATIENCE), self.longest_patience)
         return Patience(pool, {queue: min(_median(found), self.longest_patience) for queue, found in ages.items()})
@@ -73,5 +74,5 @@ def _median(ages: Sequence[float]) -> float:
 
 
 def counted(cost: str) -> frozenset[str]:
-    """Return the resource whose usage must be counted because of what a pick costs, although nothing may limit it."""
+    """Return the resource whose usage must be counted because prices depend on it, even if nothing limits the resource."""
     return frozenset() if cost == DOMINANT else frozenset((cost,))

@@ -160,7 +160,7 @@ class WaitingEntry:
         return self._entry
 
     def _decode_entry(self) -> Entry:
-        """Return the entry of an object that was made without one."""
+        """Return the entry of an object that was made without an entry."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -208,7 +208,7 @@ NO_ACCOUNTS: Mapping[str, Account] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OvertakenJob:
-    """A job that had no room at its turn: how often others went first, and since when (0 times: it has a claim)."""
+    """A job that had no room at its turn: how often others went first, and since when (0 times: the job has a claim)."""
 
     key: JobKey
     times: int
@@ -305,7 +305,7 @@ class Settlement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Picks in order, valid for one snapshot. A commit takes all of them, or the first ones."""
+    """Picks in order, valid for one snapshot. A commit takes all picks of a batch, or the first picks."""
 
     epoch: int
     revision: int

@@ -123,10 +123,11 @@ class WorkSink(Protocol):
         """Raise the charge of an admitted job whose pods request more than its reservation has.
 
         For each resource, the reservation of this attempt gets the larger of its charge and `charge`. The result is
-        empty if the reservation has that charge now. It is "quota", "cohort" or "pool" if that has no room for the
-        difference. It is "reservation" if there is no such reservation, or if the token is no longer the key's. The
-        store changes nothing unless the result is empty. Safe to repeat. Raises StoreLost while the store has no
-        epoch."""
+        empty if the reservation has that charge now. The result is "quota", "cohort" or "pool" if that has no room for
+        the difference. The result is "reservation" if there is no such reservation, or if the token is no longer the
+        key's. The store changes nothing unless the result is empty. Safe to repeat. Raises StoreLost while the store
+        has no epoch.
+        """
 
     def finish(
         self,

@@ -57,8 +57,8 @@ class PodCache(Protocol):
 class GonePods:
     """The last views of pods whose deletion was announced before they went; safe to share between threads.
 
-    Such a deletion is often over before a reconcile can look, for example while Redis is away. The watch went on, and
-    has seen who asked for it.
+    Such a deletion is often over before a reconcile can look, for example while Redis is away. The watch has continued,
+    and has seen who asked for it.
     """
 
     def __init__(self) -> None:
@@ -212,7 +212,7 @@ class Observer:
         return node_view.ready_again(self.caches.nodes, since.timestamp()) if since is not None and must_run else None
 
     def _paying_queue(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> QueueView:
-        """Return the queue that pays for the job, or is about to pay; where it has no object, one that says nothing."""
+        """Return the queue that pays for the job, or is about to pay; if the queue has no object, an empty queue."""
         paying = (job.admission if isinstance(job, TorchJob) else None) or reservation
         queue = self.caches.queues.get("", paying.queue) if self.caches.queues and paying else None
         return queue or QueueView("", draining=False)
@@ -249,7 +249,7 @@ class Observer:
                 self._written.popitem(last=False)
 
     def newest(self, key: JobKey) -> int:
-        """Return the remembered version of a key; 0 if there is none."""
+        """Return the remembered version of a key; 0 if no version is remembered."""
         with self._lock:
             return self._written.get(key.uid, 0)
 

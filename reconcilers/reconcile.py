@@ -72,7 +72,7 @@ class FactCounter:
         self._open: dict[JobKey, _OpenWrite] = {}
 
     def note(self, observation: Observation, application: Application) -> None:
-        """Count what a carried out plan has made true of a job."""
+        """Count the changes that an executed plan has made to a job."""
         job, now = observation.job, self._clock()
         if job is None:
             return
@@ -86,8 +86,9 @@ class FactCounter:
                 self._open[observation.key] = _OpenWrite(job, application.unanswered)
 
     def settle(self, observation: Observation) -> None:
-        """Count the writes without an answer that the API server has taken. Only they cost a request, and that of the
-        observed job costs none."""
+        """Count the writes without an answer that the API server has taken. Only other jobs cost a request; the
+        observed job costs none.
+        """
         for key in tuple(self._open):
             status = _status(observation.job) if key == observation.key else self._read(key)
             if status is None:

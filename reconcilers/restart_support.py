@@ -55,7 +55,7 @@ class RestartSupport:
         return self._of_nodes.obstacle
 
     def _server_obstacle(self, job: TorchJob) -> str:
-        """Return what a dry run has shown. While the API server refuses it, the answer before counts."""
+        """Return the result of a dry run. While the API server refuses it, the answer before counts."""
         now, namespace = self.clock(), job.metadata.namespace
         if now < self._of_server.until:
             return self._of_server.obstacle

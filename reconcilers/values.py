@@ -1,4 +1,4 @@
-"""The values of a reconcile: what was observed, and what is to be done about it.
+"""The values of a reconcile: the observed state, and the actions.
 
 One rule: all are frozen. An observation holds everything that `plan` may know, a plan everything that `apply` may do.
 """
@@ -84,7 +84,9 @@ class NoMemory:
 
 @dataclass(frozen=True, slots=True)
 class InvalidPod:
-    """The API server refuses a pod of the job because its manifest is not valid. It will always refuse the same pod."""
+    """The API server refuses a pod of the job because its manifest is not valid. The API server will always refuse the
+    same pod.
+    """
 
     message: str
 
@@ -225,7 +227,7 @@ class PatchObject:
 
 @dataclass(frozen=True, slots=True)
 class AnnotateJob:
-    """Merge annotations into the job. The other actions go on without it where the account may not patch jobs."""
+    """Merge annotations into the job. The other actions continue without this one where the account may not patch jobs."""
 
     annotations: Mapping[str, str]
 
@@ -301,7 +303,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The actions in order; without any, nothing is left to do."""
+    """The actions in order; if the plan has no actions, nothing is left to do."""
 
     actions: tuple[Action, ...] = ()
     requeue_after: float | None = None

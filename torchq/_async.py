@@ -188,14 +188,16 @@ class AsyncCalls:
         namespace: str = "",
         coordinator: str = "",
     ) -> None:
-        """Create a client. Nothing is started before the first call. The options are those of the command `torchq`."""
+        """Create a client. Nothing is started before the first call. The options are the same as those of the command
+        `torchq`.
+        """
         self._options = Options(os.fspath(kubeconfig), context, namespace, coordinator)
         self._processes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[_AsyncProcess]] = (
             weakref.WeakKeyDictionary()
         )
 
     async def close(self) -> None:
-        """End the process of this event loop. The next call starts another one. Jobs are not touched."""
+        """End the process of this event loop. The next call starts another process. Jobs are not touched."""
         starting = self._processes.pop(asyncio.get_running_loop(), None)
         if starting is not None:
             with contextlib.suppress(TorchqError):

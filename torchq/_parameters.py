@@ -35,7 +35,7 @@ def as_params(call: Call, given: Mapping[str, object]) -> dict[str, Any]:
 
 
 def check(call: Call, params: Mapping[str, Any]) -> None:
-    """Raise Invalid, naming the parameter, for one that is unknown, missing or of a wrong kind."""
+    """Raise Invalid, naming the parameter, for a parameter that is unknown, missing or of a wrong kind."""
     known = {each.name: each for each in expected(call)}
     for name, value in params.items():
         parameter = known.get(name)

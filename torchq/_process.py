@@ -1,7 +1,7 @@
-"""One `torchq rpc` process for all threads of this one.
+"""One `torchq rpc` process for all threads of this process.
 
-One rule: the process ends with this one: its standard input ends then. A fork of this process closes its copies, so
-that they do not keep it, and starts a process of its own.
+One rule: the `torchq rpc` process ends with this process, because its standard input then ends. A fork of this process
+closes its copies, so that they do not keep the `torchq rpc` process alive, and starts a process of its own.
 """
 
 from __future__ import annotations

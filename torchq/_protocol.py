@@ -140,7 +140,7 @@ class Dialog:
                 sink("answer", message.get("result"))
 
     def end(self, error: Callable[[], TorchqError]) -> None:
-        """Give every open call, and every later one, an error of its own."""
+        """Give every open call, and every later one, its own error."""
         self._end = error
         while self._sinks:
             try:

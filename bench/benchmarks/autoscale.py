@@ -36,8 +36,9 @@ SHORT = Options(jobs=200, against=False)
 
 
 def run(options: Options) -> Figures:
-    """Return the figures without and with autoscaling, and those of the other rules under `against`. Raises BenchError
-    for an invalid file."""
+    """Return the figures without and with autoscaling, and the figures of the other rules under `against`. Raises
+    BenchError for an invalid file.
+    """
     found = read(options)
     others: dict[str, Policy] = {"kueue": Kueue(), "edl_plain_loop": PlainLoop()} if options.against else {}
     return {
@@ -62,6 +63,6 @@ def play(found: Scenario, policy: Policy, options: Options) -> Figures:
 
 
 def plan_times() -> Figures:
-    """Return the time of a plan with 1,000 elastic jobs in as many queues: in each case, and in the worst one."""
+    """Return the time of a plan with 1,000 elastic jobs in 1,000 queues: in each case, and in the worst case."""
     times = {name: large_plan.milliseconds(case, 1_000) for name, case in large_plan.CASES.items()}
     return {"plan_ms_1000_jobs": max(times.values()), "plan_ms": times}

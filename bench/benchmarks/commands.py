@@ -40,7 +40,7 @@ SHORT = Options(jobs=200, rounds=1)
 
 
 def run(options: Options) -> Figures:
-    """Measure `torchq --version`, `torchq status` and `torchq job list`. Raises BenchError if one of them fails."""
+    """Measure `torchq --version`, `torchq status` and `torchq job list`. Raises BenchError if a command fails."""
     with stack.running() as running:
         torchq = [sys.executable, "-m", "coordinator", "--kubeconfig", running.kubeconfig]
         empty = partial(_run, running, [sys.executable, "-c", "pass"])
@@ -78,7 +78,7 @@ def figures(version: Times, status: Times, listed: Times) -> Figures:
 
 
 def _run(running: Stack, command: Sequence[str], lines: int = 0) -> None:
-    """Run a program. Raises BenchError if it fails, or does not print so many lines."""
+    """Run a program. Raises BenchError if the command fails, or does not print that number of lines."""
     folder = running.bench.folder
     variables = environment(os.environ, str(folder / "bytecode"))
     done = subprocess.run(
@@ -125,7 +125,7 @@ def _make_jobs(running: Stack, count: int) -> None:
 
 
 def job(number: int) -> Manifest:
-    """Return a job of four pods, as large as those of users are."""
+    """Return a job of four pods, as large as the jobs of users."""
     variables = [{"name": f"OPTION_{letter}", "value": f"value-{letter}"} for letter in "abcdefgh"]
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}}
     container = {"name": "torch", "image": "train:1", "command": ["python", "train.py"], "env": variables}

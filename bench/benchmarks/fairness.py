@@ -251,9 +251,10 @@ def large_job(rules: PickRules) -> Figures:
     """Return how long a large job waits for a whole pool, how many small jobs go before one that waits for its queue's
     whole quota, and the bounds.
 
-    Both need 64 GPUs. Small jobs arrive without end, and one ends per second. The weights are equal, so the large job
-    has its turn after one small job at the latest. Its patience is 30 seconds then, and a small job runs for 64 seconds
-    at most."""
+    The pool and the quota have 64 GPUs each. Small jobs arrive without end, and one ends per second. The weights are
+    equal, so the large job has its turn after one small job at the latest. Its patience is 30 seconds then, and a small
+    job runs for 64 seconds at most.
+    """
     waited, _ = _pass(QueueSpec(name="large"), "small", {GPU: 64}, rules)
     _, within = _pass(QueueSpec(name="small", quota={GPU: 64}), "small", None, rules)
     return {
@@ -265,7 +266,7 @@ def large_job(rules: PickRules) -> Figures:
 
 
 def _pass(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rules: PickRules) -> tuple[int, int]:
-    """Return after how many seconds a large job goes, and how many small ones go before it."""
+    """Return after how many seconds a large job goes, and how many small jobs are admitted before the large one."""
     specs = [spec] if spec.name == small else [spec, QueueSpec(name=small)]
     arena = Production(specs, pool, rules)
     for number in range(1_000):

@@ -88,7 +88,9 @@ def run(options: Options) -> Figures:
 
 
 def _begin(torchq: Installation, options: Options, *, with_node: bool) -> None:
-    """Start the kubelets, and submit the job. A node says what the driver of Kubernetes wants to know of all nodes."""
+    """Start the kubelets, and submit the job. A node declares the features that the driver of Kubernetes needs on all
+    nodes.
+    """
     if with_node:
         torchq.admin.create(NODES, {"apiVersion": "v1", "kind": NODES.kind, "metadata": {"name": "played"}})
         said = {"conditions": [{"type": "Ready", "status": "True"}], "declaredFeatures": [RESTARTS_ALL]}

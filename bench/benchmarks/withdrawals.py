@@ -1,5 +1,5 @@
 """Measures how much of a pool a queue keeps from the others by jobs that need all of it: by jobs that it withdraws
-when the picker has reserved the pool for them, and by jobs that take all of something that costs little.
+when the picker has reserved the pool for them, and by jobs that take all of a resource that costs little.
 
 One rule: pure. The plays are fixed by a seed, under a clock that only the game moves.
 
@@ -32,7 +32,7 @@ _SOON = 4
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A pool, what a job of the player takes of it, and what one of the others takes."""
+    """A pool, the amount that a job of the player takes of the pool, and the amount of a job of another queue."""
 
     pool: Amounts
     large: Amounts
@@ -106,7 +106,7 @@ Play = Callable[[Table], Iterator[None]]
 
 
 def withdraw(table: Table) -> Iterator[None]:
-    """Withdraw a job as large as the pool just before it starts, and submit another one."""
+    """Withdraw a job as large as the pool just before it starts, and submit another job."""
     while True:
         job = table.job({GPU: POOL})
         table.arena.put(job)

@@ -186,8 +186,9 @@ class Fifo(Arena):
 
 
 class WeightedRoundRobin(Arena):
-    """An arena in which each queue in turn admits as many jobs as its weight, as long as its first job has room. It
-    counts jobs, not their demand, and reserves no room for a job that does not fit."""
+    """An arena in which each queue in turn admits a number of jobs equal to its weight, as long as its first job has
+    room. The arena counts jobs, not their demand, and reserves no room for a job that does not fit.
+    """
 
     def __init__(self, specs: Iterable[QueueSpec], pool: Amounts | None) -> None:
         """See Arena."""

@@ -123,8 +123,9 @@ def running(
     """Start everything, and enter the block when the coordinator leads.
 
     `kubeconfig` names an existing API server, on which the objects that were created are deleted afterwards. Otherwise
-    the benchmark starts its own: the embedded one, or (`real`) kube-apiserver, whose folder KUBEBUILDER_ASSETS names.
-    Without a coordinator, the caller dispatches the work. `settings` are environment variables of both processes.
+    the benchmark starts its own API server: the embedded API server, or (`real`) kube-apiserver, whose folder
+    KUBEBUILDER_ASSETS names. Without a coordinator, the caller dispatches the work. `settings` are environment
+    variables of both processes.
     """
     with room(stack.STOP_SECONDS) as bench:
         server = _existing(kubeconfig) if kubeconfig else _real(bench) if real else _embedded(bench)

@@ -1,6 +1,6 @@
 """A process that plays the kubelets of a cluster without nodes: `kubelet_player KUBECONFIG THREADS RESTART-SECONDS`.
 
-One rule: it writes what a kubelet writes, and nothing else. Each pod of a job runs as soon as it exists. A pod that is
+One rule: this process writes only what a kubelet writes. Each pod of a job runs as soon as it exists. A pod that is
 asked to restart its containers says that it has done so some seconds later.
 """
 

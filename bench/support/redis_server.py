@@ -1,8 +1,8 @@
 """Starts a private Redis server with an append-only file, and measures its own speed.
 
-One rule: the server listens on a unix socket in the benchmark's folder, and no other Redis is ever used. Its program is
-the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else redis-server on PATH, with which the figures
-of bench/README.md were measured, else the one that `torchq local up` starts.
+One rule: the server listens on a unix socket in the benchmark's folder, and no other Redis is ever used. The program of
+the server is the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else redis-server on PATH, with
+which the figures of bench/README.md were measured, else the one that `torchq local up` starts.
 """
 
 import csv

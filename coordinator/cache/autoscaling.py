@@ -111,7 +111,7 @@ def _waits_for_memory(job: TorchJob) -> bool:
 
 
 def _change(job: TorchJob, leaving: int) -> Change:
-    """Return what is under way. A request for workers that only waits in its queue is not."""
+    """Return the change that is under way. A request for workers that only waits in its queue is not."""
     scaling = job.status.scaling
     if leaving or (scaling is not None and scaling.deadline is not None):
         return "Resizing"

@@ -90,7 +90,7 @@ def ages(jobs: Iterable[JobView], now: float) -> dict[str, list[float]]:
 
 
 def idle_usage(jobs: Iterable[JobView]) -> dict[str, Amounts]:
-    """Return by queue what the idle growth of jobs uses."""
+    """Return by queue the amounts that the idle growth of jobs uses."""
     usage: dict[str, dict[str, int]] = {}
     for job in jobs:
         scaling = job.autoscaling
@@ -196,7 +196,7 @@ class ImpliedQueues:
         return is_new
 
     def recount(self, jobs: Iterable[JobView]) -> frozenset[str]:
-        """Return the queues that these jobs make, and forget all others."""
+        """Return the queues that these jobs imply, and forget all other queues."""
         names = {name for job in jobs if (name := _implied_queue(job))}
         with self._lock:
             self._names = names
@@ -210,7 +210,7 @@ class ImpliedQueues:
 
 
 def _implied_queue(job: JobView) -> str:
-    """Return the queue that a job makes where queues are implicit; empty if it makes none.
+    """Return the queue that a job implies where queues are implicit; empty if the job implies none.
 
     A waiting job makes the queue that it names, if its namespace implies that queue. A job that holds room makes the
     queue that it is charged to, whatever its name is.

@@ -156,7 +156,7 @@ class GangQueueJobs:
         return tuple(self._keys)
 
     def take(self, key: JobKey, demand: Amounts, levels: Iterable[str]) -> None:
-        """Record that a job was picked, and what it needs of these queues."""
+        """Record that a job was picked, and the amounts that the job needs of these queues."""
         self.picked[key] = None
         for level in levels:
             amounts.increase(self.taken.setdefault(level, {}), demand)
@@ -196,7 +196,7 @@ class PortJobs:
         return tuple(self._keys)
 
     def record(self, owners: Iterable[JobKey], over: Iterable[JobKey]) -> None:
-        """Record which jobs have ports, and forget those that need none any more."""
+        """Record which jobs have ports, and forget the jobs that need no port any more."""
         self._owners = frozenset(owners)
         for key in over:
             self._keys.pop(key, None)

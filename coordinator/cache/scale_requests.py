@@ -1,6 +1,6 @@
 """The scale requests that exist, and the keys under which workers carry them out.
 
-One rule: a request only makes a key due; what is done about it is the worker's decision. A request whose job does not
+One rule: a request only makes a key due; the worker decides what to do about the request. A request whose job does not
 exist has a key of its own: the name of the job with the uid of the request.
 """
 
@@ -43,7 +43,7 @@ class RequestedJob:
         return f"{self.namespace}/{self.name}"
 
     def keys(self, job: JobKey | None) -> list[JobKey]:
-        """Return the keys under which the request is carried out; `job` is the job of that name, if there is one."""
+        """Return the keys under which the request is carried out; `job` is the job of that name, if such a job exists."""
         if not re.match(DNS_LABEL, self.name):
             return []  # the API server stores no such name: it would be no key
         if job is not None and (not self.owners or job.uid in self.owners):

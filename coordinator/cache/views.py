@@ -343,7 +343,7 @@ def _written_rank(metadata: Manifest) -> int | None:
 
 
 def owner(namespace: str, pod_labels: dict[str, str]) -> JobKey | None:
-    """Return the job that the labels of an object name; None if they name none."""
+    """Return the job that the labels of an object name; None if the labels name no job."""
     uid = pod_labels.get(labels.JOB_UID)
     return JobKey(namespace, pod_labels.get(labels.JOB_NAME, ""), uid) if uid else None
 
@@ -389,7 +389,7 @@ def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeV
 
 def losing_jobs(before: NodeView | None, after: NodeView | None, pods: Iterable[PodView]) -> frozenset[JobKey]:
     """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose these. A node that
-    was closed before is about to go away once it has a taint that says so."""
+    was closed before is about to go away once the node has a taint that says so."""
     is_leaving = before is not None and after is not None and after.leaving and not before.leaving
     if before is None or not (before.ready or is_leaving) or (after is not None and after.ready):
         return frozenset()

@@ -167,7 +167,7 @@ class Watches:
             self.wake.set()
 
     def mark_again(self, keys: Iterable[JobKey]) -> None:
-        """Route these jobs again although nothing has changed. They take only a part of each step."""
+        """Route these jobs again although nothing has changed. Resyncs take only a part of each step."""
         marked = list(keys)
         if marked:
             self._forced.update(marked)

@@ -28,7 +28,7 @@ class WantedGrowth:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCounts:
-    """The numbers of workers of one job, and what they take."""
+    """The numbers of workers of one job, and the amounts that they take."""
 
     least: int
     """The least number with which the job is admitted."""

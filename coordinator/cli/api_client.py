@@ -84,7 +84,7 @@ class RemoteQueries:
         return self._of_job(key, "why")
 
     def reports(self, key: JobKey) -> Document:
-        """Return what the pods of a job have reported."""
+        """Return the reports of the pods of a job."""
         return self._of_job(key, "report")
 
     def status(self) -> Document:
@@ -120,7 +120,7 @@ def _installation(session: Session) -> Installation | None:
 
 
 def coordinator(session: Session) -> Fetch:
-    """Return access to the coordinator that the invocation names, else to the one that the cluster names."""
+    """Return access to the coordinator that the invocation names, else to the coordinator that the cluster names."""
     if session.settings.coordinator:
         return via_url(session.settings.coordinator)
     own = session.settings.service_name

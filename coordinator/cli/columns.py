@@ -44,7 +44,7 @@ def queue_columns(now: datetime) -> tuple[TableColumn, ...]:
 
 
 def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], count: int) -> list[Document]:
-    """Return the picks that fit now, then those that follow once there is room, at most `count` in all.
+    """Return the picks that fit now, then the picks that follow once there is room, at most `count` in all.
 
     `in_order` are the picks as they would be if the pool had room for everything.
     """
@@ -113,7 +113,7 @@ def _oldest(queue: Document) -> float | None:
 
 
 def part(queue: Document, name: str) -> float | None:
-    """Return what percents in the status of a queue say, from 0 to 1; None if it has none."""
+    """Return the percents in the status of a queue as a number from 0 to 1; None if the status has no percents."""
     text = str(status_of(queue).get(name) or "").removesuffix("%")
     return float(text) / 100 if text.replace(".", "", 1).isdigit() else None
 

@@ -48,7 +48,7 @@ def find_driver(cluster: Cluster, *, embedded: bool) -> Found | None:
 
 
 def find(cluster: Cluster, body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
-    """Yield the finding about a job that asks for restarts in place, if its cluster has none."""
+    """Yield the finding about a job that asks for restarts in place, if its cluster has no driver for these restarts."""
     policy = body["spec"].get("torchElasticPolicy") or {}
     found = find_driver(cluster, embedded=embedded) if policy.get("mode") == MODE else None
     if found is not None and not found.driver:
@@ -56,7 +56,7 @@ def find(cluster: Cluster, body: Manifest, *, embedded: bool) -> Iterator[Obstac
 
 
 def replaced_tasks(job: TorchJob, tasks: Iterable[str], found: Found | None) -> dict[str, str]:
-    """Return those of some tasks whose pods cannot be restarted in place, each with the reason.
+    """Return the tasks, of those given, whose pods cannot be restarted in place, each with the reason.
 
     OpenKruise only ends containers: the node starts them again, unless the pod's restartPolicy is Never.
     """

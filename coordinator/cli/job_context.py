@@ -89,7 +89,7 @@ def _judge(reader: GroupReader, group: GroupView) -> GroupView:
 
 
 def read_reports(session: Session, item: Manifest, pods: Iterable[Manifest]) -> Document:
-    """Return what the pods of a job have reported, which a coordinator knows; empty if they cannot report."""
+    """Return the reports of a job's pods, which a coordinator knows; empty if the pods cannot report."""
     containers = (each for pod in pods for each in pod["spec"].get("containers") or ())
     if not any(entry.get("name") == REPORT_VARIABLE for each in containers for entry in each.get("env") or ()):
         return {}

@@ -66,7 +66,7 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
 
 
 def _ending(item: Manifest) -> Document | None:
-    """Return why a job has ended, for programs; None for a job that goes on."""
+    """Return why a job has ended, for programs; None for an unfinished job."""
     if not endings.is_finished(item):
         return None
     reason, code = endings.cause_of(item)
@@ -246,7 +246,7 @@ def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: JobC
 
 
 def _waits_until(job: TorchJob, task_type: str, job_context: JobContext) -> str:
-    """Return the end of the back-off that a task's missing pods wait for; empty if they do not wait for one."""
+    """Return the end of the back-off that a task's missing pods wait for; empty if the pods do not wait for a back-off."""
     until, names = job.status.restart_not_before, job.status.backing_off
     if until is None or job_context.now is None or until <= job_context.now:
         return ""

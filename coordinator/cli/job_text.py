@@ -1,6 +1,6 @@
 """The text of `torchq job show`: the document of `coordinator.cli.job_details`, and the job's own conditions and pods.
 
-One rule: the text contains only what the document and the objects contain.
+One rule: the text contains no facts beyond those of the document and the objects.
 """
 
 import shlex
@@ -79,7 +79,7 @@ def _state(document: Document) -> Iterator[tuple[str, str]]:
 
 
 def _charge(charge: Document) -> str:
-    """Format a charge in the units of quotas, except what is no amount."""
+    """Format a charge in the units of quotas, except values that are not amounts."""
     return ", ".join(
         f"{name}={quantities.format_amount(name, amount) if isinstance(amount, int) else amount}"
         for name, amount in charge.items()

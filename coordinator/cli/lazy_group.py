@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command of the first argument. For an unknown name, the error has the nearest names of all commands,
-        also of those that are not imported yet."""
+        including commands that are not imported yet."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:

@@ -87,7 +87,7 @@ class Session:
 
     @cached_property
     def target(self) -> ClusterTarget:
-        """The cluster that commands use, and what selected it. Raises LocalError if that cannot be determined."""
+        """The cluster that commands use, and what selected it. Raises LocalError if the cluster cannot be determined."""
         return target.find(self.resolved_settings, self.environ, serves=self.role in SERVER_ROLES)
 
     @property
@@ -142,7 +142,9 @@ class Session:
 
     @property
     def redis(self) -> Location:
-        """The Redis of the settings. If they name none, the Redis of the embedded cluster that commands use."""
+        """The Redis of the settings. If the settings name no Redis, the Redis of the embedded cluster that commands
+        use.
+        """
         kubeconfig = self.connection.kubeconfig or self.environ.get("KUBECONFIG", "")
         noted = Path(kubeconfig).parent / settings_module.REDIS_URL_NOTE
         if self.resolved_settings.sources["redis_url"] == "default" and kubeconfig and noted.is_file():
@@ -193,7 +195,9 @@ class JobGroup(LazyGroup):
 
 
 def with_namespace(command: click.Command) -> click.Command:
-    """Add the option `-n` to a command about jobs that has none, so that it may also come after the command's name."""
+    """Add the option `-n` to a command about jobs that has none, so that the option may also come after the command's
+    name.
+    """
 
     def use(context: click.Context, _parameter: click.Parameter, namespace: str | None) -> None:
         session = context.find_object(Session)

@@ -1,4 +1,4 @@
-"""The submission of the TorchJobs of files: all of them or none.
+"""The submission of the TorchJobs of files: all TorchJobs or none.
 
 One rule: nothing is created before all jobs are valid (`coordinator.runs.validation`). Before that, the coordinator and
 the node of an embedded cluster say whether each job could ever run (`coordinator.cli.outlook`).
@@ -48,7 +48,7 @@ def parse(bodies: Iterable[tuple[str, Any]], namespace: str, directory: str) -> 
 
 
 def folder() -> str:
-    """Return the folder of submission. Raises BadManifest if it no longer exists or its name is not UTF-8."""
+    """Return the folder of submission. Raises BadManifest if the folder no longer exists or its name is not UTF-8."""
     try:
         path = os.getcwd()
         path.encode()
@@ -136,7 +136,7 @@ def _check_names(documents: list[Submission]) -> None:
 
 
 def _validate(maker: JobMaker, document: Submission) -> validation.ValidatedJob:
-    """Validate a job. Raises any ClusterError; that of an invalid job is in plain words."""
+    """Validate a job. Raises any ClusterError; the error about an invalid job is in plain words."""
     try:
         return maker.validate(document)
     except errors.Invalid as error:
@@ -144,7 +144,7 @@ def _validate(maker: JobMaker, document: Submission) -> validation.ValidatedJob:
 
 
 def _explain(document: Submission, causes: Iterable[errors.FieldCause]) -> tuple[errors.FieldCause, ...]:
-    """Return what is wrong with a job in plain words, with the lines of its file."""
+    """Return the problems of a job in plain words, with the lines of its file."""
     schema = definitions.torchjob()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     plain = (
         replace(cause, message=words.unknown_field(cause.field, schema)) if cause.message == UNKNOWN_FIELD else cause

@@ -35,7 +35,7 @@ def describe_settled(
 ) -> Document:
     """Return the document of a job that does not wait.
 
-    `tasks` are those of `job_details`, for an admitted job that may not run. `restart_not_before` is the end of the
+    `tasks` are the tasks of `job_details`, for an admitted job that may not run. `restart_not_before` is the end of the
     job's back-off. `if_resumed` is the forecast for a suspended job if it were resumed now.
     """
     status, document = item.get("status") or {}, _job(item)
@@ -209,7 +209,7 @@ def describe_sharing(pods: Iterable[Manifest]) -> list[str]:
 
 
 def describe_silence(item: Manifest, training: Document, now: datetime) -> str:
-    """Return the hint that a running job has stopped to report, which nobody watches; empty if there is none."""
+    """Return the hint that a running job has stopped to report, which nobody watches; empty if no hint is due."""
     status, spec = item.get("status") or {}, item["spec"]
     if status.get("phase") != "Running" or (spec.get("health") or {}).get("hangTimeoutSeconds"):
         return ""

@@ -50,7 +50,7 @@ class Archive:
 
 
 class _LimitedGzip(io.RawIOBase):
-    """A file that compresses what is written to it, up to a number of bytes."""
+    """A file that compresses the written bytes, up to a number of bytes."""
 
     def __init__(self, limit: int) -> None:
         self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)

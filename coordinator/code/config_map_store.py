@@ -54,7 +54,7 @@ class ConfigMapStore:
     def _keep(self, part: Manifest, owner: JobKey) -> bool:
         """Make a job an owner of a part. Return False if the part has no room or is being deleted.
 
-        The first part has room, and a later one has not, while the garbage collection removes owners one by one.
+        The first part has room, while a later part has no room, while the garbage collection removes owners one by one.
         """
         name = part["metadata"]["name"]
         for number in range(MOST_TRIES):

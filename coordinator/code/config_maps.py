@@ -60,7 +60,7 @@ def source(archive: Archive, copy: int) -> Mounts:
 
 
 def content(part: Manifest) -> bytes:
-    """Return what a ConfigMap has of an archive. Raises ValueError if that is nothing."""
+    """Return the part of an archive that a ConfigMap has. Raises ValueError if the ConfigMap has no part."""
     try:
         return base64.b64decode(part["binaryData"][KEY], validate=True)
     except (KeyError, TypeError, ValueError) as error:
@@ -77,7 +77,9 @@ def join(short: str, parts: Iterable[bytes]) -> Archive:
 
 
 def owner_reference(job: JobKey) -> Manifest:
-    """Return the reference of a job to what it uses. It is no controller, since an object has one controller only."""
+    """Return the owner reference that names a job as a user of an object. The job is not the controller, since an
+    object has one controller only.
+    """
     return {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": job.name, "uid": job.uid}
 
 

@@ -105,7 +105,9 @@ def _git(folder: Path, options: Iterable[str], tell: Tell) -> list[str] | None:
 
 
 def _output(process: "subprocess.Popen[bytes]", what: str, tell: Tell) -> tuple[bytes, bytes]:
-    """Return what a program prints, and tell from time to time that it is at work. Interrupted, it is killed."""
+    """Return the output of a program, and report from time to time that the program is at work. Interrupted, it is
+    killed.
+    """
     seconds = 0.0
     try:
         while True:

@@ -1,6 +1,6 @@
 """Packs the folder of a job: selects its files, reads them, and returns the archive.
 
-One rule: what is packed and what is left out is fixed here, once; nothing reads the folder later.
+One rule: this module decides once which files are packed and which are left out; nothing reads the folder later.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -84,7 +84,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def sizes(folder: Path, paths: Iterable[str]) -> dict[str, int]:
-    """Return the sizes of files by path; those that are gone are left out."""
+    """Return the sizes of files by path; files that are gone are left out."""
     found = {}
     for path in paths:
         try:

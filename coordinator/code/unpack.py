@@ -3,9 +3,9 @@
 One rule: nothing is written before the digest is right, and nothing is written outside the folder of the code. What was
 unpacked once stays as the job has left it, however often the container runs.
 
-It runs as `python3 -c TEXT DIGEST`, with the Python of the job's image: 3.6 or newer, its standard library alone. The
-variables TORCHQ_VOLUME_... name the folders: TORCHQ_CODE is the job's; TORCHQ_PART_1, TORCHQ_PART_2 and so on have one
-part of the archive each, or TORCHQ_STORE has the whole archive.
+The program runs as `python3 -c TEXT DIGEST`, with the Python of the job's image: 3.6 or newer, its standard library
+alone. The variables TORCHQ_VOLUME_... name the folders: TORCHQ_CODE is the job's; TORCHQ_PART_1, TORCHQ_PART_2 and so
+on have one part of the archive each, or TORCHQ_STORE has the whole archive.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class NotUnpacked(Exception):
 
 
 def read_archive(digest: str) -> bytes:
-    """Return the archive. Raises NotUnpacked if it is missing or not the one of the digest."""
+    """Return the archive. Raises NotUnpacked if the archive is missing or does not have the digest."""
     store = os.environ.get(VOLUME + "STORE")
     paths = []
     if store:
@@ -69,7 +69,9 @@ def write_members(archive: tarfile.TarFile, folder: str) -> int:
 
 
 def safe_path(folder: str, name: str) -> str:
-    """Return the place of a file. Raises NotUnpacked if it is outside of the folder, also by a link that is there."""
+    """Return the place of a file. Raises NotUnpacked if the path is outside of the folder, also by a link that is
+    there.
+    """
     parts = name.split("/")
     target = os.path.join(folder, *parts)
     inside = os.path.realpath(folder) + os.sep

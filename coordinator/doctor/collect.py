@@ -282,7 +282,7 @@ def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
 
 
 def _ineffective(queue: TenantQueue) -> str:
-    """Return the limits of a queue that have no effect; empty if all have one."""
+    """Return the limits of a queue that have no effect; empty if all limits have an effect."""
     return _short("; ".join(f"{problem.field}: {problem.message}" for problem in tenantqueue.ineffective(queue)))
 
 
@@ -292,7 +292,8 @@ def _subject(resource: Resource, manifest: Manifest) -> str:
 
 
 def slow_node(pod: Manifest) -> str:
-    """Return the node of a pod, if it waits long before it starts a container again; else an empty string.
+    """Return the node of a pod, if the node waits long before it starts a container of the pod again; else an empty
+    string.
 
     A kubelet waits 10, 20, 40 .. 300 s before it starts a container once more (CrashLoopBackOff), whatever has ended
     it. The words of a status tell how long, because no account of torchq may read the settings of a kubelet. Only pods

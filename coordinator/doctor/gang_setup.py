@@ -1,7 +1,8 @@
 """Whether gang schedulers are set up so that they bind the gangs of the jobs that exist.
 
-One rule: pure. What a scheduler does is judged by what it writes, since no account of torchq may read its settings. A
-finding names one object, the first, and so does not change with the number of others.
+One rule: pure. The behaviour of a scheduler is judged by the objects that it writes, since no account of torchq may
+read its settings. A finding names only the first object, so that the finding does not change with the number of other
+objects.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,7 +62,7 @@ class GangSetup:
         return {name: backends.get_backend(name, self.serves) for name in sorted(names - {"none"})}
 
     def findings(self, jobs: Mapping[JobKey, JobView], rules: RoutingRules) -> Iterator[Finding]:
-        """Yield what is not set up, given the jobs and TenantQueues that exist."""
+        """Yield the parts that are not set up, given the jobs and TenantQueues that exist."""
         used = self.used_backends(jobs.values())
         for name, backend in used.items():
             if backend.resource is not None and not self.serves(backend.resource):

@@ -188,7 +188,7 @@ def _ports(inspection: Inspection) -> Found:
 
 
 def _entries(inspection: Inspection) -> Found:
-    """Compare the entries with those that the cluster's waiting jobs should have."""
+    """Compare the entries with the entries that the cluster's waiting jobs should have."""
     store = inspection.store
     expected = _of_kind("admit", _rebuilt_state(inspection).entries)
     entries = _of_kind("admit", store.entries.values())
@@ -312,7 +312,7 @@ def _text(value: object) -> str:
 
 
 def _seconds(timestamp: str) -> float:
-    """Parse a timestamp; 0 for an invalid one, which counts as never renewed."""
+    """Parse a timestamp; 0 for an invalid timestamp, which counts as never renewed."""
     try:
         return timestamps.parse_seconds(timestamp)
     except ValueError:

@@ -52,7 +52,7 @@ class Strays:
             self.labelled_pods[f"{metadata['namespace']}/{metadata['name']}"] = key
 
     def note_job(self, key: JobKey, job: Manifest) -> None:
-        """Note a job's code, and what was written into its status by hand."""
+        """Note a job's code, and edits of the job's status by hand."""
         metadata = job["metadata"]
         if code := (metadata.get("labels") or {}).get(labels.CODE):
             self.code_of_jobs.add((key.namespace, str(code)))

@@ -3,7 +3,7 @@
 One rule: one thread, after a round of picks, when a plan is due (`PlanTimes`). What it remembers
 only delays a change, so a new leader that remembers nothing harms nobody.
 
-A growth has two steps. The target is written first, so that a worker process takes up what the store grants. The store
+A growth has two steps. The target is written first, so that a worker process takes up the grant of the store. The store
 grants it once the watch shows the target, and only if the newest plan still wants it.
 """
 
@@ -52,7 +52,7 @@ class _Known(NamedTuple):
 
 @dataclass(slots=True)
 class PlanTimes:
-    """When the next plan is due: a plan follows from what it is made of and from the time. If nothing of that can have
+    """When the next plan is due: a plan follows from its inputs and from the time. If nothing of that can have
     changed, the plan would be the last one again, and is not made. Times are seconds since 1970."""
 
     _planned_at: float = -math.inf
@@ -60,7 +60,7 @@ class PlanTimes:
     _open_until: float = math.inf
 
     def is_early(self, now: float) -> bool:
-        """Return whether the last plan is too recent for another one. The clock may have been set back."""
+        """Return whether the last plan is too recent for another plan. The clock may have been set back."""
         return abs(now - self._planned_at) < INTERVAL_SECONDS
 
     def is_due(self, state: Hashable, now: float) -> bool:
@@ -135,7 +135,9 @@ class Autoscaler:
         return self.watches.autoscaled.version, id(self.configuration.rules()), self.pick_cycle.known
 
     def _has_unsettled(self, jobs: Mapping[JobKey, JobView], circumstances: Circumstances) -> bool:
-        """Return whether a job may go into the next plan otherwise though its view stays: it is watched for a while."""
+        """Return whether a job may go into the next plan in another state although its view is the same, because the
+        job is watched for a while.
+        """
         if self.reports is not None and any(_is_judged_by_reports(job) for job in jobs.values()):
             return True
         return not all(elastic_jobs.is_settled(job, circumstances) for job in jobs.values())
@@ -171,7 +173,7 @@ class Autoscaler:
         return before.elastic
 
     def _plan(self, jobs: list[ElasticJob], now: float) -> Plan | None:
-        """Return the newest plan, which is empty where autoscaling is off; None if there is none.
+        """Return the newest plan, which is empty where autoscaling is off; None if there is no plan yet.
 
         There is none if the last round of picks did not stand. An error in the plan never keeps jobs from being picked.
         """
@@ -210,7 +212,7 @@ class Autoscaler:
         return growths
 
     def _act(self, job: JobView, resize: Resize | None, plan: Plan, circumstances: Circumstances) -> IdleGrowth | None:
-        """Put the new target of a job, if it needs one; return the growth that it is to be granted."""
+        """Put the new target of a job, if the job needs one; return the growth that the job is to be granted."""
         key, now, lane = job.key, circumstances.now, self.lane
         if lane is None or lane.is_under_way(key):
             return None
@@ -228,7 +230,7 @@ class Autoscaler:
         return _growth(job, decision) if decision.grow else None
 
     def _judge(self, job: JobView, resize: Resize | None, plan: Plan, now: float) -> Decision:
-        """Return what is done about the target of a job. A job that gives back need not go back first."""
+        """Return the decision about the target of a job. A job that gives back need not go back first."""
         gain = self.memory.gains.small.get(job.key)
         if gain is not None and self.settings.autoscale == "on" and (resize is None or resize.reason == IDLE):
             decision = targets.go_back(job, gain.workers, gain.message, now)
@@ -250,7 +252,7 @@ class Autoscaler:
             log.debug("gains: %s", error)
 
     def _grow(self, growths: list[IdleGrowth]) -> bool:
-        """Let the store grant growths; return whether it granted one. What it refuses is judged anew."""
+        """Let the store grant growths; return whether the store granted any. What it refuses is judged anew."""
         refusals = self.pick_cycle.grow_idle(growths) if growths else []
         for growth, refused in zip(growths, refusals, strict=True):
             if refused:

@@ -124,7 +124,7 @@ def of(job: JobView, circumstances: Circumstances) -> ElasticJob | None:
 
 
 def is_settled(job: JobView, circumstances: Circumstances) -> bool:
-    """Return whether a job goes into every plan as it is now, until its view or the rules change."""
+    """Return whether a job is part of every plan in its present state, until its view or the rules change."""
     key, scaling = job.key, job.autoscaling
     special = (circumstances.held, circumstances.refused, circumstances.late, circumstances.slower)
     pauses = scaling is None or scaling.restarts_at > circumstances.now or leaving(job)
@@ -172,7 +172,7 @@ def _elastic(job: JobView, circumstances: Circumstances) -> _Elastic | None:
 
 
 def _recipient(scaling: Autoscaling) -> JobKey | None:
-    """Return the waiting job for which a job gives back; None if its target names none."""
+    """Return the waiting job for which a job gives back; None if its target names no job."""
     try:
         return JobKey.parse(scaling.target.recipient) if scaling.target is not None else None
     except ValueError:

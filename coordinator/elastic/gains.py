@@ -4,7 +4,7 @@ One rule: all of it may be lost at any moment. A job is then judged again after 
 
 The samples per second of each pod are averaged, at the size before a growth and at the size after it. Reports count
 once a size is SETTLE_SECONDS old and has been looked at LOOKS times. A job whose average has fallen by more than its
-owner allows goes back to the size before, and stays there until pods of it are restarted.
+owner allows returns to its previous size, and keeps this size until pods of the job are restarted.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Gains:
     _sizes: dict[JobKey, _Size] = field(default_factory=dict)
 
     def look(self, jobs: Mapping[JobKey, JobView], reports: Mapping[JobKey, JobReports]) -> None:
-        """Judge these jobs by their newest reports, and forget all others."""
+        """Judge these jobs by their newest reports, and forget all other jobs."""
         small = {key: gain for key, gain in self.small.items() if key in jobs}
         self._sizes = {key: size for key, size in self._sizes.items() if key in jobs}
         for key, job in jobs.items():

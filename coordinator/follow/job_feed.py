@@ -63,7 +63,7 @@ class Inbox:
     def take(self, timeout: float | None = None) -> News | None:
         """Return a state that was not read yet. Return None after `timeout` seconds, or if the inbox is closed.
 
-        Raise the error of a watch that cannot go on.
+        Raise the error of a watch that cannot continue.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._news or self._closed or self._error, timeout)
@@ -84,7 +84,9 @@ class JobFeed:
     """
 
     def __init__(self, cluster: Cluster, namespace: str, label_selector: str = "") -> None:
-        """Prepare to follow the jobs of a namespace, or, if it is empty, of all; only those with some labels."""
+        """Prepare to follow the jobs of a namespace, or of all namespaces if the name is empty; only jobs with the
+        given labels.
+        """
         self._cluster = cluster
         self.namespace = namespace
         self.resync_at = math.inf

@@ -50,7 +50,7 @@ class LogSource:
         return next((each for each in self.listed() if each.uid == pod.uid), pod)
 
     def listed(self) -> list[PodRuns]:
-        """Return the pods whose runs the server lists, oldest first, also those that are gone."""
+        """Return the pods whose runs the server lists, oldest first, including pods that are gone."""
         if self._lists_runs is False:
             return []
         try:
@@ -131,7 +131,7 @@ class LogAnswer(Iterator[list[RawLine]]):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called, so that the output may go on."""
+        """Whether `close` was called, so that the output may continue later."""
         return self._closed.is_set()
 
     def close(self) -> None:

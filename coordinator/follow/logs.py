@@ -50,8 +50,8 @@ def follow(
 ) -> Iterator[LogLine]:
     """Yield the output of a job, line by line; a line without a pod is a note of torchq about the job.
 
-    Without `selection.follow`, the iteration ends with the present end of the output. With it, it ends with the job,
-    or once `stop` is set. A slow reader slows the reading down.
+    Without `selection.follow`, the iteration ends with the present end of the output. With `follow`, the output ends
+    with the job, or once `stop` is set. A slow reader slows the reading down.
 
     Raise NoOutput for a job that has no output, and with `follow` only if it never will have; and any ClusterError.
     """
@@ -215,7 +215,7 @@ class _Following:
             self._finish(item)
 
     def _tell(self, item: Manifest) -> None:
-        """Say why the job waits, also for the last of its pods. Raise NoOutput if it can never run."""
+        """Say why the job waits, also for the last of its pods. Raise NoOutput if the job can never run."""
         if not wait_reasons.is_waiting(item):
             if self._told:
                 self._told = ""
@@ -249,7 +249,9 @@ class _Following:
         self._emit(None)
 
     def _tell_new_files(self, what: str) -> None:
-        """Say which files go with the pod of rank 0, so that nobody looks for them after a restart, or tomorrow."""
+        """Report which files are deleted with the pod of rank 0, so that nobody looks for them after a restart, or
+        tomorrow.
+        """
         if (found := self._source.new_files()) is not None:
             self._emit([LogLine("", f"{what}: {found.describe()}")])
 

@@ -1,6 +1,7 @@
-"""The files that a job's rank 0 has written beside its code, which go with its pod.
+"""The files that a job's rank 0 has written beside its code, which are deleted with its pod.
 
-One rule: only the embedded API server knows them (`embedded.apiserver.http.log_answers`); elsewhere there are none.
+One rule: only the embedded API server knows these files (`embedded.apiserver.http.log_answers`); on any other cluster
+the list is empty.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class NewFiles:
 
 
 def read(cluster: Cluster, key: JobKey) -> NewFiles | None:
-    """Return the new files of a job; None if there are none, or if the server does not say."""
+    """Return the new files of a job; None if there are none, or if the server does not know."""
     try:
         answer = b"".join(cluster.job_log(key.namespace, key.uid, LIST))
     except errors.ClusterError:

@@ -38,7 +38,7 @@ class RunCounts:
 
     def is_previous(self, number: int) -> bool | None:
         """Return whether a server gives the output of a run as that of the previous run, or as the present one; None if
-        it gives neither."""
+        the server gives neither."""
         if number == self.last:
             return False
         return True if number == self.last - 1 and not self.waiting else None
@@ -82,7 +82,7 @@ class PodRuns:
         return self.is_gone or self.phase in FINISHED
 
     def selected(self, container: str) -> tuple[str, ...]:
-        """Return the containers whose output is shown: the one that is named, else the main one, after the init
+        """Return the containers whose output is shown: the named container, else the main container, after the init
         containers that failed."""
         if container:
             return (container,)

@@ -1,6 +1,6 @@
-"""The output that a job has now: which pod and which run of it, and its lines.
+"""The present output of a job: the pod, the run of its container, and the lines.
 
-One rule: what cannot be read of one pod is a note, if other pods were selected, too; else it is an error.
+One rule: output of a pod that cannot be read causes a note if other pods were selected, too, else an error.
 """
 
 import threading

@@ -104,7 +104,7 @@ class SlotReader:
             self._emit(error)
 
     def _read_next_pod(self) -> bool:
-        """Read the oldest pod that is known to its end. Return whether there may be another one."""
+        """Read the oldest pod that is known to its end. Return whether another pod may follow."""
         with self._changed:
             self._changed.wait_for(lambda: self._pods or self._finished or self._stop.is_set())
             if self._stop.is_set() or not self._pods:
@@ -198,8 +198,9 @@ class SlotReader:
             lines.close()
 
     def _deliver(self, lines: Sequence[RawLine], overlap: Overlap, *, is_last: bool) -> None:
-        """Deliver the lines that are new, and say where output is missing. The error of a kubelet is no output; it is
-        told if the run is not read again."""
+        """Deliver the lines that are new, and say where output is missing. The error of a kubelet is no output; the
+        error is reported if the run is not read again.
+        """
         found: list[LogLine] = []
         for line in lines:
             if line.is_of_kubelet:

@@ -1,6 +1,6 @@
 """Why a job has no pods, or does not end, from its status.
 
-One rule: the words are those that the coordinator and the workers have written.
+One rule: the coordinator and the workers have written the words.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ def explain(item: Manifest) -> str:
 
 
 def for_ranks(item: Manifest) -> str:
-    """Return for which pods a running job waits, because others have ended with 0; empty if it waits for none."""
+    """Return for which pods a running job waits, because others have ended with 0; empty if the job waits for no pods."""
     running = true_condition(item, "Running")
     return str(running.get("message") or "") if running.get("reason") == WAITS_FOR_RANKS else ""
 

@@ -8,8 +8,8 @@ One rule: pure. A job of which no pod has reported since its last restart never 
     steps move, but one pod stands, and others have gone on    that pod; of several, the one that stands longest
     without it for the limit
 
-The limits are in `coordinator.health.step_watch`. After a pause of all pods, one of them is the first to go on, and the
-others have the whole limit to follow. A pod is silent if it has not reported for hangTimeoutSeconds. A pod that has
+The limits are in `coordinator.health.step_watch`. After a pause of all pods, one pod is the first to continue, and the
+other pods have the whole limit to follow. A pod is silent if it has not reported for hangTimeoutSeconds. A pod that has
 never reported is neither silent nor behind: it may be that only the pod with rank 0 reports.
 """
 

@@ -1,7 +1,8 @@
 """The watch over the steps of all jobs whose health is watched, and what their statuses say about it.
 
-One rule: it only reads reports and puts statuses, in a thread of its own; what follows from a hang, workers decide.
-Everything that it remembers is lost with the leadership, and the time begins anew (`coordinator.health.step_watch`).
+One rule: the watch only reads reports and puts statuses, in its own thread; the workers decide what follows from a
+hang. Everything that it remembers is lost with the leadership, and the time begins anew
+(`coordinator.health.step_watch`).
 
 A status is put with the resourceVersion of the job that was judged, so that a job that has changed since is judged
 again. The hang of an earlier run is no hang: whoever writes the next run removes it.

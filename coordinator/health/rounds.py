@@ -13,7 +13,7 @@ from kube.process.turns import Turns
 
 
 class Rounds(ABC):
-    """What looks at all jobs in a thread of its own."""
+    """An object that looks at all jobs in a thread of its own."""
 
     __slots__ = ()
     watches: Watches

@@ -16,7 +16,8 @@ The limit is `hangTimeoutSeconds`, and `firstStepSeconds` until a step has moved
 in `crds.torchjob.jobspec.Health` alone.
 
 That pods have reported, and that a step has moved, since the last restart or resize is in the job's status; and each
-report tells its run, by the coordinator that took it. So a later leader knows it too, and only the time begins anew.
+report has its run, which the coordinator that took the report has added. So a later leader knows it too, and only the
+time begins anew.
 """
 
 from collections.abc import Iterable, Mapping
@@ -100,8 +101,8 @@ def look(
 ) -> StepWatch:
     """Return the watch after one more look; `before` is what this leader knows of the job, if anything.
 
-    `known` is what the status of the job says about its reports. `continues` tells whether nothing was missed since the
-    look before.
+    `known` is the information about reports in the status of the job. `continues` tells whether nothing was missed
+    since the look before.
     """
     names = frozenset(running)
     own = {name: report for name, report in reports.items() if report.run == run}
@@ -147,7 +148,9 @@ def _resume(before: StepWatch, names: frozenset[str], present: Mapping[str, PodR
 
 
 def _hear(watch: StepWatch, name: str, report: PodReport, now: float) -> PodSteps:
-    """Return what is known of a pod after a look. Its first report in a run is no step: it may say where it goes on."""
+    """Return the knowledge about a pod after a look. Its first report in a run is no step: the report may only say at
+    which step the pod continues.
+    """
     pod = watch.pods.get(name)
     if pod is not None and _mark(report) == _mark(pod.last):
         return pod

@@ -345,7 +345,7 @@ def _plain(code: HTTPStatus, headers: Mapping[str, str] = MappingProxyType({})) 
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
-    """Close a connection at once, also one that is closed already."""
+    """Close a connection at once, even if the connection is closed already."""
     with contextlib.suppress(AttributeError):  # asyncio fails if the last byte of a closing connection was just sent
         writer.transport.abort()
 

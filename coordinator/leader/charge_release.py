@@ -47,8 +47,8 @@ class ChargeRelease:
     def find(self, keys: list[JobKey], routes: list[Route]) -> list[JobKey]:
         """Return the keys whose charges are to be freed.
 
-        These are jobs that hold nothing any more, jobs that are charged for an attempt that is over, and jobs whose
-        owner edited them after they were charged.
+        Such charges belong to jobs that hold nothing any more, jobs that are charged for an attempt that is over, and
+        jobs whose owner edited them after they were charged.
         """
         puts = {
             key: result.put
@@ -65,7 +65,7 @@ class ChargeRelease:
         return [key for key, result in zip(keys, routes, strict=True) if result.remove or key in outdated]
 
     def _is_outdated(self, entry: Entry, charge: Reservation) -> bool:
-        """Return whether a job asks for something else than what it is charged for. A job that is gone is routed
+        """Return whether a job requests other amounts than those it is charged for. A job that is gone is routed
         again."""
         job = self.watches.job(entry.key)
         return job is not None and not route.is_charged_in_full(job, entry, charge)

@@ -66,7 +66,7 @@ class RedisProbe:
     def problem(self) -> str:
         """Ask, and return why the store cannot be used; empty if it can.
 
-        A leader without a store would keep out a coordinator that has one.
+        A leader without a store would keep out a coordinator that has a store.
         """
         try:
             problem = self.store.problem()
@@ -80,7 +80,7 @@ class RedisProbe:
 
 @dataclass(slots=True)
 class Coordinator:
-    """A coordinator; it runs until `stop` is set."""
+    """A coordinator; the coordinator runs until `stop` is set."""
 
     cluster: Cluster
     store: QueueStore
@@ -192,7 +192,7 @@ class Coordinator:
             self._rebuild_cause = self._end_term(error)
 
     def _end_term(self, error: Exception) -> RebuildCause:
-        """Log why a term ended, and pause before the next one. Return what that says about the next rebuild."""
+        """Log why a term ended, and pause before the next term. Return what that says about the next rebuild."""
         if isinstance(error, queue_errors.StaleEpoch | LeadershipLost | cluster_errors.Conflict):
             log.warning("term ended: %s", error)
             self._pause(self.settings.renew_seconds)
@@ -273,9 +273,9 @@ class Coordinator:
     def _new_epoch(self) -> int:
         """Return an epoch for a rebuild that is higher than all earlier ones.
 
-        Taking the Lease has raised the epoch already. It is raised again for a second rebuild in one term. It is also
-        raised if the store or the cluster has a higher epoch, because an admin has deleted the Lease or configured the
-        Redis of another cluster. While the store cannot be reached, this method writes nothing.
+        Taking the Lease has raised the epoch already. The epoch is raised again for a second rebuild in one term. The
+        epoch is also raised if the store or the cluster has a higher epoch, because an admin has deleted the Lease or
+        configured the Redis of another cluster. While the store cannot be reached, this method writes nothing.
         """
         admitted = (job.admission.epoch for job in self.watches.jobs.values() if job.admission)
         highest = max(self.store.epoch(), self.last_epoch, *admitted)

@@ -38,7 +38,7 @@ def statuses(
 ) -> dict[str, Status]:
     """Return the status of each queue by name.
 
-    `share` is the queue's part of what all admitted jobs use, measured by `cost`, which is what a pick costs
+    `share` is the queue's part of the usage of all admitted jobs, measured by `cost`, which is the price of a pick
     (`queues.rules`). `target` is its part of the weights of all queues with work. `usage` names the resources of
     quotas and of the `pool`, and the standard ones (`queues.limits`). A job that cannot be counted is recorded in
     `errors`.
@@ -77,7 +77,7 @@ def statuses(
 
 
 def _most_important(usage: Amounts, limited: Collection[str]) -> Amounts:
-    """Return as many resources as a status may name: limited ones first, then standard ones."""
+    """Return the resources that a status may name: limited ones first, then standard ones."""
     ranked = sorted(usage, key=lambda name: (name not in limited, name not in STANDARD_RESOURCES, name))
     return {name: usage[name] for name in ranked[:MOST_NAMES]}
 

@@ -68,7 +68,8 @@ def judge_due(
 
 
 def take_gang_room(watches: Watches, rules: RoutingRules, key: JobKey, demand: Amounts) -> bool:
-    """Take room in its queue of the gang scheduler for a job that is about to be picked; return False if there is none.
+    """Take room in its queue of the gang scheduler for a job that is about to be picked; return False if there is no
+    room.
 
     So the jobs of one round of picks, and of those until the next judgement, fit together.
     """

@@ -28,7 +28,7 @@ class RebuildNotDone(CoordinatorError):
 
 
 def pending_request(lease: Manifest) -> str:
-    """Return the id of a request that is not done yet; empty if there is none."""
+    """Return the id of a request that is not done yet; empty if no request is open."""
     annotations = lease["metadata"].get("annotations") or {}
     request = str(annotations.get(REQUEST_ANNOTATION, ""))
     return request if request != annotations.get(DONE_ANNOTATION) else ""

@@ -7,8 +7,8 @@
 One rule: no lane starves another. Each lane has its turn after a few writes of the one before it. A request that fails
 or hangs delays the other lanes for its own time. Then its lane waits for at least as long, and they do not.
 
-Those who decide put what they want, and never wait for it. The newest put for an object counts. A put that another one
-has overtaken, or that was made in an earlier term of the leader, is not written.
+The code that decides puts the wanted status, and never waits for the write. The newest put for an object counts. A put
+that another one has overtaken, or that was made in an earlier term of the leader, is not written.
 """
 
 import logging
@@ -83,7 +83,7 @@ class Lane(Generic[K]):
         in_a_row: int,
         per_second: float = math.inf,
     ) -> None:
-        """`subject` says for people what is written, of `{key}`. `term` returns the leader's epoch; 0: nobody leads."""
+        """`subject` names for people the written status of `{key}`. `term` returns the leader's epoch; 0: nobody leads."""
         self.resource, self.subject, self.in_a_row = resource, subject, in_a_row
         self.refresh: Callable[[K, Put], Put | None] = lambda _, put: put
         """Returns what is to be written by now instead of a put; None: nothing."""
@@ -138,7 +138,7 @@ class Lane(Generic[K]):
         return version > self._shown.resource_version and (fields is None or fields == written)
 
     def due(self) -> Iterator[tuple[K, Put, Put]]:
-        """Remove and yield the puts that may be written now, one by one, each with what it means by now. The caller
+        """Remove and yield the puts that may be written now, one by one, each with its present meaning. The caller
         ends each with `finish`."""
         while self._elapsed() >= self._free_at:
             with self._lock:
@@ -186,7 +186,7 @@ class Lane(Generic[K]):
 
 
 class StatusWriter:
-    """The lanes, in their order, and the thread that writes what is put into them."""
+    """The lanes, in their order, and the thread that writes the statuses that are put into the lanes."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class StatusWriter:
         return self.serve(self.jobs) + self.serve(self.reasons) + self.serve(self.queues)
 
     def serve(self, lane: Lane[K]) -> int:
-        """Write what is due in one lane, up to its most in a row; return how many writes were tried."""
+        """Write the due statuses of one lane, up to its most in a row; return how many writes were tried."""
         tried = 0
         for key, put, current in islice(lane.due(), lane.in_a_row):
             self._write(lane, key, put, current)

@@ -114,7 +114,7 @@ class StoreRebuild:
         older file, or that a usage is not the sum of the reservations. Only a rebuild helps. The audit also routes
         every charged job again, to find jobs that do not exist any more, and repeats the offers of picks that no worker
         has written. A worker ignores such a pick while the job is held or its queue drains; the pick may have become
-        valid again. And it shortens leases that would outlive the clock of Redis.
+        valid again. The rebuild also shortens leases that would outlive the clock of Redis.
         """
         self.turn.allow(STAGE_SECONDS)
         self._shorten_leases()
@@ -145,14 +145,16 @@ class StoreRebuild:
         )
 
     def _are_charged(self, jobs: Mapping[JobKey, JobView | None]) -> bool:
-        """Return whether the store holds for these jobs what it should. It is read after the jobs, so that it is not
+        """Return whether the store holds the right charges for these jobs. It is read after the jobs, so that it is not
         older than a charge that a worker has raised."""
         admitted = {key: job for key, job in jobs.items() if job is not None and job.admission is not None}
         held = self.store.reservations(list(admitted)) if admitted else {}
         return all(self.is_charged(job, held.get(key)) for key, job in admitted.items())
 
     def is_charged(self, job: JobView, held: Reservation | None) -> bool:
-        """Return whether the store holds for an admitted job what it should. `held` is what it holds."""
+        """Return whether the store holds the right charge for an admitted job. `held` is the charge that the store
+        holds.
+        """
         key, admission = job.key, job.admission
         if admission is None or not held_charges.is_short(admission, held):
             return True
@@ -174,7 +176,7 @@ class StoreRebuild:
     def _revoke(
         self, charges: tuple[Reservation, ...], charged: Mapping[JobKey, Reservation]
     ) -> tuple[Reservation, ...]:
-        """Return the charges without those that are revoked because there is no room for them.
+        """Return the charges without the charges that are revoked because there is not enough room.
 
         Only an admission or a growth is revoked that has no pods and that the store did not charge before. Growths come
         first.
@@ -258,7 +260,7 @@ class StoreRebuild:
 
 
 def _storable(watches: Watches, values: Iterable[T]) -> tuple[T, ...]:
-    """Return the values that the store can keep; skip and record the others."""
+    """Return the values that the store can keep; skip and record the other values."""
     result: list[T] = []
     for value in values:
         try:

@@ -1,4 +1,5 @@
-"""The local clusters that `torchq local up` made current for this user; the last of them is the current one.
+"""The local clusters that `torchq local up` made current for this user; the last one of these clusters is the current
+cluster.
 
 One rule: only `torchq local` changes this note, and torchq never changes a kubeconfig of the user. An entry counts on
 the machine that it was made on, since several machines may share a home folder.
@@ -57,7 +58,7 @@ def make_current(environ: Mapping[str, str], folder: Path) -> None:
 def remove(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool]) -> bool:
     """Remove the cluster of a data folder from the note; return whether it was the current one.
 
-    The next current cluster is the running one that was made current last, or the last one if none runs. Raises
+    The next current cluster is the running cluster that was made current last, or the last cluster if none runs. Raises
     LocalError if the note cannot be written.
     """
     entry, path, current = LocalCluster(str(folder), socket.gethostname()), note_path(environ), data_folder(environ)
@@ -67,7 +68,7 @@ def remove(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool
 
 
 def without(entries: Sequence[LocalCluster], removed: LocalCluster, runs: Callable[[Path], bool]) -> list[LocalCluster]:
-    """Return the remaining entries. Entries of running clusters come last; those without a data folder are dropped."""
+    """Return the remaining entries. Entries of running clusters come last; entries without a data folder are dropped."""
     remaining = [entry for entry in entries if entry != removed]
     local_entries = [entry for entry in remaining if entry.host == removed.host and Path(entry.data).is_dir()]
     other_entries = [entry for entry in remaining if entry.host != removed.host]

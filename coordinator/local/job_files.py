@@ -27,7 +27,7 @@ class JobFolder:
 
 
 def measure(root: Path) -> int:
-    """Return the bytes of all folders below one that has a folder for each namespace."""
+    """Return the bytes of all folders below a folder that has a folder for each namespace."""
     return sum(folder.size for folder in _folders(root))
 
 
@@ -47,8 +47,9 @@ def remove(folder: JobFolder) -> None:
 
 
 def _folders(root: Path) -> Iterator[JobFolder]:
-    """Yield the folders of jobs; of logs, those of pods. A pod that is not gone has no runs there, only a record by
-    which its log is found."""
+    """Yield the folders of jobs; for logs, the folders of pods. A pod that is not gone has no runs there, only a record
+    by which its log is found.
+    """
     for job in sorted(root.glob("*/*")):
         kept = sorted(runs.parent for runs in job.glob(f"*/{RUNS}"))
         for path in kept if root.name == LOGS else [job]:

@@ -1,4 +1,4 @@
-"""Messages of `torchq local` about the cluster that commands use, before and after a change of it.
+"""Messages of `torchq local` about the cluster that commands use, before and after the current cluster changes.
 
 One rule: this module only reads. The lines are for people.
 """
@@ -14,7 +14,7 @@ from coordinator.settings import Resolved
 
 
 def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list[str]:
-    """Describe which cluster commands use now that the one in `data` runs, and how to reach the other one."""
+    """Describe which cluster commands use now that the cluster in `data` runs, and how to reach the other cluster."""
     target_now = target.find(resolved, environ)
     if target_now.data != data:
         hint = f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"

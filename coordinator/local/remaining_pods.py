@@ -1,6 +1,6 @@
 """The pods that still run or end on this machine, as text.
 
-One rule: this module never ends a pod. It reads records, and clears those of an earlier node.
+One rule: this module never ends a pod. The module reads records, and clears those of an earlier node.
 """
 
 import math

@@ -152,7 +152,7 @@ def install(cluster: Cluster) -> None:
 
 
 def redis_server() -> str:
-    """Return the path of the Redis server that a stack starts. Raises LocalError if it is not installed."""
+    """Return the path of the Redis server that a stack starts. Raises LocalError if the program is not installed."""
     try:
         return server_program.server()
     except server_program.RedisFailed as error:
@@ -277,7 +277,7 @@ def _start_redis(options: StackOptions, plan: RedisCommand | None, files: Files,
 
 
 def _plan_redis(options: StackOptions, files: Files) -> RedisCommand | None:
-    """Plan the stack's own Redis; None if the stack uses another one. Raises LocalError if it cannot run."""
+    """Plan the stack's own Redis; None if the stack uses another one. Raises LocalError if Redis cannot run."""
     if options.redis:
         return None
     try:

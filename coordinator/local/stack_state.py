@@ -89,7 +89,7 @@ def note_ready(files: Files, processes: Mapping[str, int], urls: Mapping[str, st
 def supervisor_pid(data: Path) -> int | None:
     """Return the process that runs the stack of a data folder; None if the stack does not run.
 
-    Raises LocalError if that cannot be determined.
+    Raises LocalError if the state cannot be determined.
     """
     holder = _holder(data)
     return None if holder is None else int(holder.split()[0])
@@ -107,7 +107,8 @@ def predates(data: Path) -> bool:
 def original(data: Path) -> int | None:
     """Return the process that runs the stack from whose folder this folder was copied while it ran; else None.
 
-    Call this for a folder in which no stack runs. It waits for a supervisor that is just ending there.
+    Call this for a folder in which no stack runs. The function waits for a supervisor of that folder that is just
+    ending.
     """
     try:
         signature = Files(data).lock.read_text()

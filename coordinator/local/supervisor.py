@@ -59,7 +59,7 @@ class HungChildren:
         self._looked_at = 0.0
 
     def look(self, hanging: Mapping[str, str], now: float) -> dict[str, str]:
-        """Return those of the hanging children, with their problems, that have hung for too long."""
+        """Return the children that have hung for too long, with their problems."""
         passed, self._looked_at = min(_LONGEST_LOOK, now - self._looked_at), now
         self._seconds = {name: self._seconds.get(name, -passed) + passed for name in hanging}
         over = {name: hanging[name] for name, seconds in self._seconds.items() if seconds > HUNG_SECONDS}
@@ -116,7 +116,7 @@ class Supervisor:
     """
 
     def __init__(self, drain_seconds: float = 20.0, children: Children | None = None, turn: Turn | None = None) -> None:
-        """`children` gets what the processes tell of themselves, and `turn` the turns of the supervisor."""
+        """`children` gets the messages of the processes about themselves, and `turn` the turns of the supervisor."""
         self._drain = drain_seconds
         self.told = children or Children()
         self._turn = turn or Turn("supervisor")
@@ -128,7 +128,7 @@ class Supervisor:
         self._pipe = f"{self._reader}:{os.fstat(self._reader).st_ino}"
 
     def start(self, command: Command) -> None:
-        """Start a process and keep it alive from now on. Raises OSError if it cannot be started at all."""
+        """Start a process and keep it alive from now on. Raises OSError if the program cannot be started at all."""
         child = _Child(command)
         self._spawn(child)
         self._children[command.name] = child
@@ -194,7 +194,7 @@ class Supervisor:
                 self._respawn(child)
 
     def stop(self) -> list[str]:
-        """End all children, stage by stage; return the names of those that had to be killed."""
+        """End all children, stage by stage; return the names of the killed children."""
         killed: list[str] = []
         try:
             for stage in sorted({child.command.stage for child in self._children.values()}, reverse=True):
@@ -209,9 +209,9 @@ class Supervisor:
         return killed
 
     def end(self, stage: int, number: signal.Signals = signal.SIGTERM) -> list[str]:
-        """End the children of one stage; return the names of those that had to be killed.
+        """End the children of one stage; return the names of the killed children.
 
-        The other children are kept alive meanwhile, since the end of a login session sends SIGTERM to all of them.
+        The other children are kept alive meanwhile, since the end of a login session sends SIGTERM to all children.
         """
         self._ending = [child for child in self._children.values() if child.command.stage == stage]
         for child in self._ending:
@@ -310,7 +310,7 @@ def supervise(
 ) -> int:
     """Keep the commands alive until SIGTERM or SIGINT, then stop them. Returns exit code 1 if one had to be killed.
 
-    `children` gets what the processes tell of themselves; the supervisor is one of the loops in `turns`.
+    `children` gets the messages of the processes about themselves; the supervisor is one of the loops in `turns`.
 
     Only the main thread may call this. A second signal, more than a second later, kills the rest at once.
     """
@@ -336,7 +336,7 @@ def ending(returncode: int) -> str:
 def end_with_parent(grace: float = 30.0) -> None:
     """End this process when its supervisor dies: send SIGTERM to itself, and exit after `grace` seconds.
 
-    A child calls this at its start. It has no effect in a process that no supervisor started.
+    A child calls this at its start. The call has no effect in a process that no supervisor started.
     """
     descriptor, _, inode = os.environ.pop(PIPE, "").partition(":")
     if descriptor and _is_pipe(int(descriptor), int(inode)):

@@ -27,8 +27,8 @@ MOST_HOLDERS = 3
 def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str] | None = None) -> list[Document]:
     """Return every queue as a TenantQueue whose status has the current figures.
 
-    `cost` is what a pick costs (`queues.rules`). `policies` are the stop policies of queues. For a queue without one,
-    the policy follows from whether the queue is open.
+    `cost` is the price of a pick (`queues.rules`). `policies` are the stop policies of queues. For a queue without a
+    policy, the policy follows from whether the queue is open.
     """
     prices = Prices(cost, snapshot.pool, [view.spec for view in snapshot.queues])
     costs = {view.spec.name: prices.used(view.usage) for view in snapshot.queues}
@@ -44,7 +44,8 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
                 **_status(view, now),
                 "share": figures.percent(costs[view.spec.name], total),
                 "target": figures.percent(view.spec.weight if _is_busy(view) else 0, busy_weight),
-                # How much cost the queue is behind its share, or, below 0, ahead of it; None before the first pick.
+                # The cost by which the queue is behind its share; a negative cost if the queue is ahead of its share;
+                # None before the first pick.
                 "lag": round(lag(view.account, snapshot.clock), 3) if snapshot.clock.weights else None,
             },
         }
@@ -62,7 +63,7 @@ def with_idle_usage(items: Iterable[Document], usage: Mapping[str, Amounts]) -> 
 
 
 def with_deletions(items: Iterable[Document], is_deleted: Callable[[str], bool]) -> list[Document]:
-    """Return queues, with a mark of those that an admin has deleted while jobs hold their room."""
+    """Return queues, with a mark at queues that an admin has deleted while jobs hold their room."""
     return [
         item | {"status": item["status"] | {"deleted": True}} if is_deleted(item["metadata"]["name"]) else item
         for item in items
@@ -106,8 +107,8 @@ def _status(view: QueueSnapshot, now: float) -> Document:
 def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
     """Return picks as `torchq next` shows them, in the order in which they are made.
 
-    `workers` is the number of workers that a pick gives; 0: all of the job's. They are added to those that the job has
-    if `growth` is true.
+    `workers` is the number of workers that a pick gives; 0: all of the job's. If `growth` is true, these workers are
+    added to those that the job has.
     """
     return [
         {

@@ -31,7 +31,7 @@ class Queries(Protocol):
         """Return every queue as a TenantQueue whose status has the current figures."""
 
     def queue(self, name: str) -> Document:
-        """Return one queue. Raises UnknownObject if there is none of that name."""
+        """Return one queue. Raises UnknownObject if no object has that name."""
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """Return the next picks if nothing changes; if `roomy`, in a pool with room for all jobs."""
@@ -44,14 +44,14 @@ class Queries(Protocol):
         position and why they wait."""
 
     def reports(self, key: JobKey) -> Document:
-        """Return what the pods of a job have reported (`coordinator.query.report_documents`)."""
+        """Return the reports of the pods of a job (`coordinator.query.report_documents`)."""
 
     def status(self) -> Document:
         """Return the numbers of dispatch and of the queues."""
 
 
 def parse_document(value: Any) -> Document:
-    """Return a coordinator's answer as a document. Raises CoordinatorError if it is not a JSON object."""
+    """Return a coordinator's answer as a document. Raises CoordinatorError if the text is not a JSON object."""
     if not isinstance(value, dict):
         raise CoordinatorError("the coordinator's answer is not a JSON object: is it a torchq coordinator?")
     return value

@@ -28,7 +28,7 @@ def resume(job: JobView) -> JobView:
 
 
 def describe_if_resumed(job: JobView, limits: ClusterLimits, suppose: Callable[[Entry], Document]) -> Document:
-    """Return whether a job would fit if it were resumed, and if not, what it would wait for.
+    """Return whether a job would fit if it were resumed, and if not, the reason for which the job would wait.
 
     `suppose` asks the queues (`StoreQueries.suppose`), and may raise QueueError.
     """
@@ -46,7 +46,7 @@ def describe_if_resumed(job: JobView, limits: ClusterLimits, suppose: Callable[[
 
 
 def describe_room(document: Document, job: JobView, limits: ClusterLimits) -> Document:
-    """Return what the limits say of a waiting job: why it is too large, or which nodes are closed."""
+    """Return how the limits apply to a waiting job: why it is too large, or which nodes are closed."""
     if document.get("code") == "ExceedsQuota":
         return describe_too_large(job, limits)
     closed = cordoned(limits) if document.get("code") == "WaitingForPool" else ""
@@ -65,7 +65,7 @@ def _too_large_now(limits: ClusterLimits) -> Document:
 
 
 def cordoned(limits: ClusterLimits) -> str:
-    """Return which nodes take no pods because somebody has cordoned them; empty if there are none."""
+    """Return which nodes take no pods because somebody has cordoned them; empty if there are no such nodes."""
     names = sorted(node.name for node in limits.nodes if node.cordoned)
     shown = ", ".join(names[:MOST_NODES]) + (" and others" if len(names) > MOST_NODES else "")
     return f"cordoned: {shown} ({len(names)} of {len(limits.nodes)} nodes; kubectl uncordon)" if names else ""
@@ -81,7 +81,7 @@ def describe_unqueued(job: JobView, stands: Eligibility) -> Document:
 def describe_rest(job: JobView, held: Document, limits: ClusterLimits, now: float) -> Document:
     """Return how many workers an admitted job has and wants, and why the rest waits; empty if it wants no more.
 
-    `held` is what the store holds for the job (`Queries.job`).
+    `held` is the store's charge for the job (`Queries.job`).
     """
     missing = growth_entries.missing(job)
     if not missing or job.admission is None:

@@ -1,4 +1,4 @@
 """What the training code of jobs reports: its checks, its way into Redis and back, and the port that takes it.
 
-The judgement of what was reported is not here.
+The package does not judge reports.
 """

@@ -2,7 +2,7 @@
 
 One rule: nobody waits for Redis. A batch that cannot be written is dropped; the next reports take its place.
 
-A pod reports once in `LEAST_INTERVAL`. Two reports are taken at any time beside that, and do not begin that time anew:
+A pod reports once in `LEAST_INTERVAL`. Two reports are taken at any time in addition, and do not begin that time anew:
 the one that answers an open request to save, once for each request, because the change of the job waits for it; and the
 last one of a training process, once in that time, because none comes after it.
 """
@@ -66,7 +66,7 @@ class ReportBatches:
     def take(self, job: JobKey, report: Report, save_request: int = 0) -> int:
         """Take a report. Return the seconds for which the pod has to wait if it has reported too recently, else 0.
 
-        `save_request` is the number of the job's open request to save; 0: there is none.
+        `save_request` is the number of the job's open request to save; 0: there is no open request.
         """
         now, source = self._clock(), (job, report.pod)
         with self._lock:
@@ -100,7 +100,7 @@ class ReportBatches:
         self._waiting[source] = report, now
 
     def run(self, stop: threading.Event, turns: Turns) -> None:
-        """Write a batch again and again until stopped, as one of the loops in `turns`, and the last one then."""
+        """Write a batch again and again until stopped, as one of the loops in `turns`, and a last batch at the end."""
         for _ in turns.loop("reports").rounds(stop, BATCH_SECONDS):
             self.write()
         self.write()

@@ -29,14 +29,14 @@ class ReportReader(Protocol):
     """The side of those who judge and show reports."""
 
     def read(self, keys: Iterable[JobKey]) -> dict[JobKey, JobReports]:
-        """Return the reports of the jobs that have any. Pods that are gone may be among them. Raises QueueError."""
+        """Return the reports of the jobs that have any. The reports may include pods that are gone. Raises QueueError."""
 
 
 class ReportStore(ReportReader, Protocol):
     """The store with the side of the coordinators that take reports."""
 
     def keep(self, arrived: Iterable[ArrivedReport]) -> None:
-        """Keep reports, each instead of the last one of its pod. Raises QueueError."""
+        """Keep reports, each in place of the last report of its pod. Raises QueueError."""
 
 
 class RedisReports:

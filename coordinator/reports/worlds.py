@@ -20,8 +20,9 @@ from reconcilers.pods.task_members import PodMember
 
 
 def document(job: TorchJob, pod: str, written_rank: int | None = None) -> dict[str, Any]:
-    """Return the world of a pod of a job; without a name of a pod, that of its workers. `written_rank` is the rank that
-    is an annotation of the pod."""
+    """Return the world of a pod of a job; without the name of a pod, the world of its workers. `written_rank` is the
+    rank that is an annotation of the pod.
+    """
     members = Grant(job, job.admission).members if job.admission is not None else {}
     member = members.get(pod) or next((each for each in members.values() if each.task_type == WORKER), None)
     policy = job.spec.torch_elastic_policy if job.spec.is_elastic else None

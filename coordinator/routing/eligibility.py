@@ -103,7 +103,7 @@ def with_hint(eligibility: Eligibility, job: JobView, rules: RoutingRules) -> El
 
 
 def suggest_queues(queue: str, namespace: str, rules: RoutingRules) -> str:
-    """Return a sentence with the queues whose names are similar to an unknown name, or else with a few others.
+    """Return a sentence with the queues whose names are similar to an unknown name, or else with a few other queues.
 
     With many queues, this takes some milliseconds.
     """
@@ -119,7 +119,7 @@ def suggest_queues(queue: str, namespace: str, rules: RoutingRules) -> str:
 
 
 def priority(job: JobView, rules: RoutingRules) -> int:
-    """Return the priority of a job: its own, or that of its PriorityClass."""
+    """Return the priority of a job: its own, or the priority of its PriorityClass."""
     return rules.priorities.get(job.priority_class, 0) if job.priority_class else job.priority
 
 

@@ -61,8 +61,9 @@ def find_block(job: JobView, quotas: tuple[Quota, ...], now: float, *, services:
 
 
 def quota_needs(job: JobView) -> NamespaceDemand:
-    """Return what a job asks of ResourceQuotas: from its templates if a ResourceQuota has refused it, else from its
-    charge."""
+    """Return the requests of a job to ResourceQuotas: from its templates if a ResourceQuota has refused it, else from
+    its charge.
+    """
     refusal = job.waits.refusal if job.waits else None
     return refusal.needs if refusal is not None else resource_quota.of_charge(job.least_charge)
 

@@ -102,6 +102,6 @@ def _claim(pod: PodView, room: Room | None) -> Amounts:
 
 
 def _limit_charge(charge: Amounts, limit: Amounts) -> Amounts:
-    """Return a charge that the store can keep: if it has too many names, those that limit the queue stay."""
+    """Return a charge that the store can keep: if it has too many names, the names that limit the queue are kept."""
     names = sorted(charge, key=lambda name: (name != JOBS, name not in limit, name))[: demand.MOST_NAMES]
     return {name: min(charge[name], demand.LARGEST) for name in names}

@@ -1,7 +1,7 @@
 """The size of the pool, for whose resources the queues compete.
 
 One rule: pure. The pool is what all TorchJobs together may occupy. Its size follows from the nodes, not from what jobs
-ask for. The pool does not name a resource that no node offers, and has none of it.
+ask for. A resource that no node offers is not named in the pool, so the pool has 0 of it.
 """
 
 from collections.abc import Iterable

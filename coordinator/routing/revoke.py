@@ -1,8 +1,9 @@
 """The choice of growths and admissions that a rebuild revokes, because there is not enough room for all of them.
 
 One rule: pure. If the store has lost its data, the same room may have been given to two jobs. The rebuild first revokes
-growths whose workers have no pods yet, then the newest admissions that have no pods yet. What has pods, or what the
-store has charged all along, keeps its room. Where an admin has lowered a quota, the excess disappears as jobs end.
+growths whose workers have no pods yet, then the newest admissions that have no pods yet. An admission or a growth keeps
+its room if it has pods, or if the store has charged it all along. Where an admin has lowered a quota, the excess
+disappears as jobs end.
 """
 
 from collections import Counter

@@ -26,8 +26,8 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     waiting, edited since its pick      put       free old  in a second (writes Queued), unless written
 
 The entry of a growth (`coordinator.routing.growth_entries`) is withdrawn in every state that keeps the charge, unless
-the job wants more workers. Of what the store holds, `coordinator.routing.held_charges` finds what no worker has written
-yet and what is to be freed: the table does not depend on it.
+the job wants more workers. `coordinator.routing.held_charges` finds the part of the store's charge that no worker has
+written yet, and the part that is to be freed: the table does not depend on either.
 
 A reconcile that only writes the status of a job that holds nothing (Queued, Suspended, or Failed for an invalid or
 cancelled job) waits for its tenant's turn (`coordinator.leader.queued_limiter`).
@@ -220,8 +220,9 @@ def sort_key(job: JobView, rules: RoutingRules) -> tuple[float, str]:
 
 
 def is_charged_in_full(job: JobView, entry: Entry, charge: Reservation) -> bool:
-    """Return whether the charge of a waiting job matches what the job asks for now: a number of workers with which it
-    can be admitted, and the amounts for so many."""
+    """Return whether the charge of a waiting job matches the present requests of the job: a number of workers with
+    which it can be admitted, and the amounts for that number.
+    """
     counts, demand = job.workers, entry.demand
     if counts is not None:
         if not counts.contains(charge.size):

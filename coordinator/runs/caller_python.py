@@ -1,6 +1,7 @@
 """The Python of the user who submits a run, which runs it on one machine.
 
-One rule: it is the one that `python` means for the caller: of an active environment, else the first on PATH.
+One rule: the Python is the one that `python` means for the caller: that of an active environment, else the first on
+PATH.
 """
 
 import shutil

@@ -1,6 +1,6 @@
 """What of a valid TorchJob cannot work, as far as no coordinator has to be asked: its commands, ports and gangs.
 
-One rule: only what is certain is a finding. What an admin may install later is a warning, and where this account may
+One rule: only a certain obstacle is a finding. What an admin may install later is a warning, and where this account may
 not look, nothing is said.
 """
 

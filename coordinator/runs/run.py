@@ -81,9 +81,9 @@ def prepare(
 ) -> PreparedRun:
     """Pack the folder of a run and return its job. Nothing is written.
 
-    `python_folder` is that of the caller's Python, which counts on an embedded cluster. `code_store` is the setting of
-    that name, and `tell` gets lines if packing takes long. Raises InvalidRun, and CodeError for a folder that cannot be
-    packed.
+    `python_folder` is the folder of the caller's Python, which is used on an embedded cluster only. `code_store` is the
+    setting of that name, and `tell` gets lines if packing takes long. Raises InvalidRun, and CodeError for a folder
+    that cannot be packed.
     """
     _check(request, embedded=embedded)
     request = _with_image(request, embedded=embedded)
@@ -156,7 +156,7 @@ def _taken(name: str) -> RunNameTaken:
 
 
 def start(cluster: Cluster, prepared: PreparedRun, vetting: Vetting = UNVETTED) -> JobKey:
-    """Submit a run, and return the key of its job; with `attach`, that of the job that has its name already.
+    """Submit a run, and return the key of its job; with `attach`, the key of the existing job of that name.
 
     Raises `findings.NeverRuns` for a job that can never run, unless `anyway`; any ClusterError; PartlyStarted.
     """

@@ -54,7 +54,7 @@ class Vetting:
     """What gets warnings and notes for the user."""
 
     def ask(self, jobs: Sequence[TorchJob]) -> list[list[Obstacle]]:
-        """Return the findings for each job; none, with a note, if nobody can answer."""
+        """Return the findings for each job; none, with a note, if no coordinator can answer."""
         try:
             return self.check_jobs(jobs)
         except CheckUnavailable as error:

@@ -1,6 +1,6 @@
 """The environment variables of a run: their names, their values, and which of them look like secrets.
 
-One rule: a value that a manifest holds can be read by everybody who can read the job, so no secret goes there.
+One rule: a value that a manifest holds can be read by everybody who can read the job, so a manifest holds no secret.
 """
 
 import re
@@ -38,7 +38,7 @@ def looks_secret(name: str) -> bool:
 
 
 def check_plain(variables: Mapping[str, str], field: str) -> dict[str, str]:
-    """Return variables with plain values. Raises InvalidRun for a name that is none, or that looks like a secret."""
+    """Return variables with plain values. Raises InvalidRun for a name that is not valid, or that looks like a secret."""
     for name in variables:
         _check_name(name, field)
         if looks_secret(name):

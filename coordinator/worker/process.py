@@ -43,7 +43,7 @@ EXPECTED = (errors.ClusterError, ReconcileError)
 
 
 def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife, meter: Meter = NO_METER) -> None:
-    """Reconcile until a stop signal was handled; then close the connections. `life` shows what the process does,
+    """Reconcile until a stop signal was handled; then close the connections. `life` shows the activity of the process,
     `meter` counts what happens to jobs."""
     life.caches = caches = WorkerCaches(cluster, settings)
     caches.start(life.turns)

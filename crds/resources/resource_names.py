@@ -93,7 +93,7 @@ def guess(name: str) -> str:
 
 
 def is_counted_whole(name: str) -> bool:
-    """Return whether amounts of a resource must be whole numbers: those of jobs, pods and devices.
+    """Return whether amounts of a resource must be whole numbers: the amounts of jobs, pods and devices.
 
     Kubernetes accepts fractions of CPUs and of bytes.
     """

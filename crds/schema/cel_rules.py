@@ -317,8 +317,8 @@ def _is_meant(quantity: str, pattern: str, number_is_meant: str) -> str:
 def bytes_of_container() -> list[Rule]:
     """Return the rules at a quantity of bytes in a pod template.
 
-    They do not read the old value, which a rule below a list cannot. An API server skips them for a list of containers
-    that stays as it was, so stored jobs keep their quantities.
+    These rules do not read the old value, which a rule below a list cannot. An API server skips them for a list of
+    containers that stays as it was, so stored jobs keep their quantities.
     """
     digits = _digits("self", 10**6 - 1)
     number = f"(type(self) == string ? self.find('^[1-9][0-9]*([.][0-9]+)?') : {digits})"

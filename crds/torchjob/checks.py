@@ -217,7 +217,7 @@ def cycles(tasks: Mapping[str, TaskSpec]) -> Iterator[Problem]:
 
 
 def _circle(start: str, upstreams: Mapping[str, list[str]]) -> list[str]:
-    """Return the path from a task along its upstreams back to itself, or an empty list if there is none."""
+    """Return the path from a task along its upstreams back to itself, or an empty list if there is no such path."""
     routes, visited = [[start]], {start}
     for route in routes:
         for upstream in upstreams.get(route[-1], ()):

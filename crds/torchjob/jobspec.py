@@ -215,7 +215,7 @@ class TorchJobSpec(StrictModel):
         return demand.worker_share(self)
 
     def charge_of(self, workers: int, measured: Mapping[str, Amounts] = demand.NO_TASKS) -> Amounts:
-        """Return the charge with a number of workers; `measured` is that of `demand.job_charge`."""
+        """Return the charge with a number of workers; `measured` is the parameter of `demand.job_charge`."""
         return demand.charge_of(self, workers, measured)
 
     @cached_property
@@ -233,7 +233,7 @@ class TorchJobSpec(StrictModel):
     @property
     def scope(self) -> Literal["Task", "Job"]:
         """The extent of a restart after a pod has failed: all pods, unless the job says otherwise, or is elastic and
-        others can go on without the pod."""
+        the other pods can go on without the pod."""
         is_static = self.torch_elastic_policy is None or self.has_static_worlds
         return self.restart_scope or ("Job" if is_static else "Task")
 
@@ -255,7 +255,7 @@ class TorchJobSpec(StrictModel):
         return [lead for stage in self.stages if (lead := self._lead(stage))]
 
     def _lead(self, stage: Stage) -> str | None:
-        """Return the task of the pod to which the pods of a stage connect; None if they connect to none."""
+        """Return the task of the pod to which the pods of a stage connect; None if the pods connect to none."""
         if self.rendezvous and WORKER in stage.tasks:
             return RENDEZVOUS
         return next((name for name in stage.tasks if not self.tasks[name].auxiliary), None)
@@ -274,7 +274,9 @@ class TorchJobSpec(StrictModel):
 
     @property
     def worker_range(self) -> WorkerRange | None:
-        """The numbers of workers with which the job can be admitted; None if it is admitted with all or none."""
+        """The numbers of workers with which the job can be admitted; None if the job is admitted with all of its
+        workers or none.
+        """
         policy = self.torch_elastic_policy
         if policy is None:
             return worker_range.of_members(self.worker_count, self.min_members.get(WORKER))
@@ -303,8 +305,10 @@ class TorchJobSpec(StrictModel):
         return grace if type(grace) is int else DEFAULT_GRACE
 
     def shutdown_timeout(self, task_type: str) -> int:
-        """Return the number of seconds that torchrun gives the processes of a pod to end, before the pod is killed: its
-        grace without the margin, but at least half of it. A limit of the elastic policy shortens that."""
+        """Return the number of seconds that torchrun gives the processes of a pod to end, before the pod is killed:
+        that is, the grace of the pod without the margin, but at least half of the grace. A limit of the elastic policy
+        shortens that.
+        """
         grace, policy = self.grace(task_type), self.torch_elastic_policy
         limit = policy.shutdown_timeout_seconds if policy is not None else None
         if limit is not None and limit < grace:

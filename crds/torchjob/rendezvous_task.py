@@ -7,9 +7,9 @@ The workers wait until the store runs, and so does a Master that belongs to thei
 same successes as the workers.
 
 A worker that hosted the store would end the whole job with itself. The program of the store needs Python and torch
-alone, so that it runs in the image of the workers. It ends only by a signal. SIGTERM is handled, because the first
-process of a container ignores it otherwise. It is handled before torch is imported, which takes seconds, and it is a
-failure: without the store no worker can go on.
+alone, so that it runs in the image of the workers. The rendezvous task ends only by a signal. SIGTERM is handled,
+because the first process of a container ignores it otherwise. The signal is handled before torch is imported, which
+takes seconds, and the end is a failure: without the store no worker can continue.
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def with_rendezvous(spec: Any) -> Any:
 
 
 def template(worker: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the template of the implied task, from that of the workers."""
+    """Return the template of the implied task, from the template of the workers."""
     pod: Mapping[str, Any] = worker["spec"]
     containers: list[Mapping[str, Any]] = pod["containers"]
     main = next((container for container in containers if container.get("name") == MAIN), containers[0])

@@ -3,7 +3,7 @@
 One rule: pure; the stages depend only on the dependencies of the tasks.
 
 A task waits for a set S of tasks: the upstreams with phase Succeeded in its dependencies, and the sets of all its
-upstreams. Tasks with the same S are one stage. It begins when all tasks in S have succeeded. A job without such
+upstreams. Tasks with the same S are one stage. The stage begins when all tasks in S have succeeded. A job without such
 dependencies is one stage.
 """
 
@@ -45,7 +45,7 @@ def group_tasks(tasks: Tasks) -> tuple[Stage, ...]:
 def _awaits(tasks: Tasks) -> dict[str, frozenset[str]]:
     """Return the set S of every task.
 
-    Each round follows the dependencies one step further, so the number of rounds is at most that of the tasks.
+    Each round follows the dependencies one step further, so the number of rounds is at most the number of tasks.
     """
     awaits: dict[str, frozenset[str]] = dict.fromkeys(tasks, frozenset())
     for _ in tasks:

@@ -64,10 +64,11 @@ class TorchJob(StrictModel):
 
     @property
     def target(self) -> Target | None:
-        """The number of workers that the coordinator has decided on; None if there is none, or if it is void.
+        """The number of workers that the coordinator has decided on; None if there is no target, or if the target is
+        void.
 
-        It is void after the owner has lowered the number of workers, and outside of the bounds of the policy. Read it
-        of a job as it is stored, not `as_granted`.
+        A target is void after the owner has lowered the number of workers, and outside of the bounds of the policy.
+        Read it of a job as it is stored, not `as_granted`.
         """
         target, policy = self.status.target, self.spec.torch_elastic_policy
         if target is None or policy is None or self.spec.worker_count < target.wish:
@@ -77,13 +78,15 @@ class TorchJob(StrictModel):
 
     @property
     def wanted_workers(self) -> int:
-        """The number of workers that the job is to have: that of its target, else that of its owner."""
+        """The number of workers that the job is to have: the number of its target, else the number that its owner
+        wants.
+        """
         target = self.target
         return self.spec.worker_count if target is None else target.workers
 
     @property
     def save_request(self) -> int:
-        """The number of the request to save before workers are removed or restarted; 0 if there is none.
+        """The number of the request to save before workers are removed or restarted; 0 if there is no request.
 
         The status does not tell whether the workers have saved; the removal or the restart begins once they have.
         """
@@ -97,9 +100,9 @@ class TorchJob(StrictModel):
 
     @property
     def hang(self) -> Hang | None:
-        """The finding that the job hangs; None if there is none, or if it is void.
+        """The finding that the job hangs; None if there is no finding, or if the finding is void.
 
-        It is void in another run of the job, while the job does not run, and once its health is not watched.
+        A finding is void in another run of the job, while the job does not run, and once its health is not watched.
         """
         hang, is_watched = self.status.hang, self.spec.health.hang_timeout_seconds > 0
         is_current = hang is not None and self.status.phase == "Running" and hang.run == self.status.run
@@ -116,7 +119,7 @@ class TorchJob(StrictModel):
 
     @property
     def grown_memory(self) -> Mapping[str, Amounts]:
-        """For each task type whose memory has grown, what one of its next pods requests of memory."""
+        """For each task type whose memory has grown, the memory that one of its next pods requests."""
         raised = self.status.memory
         return memory_growth.requests_of_next(self.spec.torch_task_specs, raised) if raised else demand.NO_TASKS
 

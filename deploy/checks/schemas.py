@@ -48,7 +48,9 @@ def definitions(names: Iterable[str], version: str) -> dict[str, Any]:
 
 
 def _without_comments(schema: Any) -> Any:
-    """Return a schema without what is for people or for other programs. A field may be called `description`, too."""
+    """Return a schema without the parts that are for people or for other programs. A field may be called `description`,
+    too.
+    """
     match schema:
         case dict():
             kept = {key: value for key, value in schema.items() if key in CONSTRAINTS}

@@ -109,7 +109,7 @@ def main() -> int:
 
 
 def check_config(image: Image, expected: Mapping[str, str]) -> str:
-    """Return what an image says about itself. Raise ImageError if that is not what a strict cluster needs.
+    """Return the description of an image. Raise ImageError if the image does not fit a strict cluster.
 
     `expected` has the values of some labels.
     """
@@ -137,7 +137,7 @@ def revision() -> str:
 
 
 def _provide_base(builder: Builder, base: str) -> None:
-    """Pull the base, or make one if none is given. Raise ImageError if that fails."""
+    """Pull the base, or make one if none is given. Raise ImageError on failure."""
     if succeeds(*builder.inspecting, base or BASE):
         return
     if base.startswith(LOCAL):
@@ -166,7 +166,8 @@ def _provide_base(builder: Builder, base: str) -> None:
 
 
 def download_wheels(lock: str, folder: Path, python: str) -> int:
-    """Let a folder have the wheels of a lock file for a Python such as `3.11`, and no others. Return how many are new.
+    """Let a folder have the wheels of a lock file for a Python such as `3.11`, and no other wheels. Return how many are
+    new.
 
     A folder that has them already needs no index. Raise ImageError if pip is missing or fails. The markers of the lock
     file are left out: the base may have another Python than this machine, and a wheel too many does no harm.
@@ -202,7 +203,7 @@ def _pip() -> list[str]:
 
 
 def _build(builder: Builder, image: str, labels: Mapping[str, str]) -> None:
-    """Build the image. Raise ImageError if that fails."""
+    """Build the image. Raise ImageError on failure."""
     base, wheels = labels["base.name"], FOLDER / "wheels"
     with builder.opened(base) as commands:
         python = run(commands(Run(["-c", _PYTHON_VERSION], program="python3"))).strip()
@@ -252,7 +253,7 @@ def _version(output: str, version: str) -> str:
 
 
 def _no_shell(commands: Commands, shells: list[str]) -> str:
-    """Return which shells are hidden in all runs. Raise ImageError if one can be executed nevertheless."""
+    """Return which shells are hidden in all runs. Raise ImageError if a shell can be executed nevertheless."""
     for shell in shells:
         if succeeds(*commands(Run(["-c", "exit 0"], shell, hidden=shells))):
             raise ImageError(f"{shell} could be executed, so the other runs prove nothing about shells")

@@ -65,7 +65,9 @@ class Trial:
         self._ports = {name: _free_port() for name in (*_PROCESSES, "redis")}
 
     def start_cluster(self) -> str:
-        """Start API server, Redis and node, and write what a pod finds of them. Return what was started."""
+        """Start API server, Redis and node, and write the files by which a pod finds these servers. Return the started
+        processes.
+        """
         root, kubeconfig = str(self._layout.root), str(self._layout.kubeconfig)
         self._python("apiserver", "embedded.apiserver.api_server", "--data", root, "--port", "0")
         password = secrets.token_hex(16)
@@ -136,7 +138,7 @@ class Trial:
                 process.wait()
 
     def _write_account(self, redis_url: str) -> None:
-        """Write what a pod has to find its API server and Redis."""
+        """Write the files by which a pod finds its API server and Redis."""
         kubeconfig = yaml.safe_load(self._layout.kubeconfig.read_text())
         cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
         address = urlsplit(cluster["server"])

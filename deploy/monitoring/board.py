@@ -1,6 +1,6 @@
 """Writes board.json, the Grafana dashboard of torchq: `python -m deploy.monitoring.board`.
 
-One rule: it knows how Grafana describes a panel; what the panels show is in `panels.py`.
+One rule: this module knows how Grafana describes a panel; `panels.py` says what the panels show.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Runs the pods that are bound to this node.
 
-One rule: one thread does all of it, from what the API server and the runs' folders show. Killing the thread's process
-loses nothing, since containers live under their shims.
+One rule: one thread does all of this, by what the API server and the folders of the runs show. Killing the thread's
+process loses nothing, since containers live under their shims.
 """
 
 import logging
@@ -111,7 +111,7 @@ class Kubelet:
         self._changes.put((before, after))
 
     def shut_down(self) -> None:
-        """Start no more containers, and end the pods; `ending_pods` lists those that still end."""
+        """Start no more containers, and end the pods; `ending_pods` lists the pods that still end."""
         self._context.shutdown.request()
         self._changes.put((None, None))
 
@@ -120,7 +120,7 @@ class Kubelet:
         self._context.shutdown.hurried = True
 
     def stop(self) -> None:
-        """End the thread; the containers go on."""
+        """End the thread; the containers continue."""
         self._stopping.set()
         self._changes.put((None, None))
         self._thread.join()

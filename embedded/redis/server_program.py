@@ -50,7 +50,7 @@ class RedisFailed(Exception):
 
 
 def server() -> str:
-    """Return the path of the server program. Raise RedisFailed if there is none."""
+    """Return the path of the server program. Raise RedisFailed if there is no server program."""
     path = package_server() or next(filter(None, map(shutil.which, SERVERS)), None)
     if path is None:
         raise RedisFailed(
@@ -71,7 +71,8 @@ def package_server() -> str | None:
 
 
 def prepare(layout: Layout, program: str = "") -> RedisCommand:
-    """Prepare the Redis folder of a data folder, and return the command. `program` is by default that of `server()`.
+    """Prepare the Redis folder of a data folder, and return the command. `program` is by default the program of
+    `server()`.
 
     The URL is the same at every start. Raise RedisFailed if there is no server, or no folder for its socket.
     """

@@ -127,8 +127,8 @@ def _fit(
 ) -> tuple[list[LocalPod], list[tuple[LocalPod, Refusal]]]:
     """Return the pods that fit together, and the others with the reason for each.
 
-    Pods that the minimums of tasks need come first. Small pods come before large ones, so that as many as possible fit;
-    among equal ones the oldest comes first.
+    Pods that the minimums of tasks need come first. Small pods come before large ones, so that the largest number of
+    pods fits; among pods of equal size the oldest comes first.
     """
     _, lacking = _missing(group, members.satisfied)
     fitting: list[LocalPod] = []

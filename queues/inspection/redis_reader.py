@@ -334,7 +334,7 @@ def _is_short(length: object) -> bool:
 
 
 def reset_store(connection: Connection, epoch: int) -> None:
-    """Delete everything of the queues but settings and accounts; of those, delete what cannot be read."""
+    """Delete everything of the queues except settings and accounts; delete unreadable settings and accounts, too."""
     _FORGET(connection, arguments=[epoch])
     keys = classify_keys(connection)
     names = [

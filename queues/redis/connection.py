@@ -62,12 +62,12 @@ def connect(
     retries: int = RETRIES,
     pinned: bool = False,
 ) -> Connection:
-    """Return a client of the Redis at a location. It connects with the first command.
+    """Return a client of the Redis at a location. The client connects with the first command.
 
     `timeout` limits the wait for an answer, in seconds; None is for clients that block on purpose. `retries` is how
     often a command is repeated after a connection error. A `pinned` client raises StoreLost instead of the use of
-    another server process than the one that `incarnation` has named last. Raises BadAddress for a URL that cannot be
-    used.
+    another server process than the process that `incarnation` has named last. Raises BadAddress for a URL that cannot
+    be used.
     """
     location = Location(where) if isinstance(where, str) else where
     if not location.file:  # a file may become usable later
@@ -99,7 +99,9 @@ class _NotedRetry(Retry):
 
 
 def is_reachable(url: str) -> bool:
-    """Return whether the Redis at a URL takes commands. Raises CredentialsRefused if it does not accept the login."""
+    """Return whether the Redis at a URL takes commands. Raises CredentialsRefused if the server does not accept the
+    login.
+    """
     client = connect(url, client_name="torchq-probe", timeout=1.0, retries=0)
     try:
         with translate_errors(client):
@@ -141,8 +143,9 @@ def seconds_since_move(connection: Connection) -> float:
 
 
 def facts(connection: Connection, section: str | None = None) -> dict[str, Any]:
-    """Return what the server says about itself (INFO), in one section or in all usual ones; empty if it does not tell
-    the user. A server that takes no writes may refuse even to answer, which is an error."""
+    """Return the server's information about itself (INFO), in one section or in all usual ones; empty if the server
+    refuses this to the user. A server that takes no writes may refuse even to answer, which is an error.
+    """
     with translate_errors(connection):
         try:
             return dict(connection.info(section))
@@ -185,7 +188,7 @@ def evaluate(
 
 
 class _Request:
-    """A script that was sent. It has no answer until one is read."""
+    """A script that was sent. The request has no answer until an answer is read."""
 
     def __init__(self, source: str, sha: str, arguments: Sequence[str | bytes | int | float]) -> None:
         self.script = source, sha
@@ -197,7 +200,8 @@ class ScriptPipeline:
     """A socket on which scripts are sent without a wait for each answer. The server runs them in the order of sending.
     Safe to share between threads.
 
-    After a connection error, `send`'s function runs its script again. That is safe because scripts are idempotent.
+    After a connection error, `send`'s function runs its script again. A repetition is safe because scripts are
+    idempotent.
     """
 
     def __init__(self, connection: Connection) -> None:

@@ -48,8 +48,8 @@ class Location:
         return redis_url.address(self._url) + server
 
     def url(self) -> str:
-        """Return the URL. The file is read again; while it has no usable URL, return the last one that it had. Raises
-        BadAddress if it never had one."""
+        """Return the URL. The file is read again; while it has no usable URL, return the last usable URL. Raises
+        BadAddress if the file never had a usable URL."""
         if self.file:
             try:
                 self._url = read(self.file)

@@ -44,7 +44,7 @@ class Unlocated(Exception):
 
 
 def elect(votes: Sequence[Address | None], last: Address | None) -> Address | None:
-    """Return the address of most of the sentinels that know the name, else the last one; None without either."""
+    """Return the address of most of the sentinels that know the name, else the last one; None if there is neither."""
     known = Counter(vote for vote in votes if vote is not None)
     for address, count in known.most_common(1):
         if 2 * count > known.total():
@@ -148,7 +148,9 @@ class Master:
     def _votes(
         self, sentinels: Sentinels, ask: Ask, last: Address | None
     ) -> tuple[list[Address | None], dict[str, str]]:
-        """Return the answers of the sentinels, and why others have none. A majority of all is enough."""
+        """Return the answers of the sentinels, and the reasons of the sentinels without an answer. A majority of all is
+        enough.
+        """
         votes: list[Address | None] = []
         reasons: dict[str, str] = {}
         for host in sorted(sentinels.hosts, key=lambda host: self._silent.get(host, _NEVER)[0]):

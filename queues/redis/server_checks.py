@@ -1,6 +1,6 @@
-"""Why a Redis server cannot hold the queues, from what it says about itself and from its refusals.
+"""Why a Redis server cannot hold the queues, from the server's information about itself and from its refusals.
 
-One rule: pure. Each result is the rest of a sentence that begins with the name of the server: what is wrong with it,
+One rule: pure. Each result is the rest of a sentence that begins with the name of the server: the fault of the server,
 and what an admin can do.
 """
 
@@ -50,7 +50,7 @@ def problem(facts: Mapping[str, object]) -> str:
 
 def refusal(facts: Mapping[str, object]) -> str:
     """Return why a server with these facts probably takes no writes; empty if it does. Only a refused write is certain:
-    Redis does not count all of its memory, and it may be set to go on without its files."""
+    Redis does not count all of its memory, and it may be set to continue without its files."""
     return _fullness(facts) or _lost_files(facts)
 
 

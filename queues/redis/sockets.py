@@ -44,7 +44,7 @@ class TlsSocket(redis.SSLConnection):
 
 
 class ServerReplaced(RedisError):
-    """Another server process answers than the one that the client is pinned to."""
+    """Another server process answers than the process that the client is pinned to."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class Socket(redis.Connection):
                 raise ServerReplaced(f"the process {self._run_id} has taken the place of {self._pin.run_id}")
 
     def read_response(self, *args: Any, **options: Any) -> Any:
-        """Return the answer to a command. A refusal that a new connection may cure ends this one."""
+        """Return the answer to a command. A refusal that a new connection may cure ends the present connection."""
         if self._location.has_sentinels:
             self._wait()
         try:
@@ -156,7 +156,7 @@ def ask(url: str, name: str) -> Address | None:
 
 @functools.lru_cache(maxsize=_SENTINELS)
 def _sentinel(url: str) -> "redis.Redis":
-    """Return the client of a sentinel. It is kept, since it is asked every second."""
+    """Return the client of a sentinel. The connection is kept, since a request is sent every second."""
     tls = {"connection_class": TlsSocket} if url.startswith("rediss://") else {}
     return redis.Redis.from_url(
         url,

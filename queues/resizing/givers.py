@@ -2,9 +2,9 @@
 
 One rule: a job gives its idle growth first, never goes below its least, and changes its size in its steps.
 
-A queue's share is a part of the whole pool, by weight among the queues that use it or wait. What counts is what prices
-count (`queues.picking.prices`), of several resources the one of which a queue has the largest part; where all jobs cost
-the same, the resources of the pool.
+A queue's share is a part of the whole pool, by weight among the queues that use it or wait. The resources that count
+are those of prices (`queues.picking.prices`), and of several resources the one of which a queue has the largest part;
+where all jobs cost the same, the resources of the pool.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class Shares:
         return self.size(self._room.held(queue)) - self._share(queue)
 
     def paid_above(self, queue: str) -> float:
-        """Return how far a queue is above its share with what it has paid for."""
+        """Return how far a queue is above its share by the room that it has paid for."""
         held, idle = self._room.held(queue), self._room.idle(queue)
         paid = {name: held.get(name, 0) - idle.get(name, 0) for name in self._capacity}
         return self.size(paid) - self._share(queue)
@@ -68,7 +68,7 @@ class Giver:
 
     @property
     def fulfilment(self) -> float:
-        """The part that the job has of what it may have beyond its least."""
+        """The part that the job has of the workers between its least and its most number."""
         return fulfilment(self.job, self.workers)
 
     @property
@@ -78,14 +78,14 @@ class Giver:
 
 
 def fulfilment(job: ElasticJob, workers: int) -> float:
-    """Return which part a job has of what it may have beyond its least, with a number of workers."""
+    """Return the part that a job has of the workers between its least and its most number, for a number of workers."""
     return (workers - job.least) / max(1, job.most - job.least)
 
 
 def rank(job: ElasticJob, shares: Shares) -> tuple[float, float, JobKey]:
-    """Return the order in which equally fulfilled jobs grow: those with smaller workers first, then the older ones.
+    """Return the order in which equally fulfilled jobs grow: jobs with smaller workers first, then older jobs.
 
-    They give back in the opposite order.
+    Jobs give back in the opposite order.
     """
     return shares.size(job.unit), job.submitted, job.key
 

@@ -1,6 +1,6 @@
 """Giving back: the waiting jobs that get room, and the elastic jobs that make it.
 
-One rule: nobody gives for a job that does not fit once all that may go is gone.
+One rule: no job gives room for a waiting job that would not fit even if all workers that may be removed were removed.
 
 Who may be asked is in `queues.resizing.search`. The job with the pool's reservation is served first, then those for
 which workers are on their way out, then the queues that are furthest behind their shares. A job that is served counts

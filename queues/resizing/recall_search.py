@@ -1,7 +1,7 @@
 """The jobs whose room is taken back: their scheduler does not bind them, and a waiting job could use the room.
 
-One rule: pure, and nobody gives room for a job that does not fit once all that may go is gone. Waiting jobs that their
-scheduler has refused, too, count as nobody: two of them would take turns without end.
+One rule: pure, and no job gives room for a waiting job that would not fit even if all room that may be given were
+given. Waiting jobs that their scheduler has refused, too, count as nobody: two of them would take turns without end.
 """
 
 from collections.abc import Collection, Sequence

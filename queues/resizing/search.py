@@ -1,6 +1,6 @@
 """The search for room for waiting jobs, one after the other, within the time of one plan.
 
-One rule: what is cheap to see comes first. A waiting job for which even all that may go is not enough costs no search.
+One rule: cheap tests come first. A waiting job for which even all removable workers are not enough causes no search.
 """
 
 import heapq
@@ -92,7 +92,7 @@ class Tier:
         return None
 
     def _line(self, giver: Giver) -> str:
-        """Return the name of the line in which a job gives: that of its queue, if the queues have an order."""
+        """Return the name of the line in which a job gives: the line of its queue, if the queues have an order."""
         return "" if self._first is None else giver.job.queue
 
     def _order(self, line: str) -> float:
@@ -282,7 +282,9 @@ class Search:
         return not queue.uniform or (queue.first is not None and self._may_fit(queue.first.demand))
 
     def find(self, waiting: Waiting) -> Sequence[Giver]:
-        """Return the jobs that give room to a job that lacks it; none if all that may go is not enough."""
+        """Return the jobs that give room to a job that lacks it; none if all workers that may be removed are not
+        enough.
+        """
         if self.is_tired or not (waiting.may_take_paid or self._may_fit(waiting.demand)):
             return ()
         # The first limit that the job lacks says whether any job may be asked.

@@ -1,8 +1,8 @@
 """The loop that shares out room: one step after the other to the job that is least fulfilled, until nothing fits.
 
-One rule: the result is that of the loop alone. What is computed at once only saves steps.
+One rule: the result is the same as that of the plain loop. What is computed at once only saves steps.
 
-This is the loop of Paddle's EDL, with places of room instead of nodes. A job is fulfilled by
+The algorithm is the loop of Paddle's EDL, with places of room instead of nodes. A job is fulfilled by
 `(workers - least) / (most - least)`. Of equally fulfilled jobs, the one with the smaller workers grows first, then the
 older one. With 5 GPUs:
 

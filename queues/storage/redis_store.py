@@ -269,8 +269,9 @@ class RedisStore:
 
 
 class _PipelinedCommit:
-    """A commit that the server does while this process goes on. Slow work is done while the caller waits for nothing: a
-    batch is encoded before its commit begins, and its result is decoded after the next commit has begun."""
+    """A commit that the server does while this process continues. Slow work is done while the caller waits for nothing:
+    a batch is encoded before its commit begins, and its result is decoded after the next commit has begun.
+    """
 
     def __init__(self, store: RedisStore, batch: Batch) -> None:
         self.name = uuid.uuid4().hex

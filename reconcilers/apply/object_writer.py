@@ -62,7 +62,7 @@ def classify_refusal(error: errors.Forbidden, reason: str) -> Obstructed:
 
 
 def not_created(resource: Resource, name: str, error: errors.ClusterError) -> Obstructed:
-    """Return the exception for one of FAILURES."""
+    """Return the exception for a failure in FAILURES."""
     kind = resource.kind
     return blocked(f"{kind}{NOT_CREATED}", error, f"{kind} {name}: {error}", passing=True)
 
@@ -104,7 +104,7 @@ class ObjectWriter:
             self.delete(SERVICES, name, metadata["uid"])
 
     def create(self, action: CreateObject) -> None:
-        """Create an object, unless the job has it already. Raises Obstructed if it cannot be created."""
+        """Create an object, unless the job has it already. Raises Obstructed if the object cannot be created."""
         resource = self.requests if action.resource == RECREATE_REQUESTS else action.resource
         try:
             self.make(resource, action.manifest)
@@ -141,7 +141,7 @@ class ObjectWriter:
             log.info("%s: the job is not asked to save: %s", self.key, error)
 
     def patch_request(self, action: PatchRequest) -> Manifest:
-        """Change a scale request. Raises ObserveAgain if it has changed since it was observed, or was deleted."""
+        """Change a scale request. Raises ObserveAgain if the object has changed since it was observed, or was deleted."""
         request = action.request
         try:
             return self.cluster.patch(
@@ -256,6 +256,8 @@ def is_namesake(error: errors.Invalid) -> bool:
 
 
 def _owning_job(resource: Resource, metadata: Manifest) -> str:
-    """Return the uid of the job that an object belongs to; empty if it belongs to none, whatever its labels say."""
+    """Return the uid of the job that an object belongs to; empty if the object belongs to no job, whatever its labels
+    say.
+    """
     is_request = resource.is_version_of(RECREATE_REQUESTS)
     return recreate_request.job_uid(metadata) if is_request else owners.job_uid(metadata)

@@ -1,4 +1,4 @@
-"""The progress of an active job: what is created next, and what its status says.
+"""The progress of an active job: what is created next, and what the status of the job says.
 
 One rule: pure. Groups are created before the pods they bind, and a rank 0's service before the rank 0. The status
 records that a stage has begun before anything of the stage is created.
@@ -206,7 +206,7 @@ class Advance:
 
     @property
     def _revoked_to(self) -> int | None:
-        """The number of workers for which room is reserved, if a growth was revoked; else None."""
+        """The number of workers for which room is reserved, if a growth was revoked, else None."""
         held, workers = self.at.observation.reservation, self.run.admission.workers or 0
         return held.size if held is not None and 0 < held.size < workers else None
 

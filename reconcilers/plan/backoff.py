@@ -1,4 +1,4 @@
-"""The back-off between the restarts of one job, like that of a kubelet between the restarts of one container.
+"""The back-off between the restarts of one job, as a kubelet does between the restarts of one container.
 
 One rule: pure. The job's status holds everything that a pause depends on, written in the patch that counts the failure.
 A worker that takes over after a crash keeps the same pause.
@@ -13,8 +13,8 @@ Up to a quarter of each pause is left out, depending on the job's uid and the nu
 together are not restarted together. If another pod fails while the job backs off, both failures are assumed to have the
 same cause. The pod waits too, and the pause does not grow.
 
-Disruptions do not back off. They are spaced if there are many: 10 at once, then one in 10 seconds. Evictions of one
-job's pods do not stay that frequent for long, but a template can request a node that will not accept its pods.
+Disruptions do not back off. Disruptions are spaced if there are many: 10 at once, then one in 10 seconds. Evictions of
+one job's pods do not stay that frequent for long, but a template can request a node that will not accept its pods.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def pause(key: JobKey, number: int, settings: ReconcileSettings) -> float:
 
 
 def spread(seconds: float, what: str) -> float:
-    """Return a pause with up to a quarter of it left out, which differs by what pauses: a job, and one of its tries.
+    """Return a pause with up to a quarter of it left out, which depends on the job and on the number of the try.
 
     Jobs that failed together then do not come back together. Two gangs that each got half of a cluster would otherwise
     repeat that without end.
@@ -162,7 +162,7 @@ def clear() -> dict[str, Any]:
 
 
 def describe(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> str:
-    """Return when a job goes on, as the end of a sentence; empty if it goes on at once."""
+    """Return when a job goes on, as the end of a sentence; empty if the job continues at once."""
     if remaining_pause(status, settings, now) <= 0 or status.restart_not_before is None:
         return ""
     subject = "pods are" if status.backing_off else "all pods are"
@@ -172,7 +172,7 @@ def describe(status: TorchJobStatus, settings: ReconcileSettings, now: datetime)
 
 def _whole_second_after(now: datetime, seconds: float) -> datetime:
     """Return a time in whole seconds, as the status stores it; never earlier than requested, except for an immediate
-    one."""
+    time."""
     whole = now.replace(microsecond=0)
     return whole + timedelta(seconds=math.ceil(seconds + (now - whole).total_seconds())) if seconds > 0 else whole
 

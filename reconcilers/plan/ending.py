@@ -1,4 +1,4 @@
-"""The end of a job: success, failure, deletion, and what is cleaned up after it.
+"""The end of a job: success, failure, deletion, and what is deleted after the end.
 
 One rule: pure. The status says the end before the pods that prove it are deleted; the services, whose existence is not
 recorded anywhere else, are deleted before that.
@@ -46,13 +46,15 @@ def has_succeeded(granted: Grant, pods: Pods) -> bool:
 
 
 def done_message(pods: Pods) -> str:
-    """Return the message of a success. It says so if a pod was connected with a pod of another job."""
+    """Return the message of a success. The message says so if a pod was connected with a pod of another job."""
     told = next((f"pod {pod.name}: {pod.advice}" for pod in pods if pod.advice and pod.phase != "Failed"), "")
     return f"all is done, but {told}" if told else "all is done"
 
 
 def find_record(job: TorchJob) -> Completion | None:
-    """Return the record that the present pods of a job have completed it; None if there is none, or an earlier one."""
+    """Return the record that the present pods of a job have completed it; None if they have not, or if there is an
+    earlier record.
+    """
     found, admission = job.status.completed, job.admission
     if found is None or admission is None:
         return None
@@ -164,8 +166,9 @@ def _leftovers(policy: str, after: TorchJobStatus, pods: Pods, now: float) -> Po
 
 
 def plan_deleted(at: Moment) -> Plan:
-    """Delete the pods of a deleted job. They keep their own grace, and the queue pays for it; while the queue is being
-    drained, the grace is limited to the setting."""
+    """Delete the pods of a deleted job. These pods keep their own grace, and the queue pays for it; while the queue is
+    being drained, the grace is limited to the setting.
+    """
     pods, deletion = at.observation.pods, at.deletion
     graceful = deletion if at.observation.draining else replace(deletion, longest=math.inf)
     services = tuple(DeleteService(pod.service) for pod in pods if pod.service and not pod.deleting)
@@ -208,7 +211,7 @@ def report_stuck_pods(at: Moment) -> tuple[Action, ...]:
 
 
 def delete_all_services(job: TorchJob, pods: Pods) -> tuple[Action, ...]:
-    """Delete all services that may exist: if a rank 0 is missing, nothing shows whether it had one."""
+    """Delete all services that may exist: if a rank 0 is missing, nothing shows whether the pod had a service."""
     names = {pod.name for pod in pods}
     unseen = (name for name in task_members.lead_pods(job) if name not in names)
     return tuple(map(DeleteService, (*(pod.service for pod in pods if pod.service), *unseen)))

@@ -32,7 +32,7 @@ eviction because the pod used more local storage than its own limits allow. `bac
 before its pods are created again. A pod whose task has memoryGrowth is replaced by one with more memory, as long as
 that is allowed.
 
-Of several failed pods, the first to fail is judged alone. A disruption explains the others. A pod that lost the
+Of several failed pods, the first to fail is judged alone. A disruption explains the other failures. A pod that lost the
 connection to a peer, or was asked to stop, is judged only if there is no other failed pod. Its peer may have failed
 later by the clock, because it had more to clean up.
 """
@@ -162,8 +162,8 @@ def find_faults(
 
 
 def missing_pod_fault(job: TorchJob, member: PodMember, seen: PodView | None) -> PodFault:
-    """Return the fault of a pod that was deleted and has gone. `seen` is its last view if the deletion was announced;
-    else it left no trace."""
+    """Return the fault of a pod that was deleted and has gone. `seen` is the last view of the pod if the
+    deletion was announced; else the pod left no trace."""
     key = job.key
     pod = PodView(
         namespace=key.namespace,
@@ -260,8 +260,8 @@ def _blame_order(fault: PodFault, timed: bool) -> tuple[bool, bool, bool, float,
     """Return the key that sorts the decisive fault first.
 
     A pod that could not start comes first; a disruption comes before other faults, which it explains. A pod that lost a
-    peer or was asked to stop follows from another one, so it comes last. Then the earliest failure comes first, one by
-    a signal before one with a chosen exit code, and a permanent one before others.
+    peer or was asked to stop follows from another one, so such a pod comes last. Then the earliest failure comes first,
+    a failure by a signal before a failure with a chosen exit code, and a permanent one before others.
     """
     pod = fault.pod
     code = pod.exit_code if pod.cause is None else pod.cause
@@ -326,7 +326,7 @@ def _settling(job: TorchJob, root: PodFault, now: float) -> float:
 
 
 def is_irreplaceable(job: TorchJob, pod: PodView, alone: frozenset[str]) -> bool:
-    """Return whether no other pod can take the place of this one, because it belongs to one of the tasks `alone`
+    """Return whether no other pod can take the place of this one, because the pod belongs to one of the tasks `alone`
     (`rendezvous.find_closing_tasks`) and has joined its peers."""
     return pod.task in alone and not static_world.has_yet_to_join(job, pod.task, pod.index)
 
@@ -387,6 +387,8 @@ def _disruption_reason(pod: PodView) -> str:
 
 
 def _deletion_reason(pod: PodView) -> str:
-    """Return why the pod was deleted, in the words of the program that deleted it; empty if it gave none."""
+    """Return why the pod was deleted, in the words of the program that deleted it; empty if that program gave no
+    reason.
+    """
     reason, _, message = pod.disruption.partition(": ")
     return (f" ({reason})" if reason else "") + (f": {message}" if message else "")

@@ -11,10 +11,10 @@ Finished pods are in the way. No scheduler counts on them, so a pod that replace
 would wait for ever for a gang that is whole. The minimum is lowered then to the pods that still can be bound. Where a
 gang's size is fixed, a pod that is made once the gang was bound is in no gang.
 
-A group may become Pending again while some of its pods have their nodes. It then requests no resources until it is let
-in. Otherwise its scheduler would look for room for the whole group beside the resources it has, and a cluster that the
-group fills has no such room. Volcano sends a group back when none of its pods runs and one is missing, as when a master
-fails while its workers wait for it.
+A group may become Pending again while some of its pods have their nodes. The group then requests no resources until the
+scheduler lets the group in. Otherwise its scheduler would look for room for the whole group beside the resources it
+has, and a cluster that the group fills has no such room. Volcano sends a group back when none of its pods runs and one
+is missing, as when a master fails while its workers wait for it.
 """
 
 from collections import Counter
@@ -87,7 +87,7 @@ class Scheduling:
 
     @property
     def queue(self) -> str:
-        """The queue of the gang scheduler: the one that the job names, else that of its tenant queue."""
+        """The queue of the gang scheduler: the queue that the job names, else the queue that its tenant queue names."""
         return self.job.spec.scheduling_policy.gang_queue or self.default_queue
 
     def incomplete_tasks(self, progress: JobProgress, pods: Sequence[PodView]) -> frozenset[str]:
@@ -304,14 +304,14 @@ def _stuck_blocker(groups: Iterable[GroupView]) -> Blocker | None:
 
 
 def _existing_pods(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequence[PodView]:
-    """Return the existing pods of a gang, without those that are being deleted."""
+    """Return the existing pods of a gang, without pods that are being deleted."""
     names = {task_type.lower() for task_type in task_members.training_tasks(job.spec, stage.tasks)}
     replaced = frozenset(job.status.replacing)
     return [pod for pod in pods if pod.task in names and not pod.deleting and pod.uid not in replaced]
 
 
 def _resources(job: TorchJob, least: Mapping[str, int]) -> Amounts:
-    """Return what the minimum of pods of each task requests together, without the count of pods, which gang schedulers
+    """Return the total requests of the minimum of pods of each task, without the count of pods, which gang schedulers
     count themselves."""
     amounts = (scale(demand.pod_charge(job.spec.tasks[name]), count) for name, count in least.items())
     together = reduce(add, amounts, dict(NOTHING))

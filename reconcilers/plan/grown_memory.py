@@ -59,8 +59,8 @@ def is_outgrown(job: TorchJob, pod: PodView) -> bool:
 
 
 def charged(job: TorchJob) -> dict[str, int]:
-    """Return what a pod requests of memory that has grown, by task in lower case; empty if the job is not charged for
-    it."""
+    """Return the grown memory that a pod requests, by task in lower case; empty if the job is not charged for this
+    memory."""
     if find_uncharged(job) is not None:
         return {}
     return {name.lower(): amounts[MEMORY] for name, amounts in job.grown_memory.items()}
@@ -76,9 +76,9 @@ def growth_events(job: TorchJob, after: TorchJobStatus) -> tuple[EmitEvent, ...]
 
 
 def find_uncharged(job: TorchJob) -> UnchargedMemory | None:
-    """Return what a job is not charged for yet; None if its charge is sufficient.
+    """Return the memory that a job is not charged for yet; None if its charge is sufficient.
 
-    Workers that are being removed count like the others: the job pays for them until they are gone.
+    Workers that are being removed count like the other workers: the job pays for them until they are gone.
     """
     grown, admission = job.grown_memory, job.admission
     if not grown or admission is None:

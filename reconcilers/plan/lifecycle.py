@@ -35,7 +35,7 @@ GivingBack = Literal["NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "Wait
 class DeletionCause:
     """Why an admitted job loses its pods.
 
-    The job may keep its admission and go on, which does not count as a disruption; or it is sent back to its queue.
+    The job may keep its admission and continue, which does not count as a disruption; or it is sent back to its queue.
     """
 
     job: TorchJob
@@ -183,15 +183,16 @@ def _delete_all_pods(cause: DeletionCause, at: Moment) -> DeletePodsFirst:
 
 
 def current_admission(job: TorchJob, reservation: Reservation | None) -> Admission | None:
-    """Return the admission in force: the written one while its reservation exists, else that of a newer reservation.
+    """Return the admission in force: the written one while its reservation exists, else the admission of a newer
+    reservation.
 
-    A job that was suspended and resumed before its reservation was released goes on with it, because the job is still
-    charged for it. These reservations grant nothing:
+    A job that was suspended and resumed before its reservation was released continues with the reservation, because the
+    job is still charged for it. These reservations grant nothing:
 
     - one that is older than the job's attempt: it comes from a store that was restored to an earlier state;
     - one of a job that its owner holds back meanwhile, or that was sent back since;
-    - one that no longer fits the job, because the owner has edited what it was picked for. It may be for fewer workers
-      than the job requests, where the job can be admitted with fewer.
+    - one that no longer fits the job, because the owner has edited what it was picked for. The admission may be for
+      fewer workers than the job requests, where the job can be admitted with fewer.
     """
     if reservation is None:
         return None

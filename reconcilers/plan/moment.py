@@ -3,8 +3,8 @@
 One rule: pure. What several steps of a plan ask for is computed once, when the first of them asks for it.
 
 The time of a job (`activeDeadlineSeconds`) begins with the admission and never stops. The time that the first stage may
-take to run begins with the admission, that of a later stage with the successes it waited for. There is no limit for the
-time until a success. The time of all stages begins again after each of these events:
+take to run begins with the admission, and the time of a later stage with the successes for which the stage waited.
+There is no limit for the time until a success. The time of all stages begins again after each of these events:
 
 - a running job is restarted;
 - a failed job has backed off;
@@ -105,12 +105,12 @@ class Moment:
 
     @cached_property
     def reason(self) -> str:
-        """The reason of the condition Admitted while that is True; else empty."""
+        """The reason of the condition Admitted while the condition is True; else empty."""
         return "" if self.observation.job is None else status.admission_reason(self.observation.job.status)
 
     @cached_property
     def grant(self) -> Grant | None:
-        """The job under its written admission; None if it has none."""
+        """The job under its written admission; None if the job has no admission."""
         job = self.observation.job
         return Grant(job, job.admission) if isinstance(job, TorchJob) and job.admission is not None else None
 

@@ -31,7 +31,7 @@ _SPECIFY = re.compile(r"([^;:\s]+) for: ([^;]*)")
 
 
 def parse_refusal(message: str) -> OverQuota | None:
-    """Return what an API server's refusal says about a ResourceQuota; None if it has another reason."""
+    """Return what an API server's refusal says about a ResourceQuota; None if the refusal has another reason."""
     if refusal := _EXCEEDED.search(message):
         limits = (limit.partition("=") for limit in refusal[2].split(","))
         return _over_quota(refusal[1], [(name, hard) for name, _, hard in limits], message[refusal.start() :])
@@ -55,7 +55,7 @@ def may_run(job: TorchJob, pods: Iterable[PodView]) -> bool:
     """Return whether the job can run with its existing pods.
 
     Every task of the begun stages needs its minimum of pods (`minMembers`). Auxiliary tasks count only if there are no
-    others.
+    other tasks.
     """
     existing = [pod for pod in pods if not pod.deleting and pod.phase != "Failed"]
     job_progress = progress.assess(job, existing)
@@ -77,7 +77,7 @@ def count_refusal(job: TorchJob, refused: OverQuota) -> QueueStatus:
     """Return `status.queue` with a refusal counted.
 
     The refusal counts as a repetition unless the job or a limit has changed since: several ResourceQuotas, and several
-    limits of one, may refuse the same job in any order.
+    limits of one ResourceQuota, may refuse the same job in any order.
     """
     queue = job.status.queue or QueueStatus()
     before, generation = queue.refused_by, job.metadata.generation

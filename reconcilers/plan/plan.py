@@ -2,11 +2,11 @@
 
 One rule: pure; the plan is empty when nothing is left to do, and every action in it is safe to repeat.
 
-The problem: a worker may die between any two requests, another one goes on, and what it sees may be a moment old. A
-procedure that runs through its steps, or a queue of steps still to do, would lose its place, or do a step twice. So
-there is no place to lose: each plan follows from the observation alone, and decides on one step. What must not happen
-twice is counted in the status first, in one write that fails if the job has changed; all else follows from that count.
-A job of four pods that train together, of which pod 2 fails:
+The problem: a worker may die between any two requests, another worker continues, and the objects that this worker sees
+may be a moment old. A procedure that runs through its steps, or a queue of steps still to do, would lose its place, or
+do a step twice. So there is no place to lose: each plan follows from the observation alone, and decides on one step.
+What must not happen twice is counted in the status first, in one write that fails if the job has changed; all else
+follows from that count. A job of four pods that train together, of which pod 2 fails:
 
     seen                                          planned
     pod 2 has failed, and nothing counts it       write restartCount 1 and restartGeneration 1
@@ -167,8 +167,9 @@ def _save_first(cause: DeletionCause, pods: ending.Pods, at: Moment) -> Plan | N
 
 
 def _send_back(job: TorchJob, why: str, after: TorchJobStatus, at: Moment) -> Plan:
-    """Return the plan of a job without pods that waits again. Where that is because of its own pods, an Event says so:
-    its owner looks for the reason there."""
+    """Return the plan of a job without pods that waits again. Where the job lacks room because of its own pods, an
+    Event says so: its owner looks for the reason there.
+    """
     # A ResourceQuota may count the job's services, too, and does not show to whom they belong.
     services = ending.delete_all_services(job, ()) if why == status.NAMESPACE_QUOTA else ()
     queued = conditions.find(after.conditions, "Queued")
@@ -286,7 +287,7 @@ def _choose(active: Active, at: Moment) -> tuple[Active, tuple[RaiseCharge, ...]
 
 
 def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
-    """Return the actions that create what is missing.
+    """Return the actions that create the missing objects.
 
     Pods of completed tasks take the resources of the tasks after them, which wait until these pods no longer exist.
     """
@@ -314,8 +315,9 @@ def _plan_admission(active: Active, at: Moment) -> Plan:
 
 
 def _delete_removed(active: Active, result: Plan, deletion: PodDeletion) -> tuple[Action, ...]:
-    """Delete the pods that the job no longer has, beside those that its plan deletes. A plan that waits for what a pod
-    says is empty."""
+    """Delete the pods that the job no longer has, beside those that its plan deletes. A plan that waits for the report
+    of a pod is empty.
+    """
     if result.is_incomplete:
         return ()
     deleted = {pod.uid for action in result.actions if isinstance(action, DeletePods) for pod in action.pods}

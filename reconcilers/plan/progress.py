@@ -94,8 +94,8 @@ def _joined_members(task: TaskMembers, task_type: str, current: Iterable[PodView
 
 
 def _passed_tasks(job: TorchJob, begun: Iterable[Stage]) -> frozenset[str]:
-    """Return the tasks that begun stages waited for. A rendezvous store is of no use once all that met there are among
-    them, and its address may be what the next stage needs."""
+    """Return the tasks that begun stages waited for. A rendezvous store is of no use once all tasks that met there are
+    among these tasks, and the next stage may need its address."""
     passed, meeting = _upstream_tasks(begun), task_members.meeting_tasks(job.spec)
     return passed | {RENDEZVOUS} if meeting and meeting <= passed else passed
 
@@ -142,7 +142,7 @@ def _has_reached(progress: JobProgress, upstream: Dependency) -> bool:
 
 
 def all_running(job: TorchJob, progress: JobProgress, stages: Iterable[Stage]) -> bool:
-    """Return whether the tasks of some stages run as far as required; auxiliary ones count only if there are no
-    others."""
+    """Return whether the tasks of some stages run as far as required; auxiliary tasks count only if there are no
+    other tasks."""
     present = [task_type for stage in stages for task_type in stage.tasks]
     return all(progress.enough(task_type) for task_type in task_members.training_tasks(job.spec, present) or present)

@@ -181,7 +181,7 @@ class RecoveryContext:
         return Recovery(after, before=raises, actions=events + self._first_step(after))
 
     def _handle_hang(self, hang: Hang) -> Recovery | None:
-        """Report a hang, or restart the job or a pod because of it; None if it is reported already."""
+        """Report a hang, or restart the job or a pod because of it; None if the hang is reported already."""
         job, event = self.job, hangs.event(hang)
         if job.spec.health.on_hang == "Report":
             after = hangs.report(job, hang)
@@ -227,7 +227,7 @@ class RecoveryContext:
         return Recovery(after, actions=(event, *self._first_step(after)))
 
     def _restart_on_request(self, request: RestartRequest) -> Recovery:
-        """Restart what the owner wants restarted, once the pods have saved where they have to."""
+        """Restart the pods that the owner wants restarted, once the pods that have to save have saved."""
         if request.task and request.task.lower() in rendezvous.find_closing_tasks(self.job, self.pods):
             request = request.model_copy(update={"task": None, "index": None})  # its peers are gone
         asked = RequestedRestart(job=self.job, request=request, restarts=self._restarts, now=self.at.now)
@@ -313,7 +313,7 @@ def next_request(
     """Return the seconds until a request to recreate containers is made again that the API server failed to create.
     None if it has failed for as long as a restart in place may take, or refuses it: the pods are replaced then.
 
-    Each pause is as long as the failure has lasted, so that pauses double, whichever worker goes on.
+    Each pause is as long as the failure has lasted, so that pauses double, whichever worker continues.
     """
     if not blocker.passing:
         return None

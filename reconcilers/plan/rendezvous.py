@@ -1,6 +1,6 @@
 """What the end of a pod means where pods meet at the rendezvous store of an elastic job.
 
-One rule: pure, over what the pods report. Nobody can join a rendezvous that was closed, so the pods then need a new
+One rule: pure, over the reports of the pods. Nobody can join a rendezvous that was closed, so the pods then need a new
 name for it, which only a restart of all of them gives.
 
     end of a pod that meets others                     what follows
@@ -59,7 +59,7 @@ def meets_others(job: TorchJob, pod: PodView) -> bool:
 
 
 def has_succeeded(job: TorchJob, pods: Iterable[PodView]) -> bool:
-    """Return whether one of the pods that meet has succeeded since the last restart, which closes the rendezvous.
+    """Return whether a pod of those that meet has succeeded since the last restart, which closes the rendezvous.
 
     A success before any worker has started closes nothing: that program has met nobody.
     """

@@ -56,8 +56,8 @@ def count_failure(
 
 
 def _departed(job: TorchJob, verdict: JobVerdict, pods: Iterable[PodView], now: datetime) -> dict[str, Departure]:
-    """Return the departed pods with the preempted ones of an elastic job, whose room went to another job: it gives up
-    a worker that finds no other, as one that has left its node."""
+    """Return the departed pods with the preempted ones of an elastic job, whose room went to another job: such a job
+    gives up a worker that finds no other room, as it gives up a worker that has left its node."""
     names = frozenset(verdict.pods if job.spec.is_elastic else ())
     lost = (pod.name for pod in pods if pod.name in names and is_preempted(pod))
     return dict(islice((dict(job.status.departed) | dict.fromkeys(lost, Departure(since=now))).items(), MOST_AT_ONCE))

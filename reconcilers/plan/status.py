@@ -2,7 +2,8 @@
 
 One rule: pure; one merge patch with only the changes. When a worker sends a job back, it writes in `status.queue` how
 the job waits, and later removes what no longer applies. The coordinator writes why a job waits. The usual order is
-Queued, Admitted, Running and the end. A change of pod counts alone is not written; it is included in the next write.
+Queued, Admitted, Running and the end. A change of pod counts alone is not written; such a change is included in the
+next write.
 """
 
 from collections.abc import Iterable, Mapping
@@ -83,8 +84,9 @@ def enter_status(
 
 
 def release(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a waiting or suspended job, which holds nothing. It does not wait for the room of restart
-    agents: whether its next pods have them is decided once it is admitted."""
+    """Return the status of a waiting or suspended job, which holds nothing. An admission does not wait for the room of
+    restart agents: whether its next pods have them is decided once it is admitted.
+    """
     empty: dict[str, Any] = {"admission": None, "scaling": None, "target": None, "start_time": None, "stages": {}}
     empty |= {"departed": {}, "refused_since": None, "recalled": None}
     empty["task_statuses"] = count_pods(job, ())
@@ -150,8 +152,8 @@ def admission_tries(job: TorchJob, now: datetime) -> int:
 def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "") -> TorchJobStatus:
     """Return the status of a job that is sent back because it did not run in time.
 
-    It backs off, or is parked after too many tries in a row. The message gives the reason of the condition Admitted,
-    else `why`.
+    The job backs off, or is parked after too many tries in a row. The message gives the reason of the condition
+    Admitted, else `why`.
     """
     tries = admission_tries(job, now) + 1
     parked = tries >= most
@@ -188,7 +190,7 @@ def pause(job: TorchJob, tries: int, first: float, longest: float = LONGEST_BACK
 def requeue(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetime) -> TorchJobStatus:
     """Return the status of a job that is sent back because its queue was drained, or to be resized.
 
-    It comes first when its queue goes on, unless it requests more than it held.
+    The job comes first when its queue is opened again, unless the job requests more than it held.
     """
     admission = job.admission
     name = admission.queue if admission else job.queue
@@ -202,8 +204,8 @@ def requeue(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetim
 
 
 def requeue_exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a job that is sent back because there is no room for what its pods really request. It is
-    queued again with that amount."""
+    """Return the status of a job that is sent back because there is no room for what its pods really request. The job
+    is queued again with that amount."""
     queue = QueueStatus(name=job.queue, since=now, tries=admission_tries(job, now))
     return send_back(job, EXCEEDS, message, queue, now)
 
@@ -256,19 +258,19 @@ def block_on_stuck_pods(job: TorchJob, message: str, now: datetime) -> TorchJobS
 
 
 def admission_reason(status: TorchJobStatus) -> str:
-    """Return the reason of the condition Admitted while that is True; else empty."""
+    """Return the reason of the condition Admitted while the condition is True; else empty."""
     condition = conditions.find(status.conditions, "Admitted")
     return condition.reason if condition is not None and condition.status == "True" else ""
 
 
 def admission_message(status: TorchJobStatus) -> str:
-    """Return the message of the condition Admitted while that is True; else empty."""
+    """Return the message of the condition Admitted while the condition is True; else empty."""
     condition = conditions.find(status.conditions, "Admitted")
     return condition.message if condition is not None and condition.status == "True" else ""
 
 
 def is_leaving(status: TorchJobStatus) -> bool:
-    """Return whether all pods are being deleted and the job may go on afterwards, also if finalizers keep the pods."""
+    """Return whether all pods are being deleted and the job may continue afterwards, even if finalizers keep the pods."""
     current = admission_reason(status)
     return current in LEAVING or (current == PODS_STUCK and status.start_time is None)
 
@@ -357,7 +359,7 @@ def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tupl
 
 
 def is_whole(job: TorchJob, task_type: str, counts: TaskStatus | None) -> bool:
-    """Return whether the counts of a task are those of all its pods, none of which has failed."""
+    """Return whether the counts of a task cover all its pods, none of which has failed."""
     return counts is not None and counts.active + counts.succeeded >= job.spec.tasks[task_type].num_tasks
 
 

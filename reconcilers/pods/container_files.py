@@ -1,4 +1,5 @@
-"""The files of a container that outlive it: its termination message, and the folder for what the job writes.
+"""The files of a container that outlive the container: its termination message, and the folder for the files that the
+job writes.
 
 One rule: pure, over fresh copies of templates. What a template has under the same name stays as it is.
 """
@@ -38,7 +39,7 @@ def add_stop_mark(spec: dict[str, Any]) -> None:
 
 
 def add_output(job: TorchJob, task_type: str, spec: dict[str, Any]) -> Mapping[str, str]:
-    """Add the folder for what the job writes to all containers, and return the variable that names it. The claim has
+    """Add the folder for the job's files to all containers, and return the variable that names it. The claim has
     one folder for each job. A rendezvous store writes nothing."""
     outputs, is_store = job.spec.outputs, job.spec.rendezvous and task_type == RENDEZVOUS
     if outputs is None or is_store:

@@ -6,8 +6,8 @@ may refer to them: $(RANK).
 torchrun reads PET_<OPTION> as the default of each of its options (torch.distributed.argparse_util). A plain `torchrun
 train.py` therefore joins the other pods by static rendezvous. One pod is one node of torchrun. WORLD_SIZE and RANK
 count pods; torchrun replaces them by its own values for the PET_NPROC_PER_NODE processes that it starts in each pod.
-Launchers that start processes themselves (Lightning) find their pod by NODE_RANK. There is no LOCAL_RANK, by which they
-would take a process for one that has been started already.
+Launchers that start processes themselves (Lightning) find their pod by NODE_RANK. LOCAL_RANK is not set: with it,
+launchers would take a process for one that was started already.
 
 In the worlds of an elastic job in the mode InPlaceRestart, ranks and world size are annotations of the pods, because
 they change with the number of workers. A container reads them whenever it starts.
@@ -36,8 +36,9 @@ FEWEST_WORKERS = 1
 
 
 def static_variables(member: PodMember, address: str, port: int, processes: int) -> Variables:
-    """Return the variables of one pod. `address` and `port` are those of its rank 0, `processes` is the number of
-    processes that torchrun starts in it. A pod outside of the world gets no rank."""
+    """Return the variables of one pod. `address` and `port` are those of the world's rank 0, `processes` is the number
+    of processes that torchrun starts in it. A pod outside of the world gets no rank.
+    """
     if member.rank is None:
         return {**BASE, **({"MASTER_ADDR": address, "MASTER_PORT": str(port)} if member.lead else {})}
     return _ranked(address, port, processes, str(member.rank), str(member.world_size))
@@ -119,11 +120,11 @@ def shutdown_variables(job: TorchJob, task_type: str) -> Variables:
 
 
 def report_variables(job: TorchJob, pod: str, access: ReportAccess | None) -> Variables:
-    """Return what a pod needs to report about its training; nothing if pods do not report.
+    """Return the variables that a pod needs to report about its training; nothing if pods do not report.
 
-    The token is in the spec of the pod and not in a Secret. It lets nobody do more than forge the reports of this job,
-    and who reads the pods of a namespace mostly reads its Secrets, too. A Secret would be one more object of each job,
-    and workers would need the right to write Secrets in every namespace, which is worth more than all tokens.
+    The token is in the spec of the pod and not in a Secret. The token lets nobody do more than forge the reports of
+    this job, and who reads the pods of a namespace mostly reads its Secrets, too. A Secret would be one more object of
+    each job, and workers would need the right to write Secrets in every namespace, which is worth more than all tokens.
     """
     if access is None:
         return {}

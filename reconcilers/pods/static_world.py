@@ -1,7 +1,7 @@
 """The worlds of an elastic job in the mode InPlaceRestart: pods that train together, with ranks that torchq chooses.
 
 One rule: pure. A world does not change: another number of workers is another world, under another restart generation of
-the job. The ranks are the positions of the pods among those of the world, and are annotations of the pods.
+the job. The ranks are the positions of the pods among the pods of the world, and are annotations of the pods.
 """
 
 from collections.abc import Mapping

@@ -121,7 +121,9 @@ def lead_pods(job: TorchJob) -> list[str]:
 
 
 def meeting_tasks(spec: TorchJobSpec) -> frozenset[str]:
-    """Return the tasks whose pods meet at the job's rendezvous store: those of the world that the workers belong to."""
+    """Return the tasks whose pods meet at the job's rendezvous store: the tasks of the world to which the workers
+    belong.
+    """
     if not spec.rendezvous:
         return frozenset()
     stage = next(stage for stage in spec.stages if WORKER in stage.tasks)
@@ -129,7 +131,7 @@ def meeting_tasks(spec: TorchJobSpec) -> frozenset[str]:
 
 
 def _lead(job: TorchJob, stage: Stage, workers: Sequence[int] | None) -> str:
-    """Return the name of the pod to which the pods of a stage connect; empty if there is none."""
+    """Return the name of the pod to which the pods of a stage connect; empty if there is no such pod."""
     if job.spec.rendezvous and WORKER in stage.tasks:
         return job.pod_name(RENDEZVOUS, 0)
     ranked = training_tasks(job.spec, stage.tasks)
@@ -137,7 +139,7 @@ def _lead(job: TorchJob, stage: Stage, workers: Sequence[int] | None) -> str:
 
 
 def training_tasks(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
-    """Return those of some tasks that are not auxiliary."""
+    """Return the tasks, of those given, that are not auxiliary."""
     return [task_type for task_type in task_types if not spec.tasks[task_type].auxiliary]
 
 
@@ -163,8 +165,8 @@ def count_members(spec: TorchJobSpec, counts: Counts, task_type: str) -> TaskMem
 def needs_all_tasks(job: TorchJob) -> bool:
     """Return whether an admitted job has succeeded only when all pods of its deciding tasks have.
 
-    It was admitted with the policy AllTasks, or with Master without having one. An admission of an earlier version has
-    no policy.
+    Such a job was admitted with the policy AllTasks, or with the policy Master although it has no Master. An admission
+    of an earlier version has no policy.
     """
     policy = job.admission.success_policy if job.admission is not None else None
     return policy == "AllTasks" or (policy is not None and MASTER not in job.spec.tasks)

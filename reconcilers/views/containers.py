@@ -52,7 +52,7 @@ def main_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def status_of(name: str, pod_status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status of one container; empty if there is none."""
+    """Return the status of one container; empty if the container has no status."""
     statuses: Iterable[Mapping[str, Any]] = pod_status.get("containerStatuses") or ()
     return next((each for each in statuses if each["name"] == name), {})
 
@@ -75,8 +75,10 @@ def ended_well(pod_status: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def add_helper(spec: dict[str, Any], folder: str, file: str, annotation: str, **fields: Any) -> None:
-    """Add a container of torchq to a fresh copy of a template, before all other init containers. It has the image of
-    the main container, and a folder with a file that follows an annotation of the pod; its name is the volume's."""
+    """Add a container of torchq to a fresh copy of a template, before all other init containers. The new container has
+    the image of the main container, and a folder with a file that follows an annotation of the pod; the name of the
+    folder is the volume's.
+    """
     trains, name = main(spec), fields["name"]
     inherited: dict[str, Any] = {
         field: trains[field] for field in ("imagePullPolicy", "securityContext") if field in trains

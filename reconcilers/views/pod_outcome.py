@@ -53,7 +53,7 @@ COUNTED = (RESTARTING_ALL, "PodInitializing")
 
 
 class PodEnd(IntFlag):
-    """What is known of the end of a pod. It is one number, because there may be very many views of pods."""
+    """What is known of the end of a pod. The value is one number, because there may be very many views of pods."""
 
     TERMINATED = auto()
     """The present run of the main container has ended."""

@@ -1,7 +1,7 @@
 """The place of a pod in a static world: its rank, the number of pods with ranks, and the name of their rendezvous.
 
 One rule: pure, over annotations. A container reads them through the downward API whenever it starts, so a restart in
-place begins with those that were written before it.
+place begins with the annotations that were written before the restart.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def read(annotations: Mapping[str, str]) -> str:
 
 
 def rank(place: str) -> int | None:
-    """Return the rank in a place; None without one."""
+    """Return the rank in a place; None without a rank."""
     number = integers.parse(place.partition(" ")[0], -1)
     return number if number >= 0 else None
 

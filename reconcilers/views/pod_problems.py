@@ -1,6 +1,7 @@
 """The problem that keeps a pod from running, as a reason and a message.
 
-One rule: pure, over a pod as the API server shows it; the words are those of the kubelet, the scheduler and the node.
+One rule: pure, over a pod as the API server shows it; the messages are those of the kubelet, the scheduler and the
+node.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -71,7 +72,8 @@ def find_problem(pod: Manifest) -> PodProblem | None:
 
 
 def place(reason: str, message: str) -> int:
-    """Return the place of a problem among those of a job's pods, the most telling first; WAITS_FOR_OTHERS is the last.
+    """Return the place of a problem among the problems of a job's pods, the most telling first; WAITS_FOR_OTHERS is the
+    last.
 
     One pod of a gang has the cause, and the scheduler says of the others that they wait for it.
     """
@@ -154,7 +156,7 @@ def _startup_problem(pod: Manifest) -> PodProblem:
 
 def _volume_message(pod: Manifest) -> str:
     """Return that a pod waits for its volumes or its network, with the ConfigMaps and Secrets that it needs: the status
-    of a pod does not say that one of them is missing."""
+    of a pod does not say that a ConfigMap or a Secret is missing."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     if not any(each["type"] == "PodReadyToStartContainers" and each["status"] == "False" for each in conditions):
         return ""

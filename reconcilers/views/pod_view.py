@@ -178,7 +178,7 @@ def occupies(pod: PodView) -> bool:
 
 
 def is_preempted(pod: PodView) -> bool:
-    """Return whether a scheduler has given the resources of a pod to others, or is about to."""
+    """Return whether a scheduler has given the resources of a pod to other pods, or is about to do so."""
     return pod.disruption.partition(": ")[0] in BY_SCHEDULER
 
 
@@ -261,7 +261,7 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _advice(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the node's advice. It is interned, because most pods of a job miss the same file."""
+    """Return the node's advice. The text is interned, because most pods of a job miss the same file."""
     found = (conditions.get(name, {}).get("message") for name in (labels.FOLDER_UNKNOWN, labels.PORT_SHARED))
     text = "; ".join(str(message) for message in found if message)
     return {"advice": sys.intern(excerpts.excerpt(text, LONGEST_ADVICE))} if text else {}

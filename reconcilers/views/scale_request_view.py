@@ -134,7 +134,7 @@ def trim(manifest: Manifest) -> RequestView:
 
 
 def version(request: RequestView) -> int:
-    """Return the resourceVersion of a request as a number; 0 if it is none."""
+    """Return the resourceVersion of a request as a number; 0 if it is not a number."""
     return integers.parse(request.resource_version, 0)
 
 

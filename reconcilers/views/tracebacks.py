@@ -5,8 +5,8 @@ exception, but never become part of an exception that carries its rank.
 
 A traceback is `Traceback (most recent call last):`, indented lines, and the exception, whose message may have several
 lines. Its notes (PEP 678) follow. A SyntaxError has no first line. An exception that was raised while another one was
-handled is printed after that one. torch.distributed begins each line with `[rank1]: ` once the process group exists;
-torchrun begins each line with `[default1]:` where it copies the output of its processes (--tee).
+handled is printed after the first exception. torch.distributed begins each line with `[rank1]: ` once the process group
+exists; torchrun begins each line with `[default1]:` where it copies the output of its processes (--tee).
 """
 
 import re
@@ -54,7 +54,7 @@ Source = tuple[int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class RaisedException:
-    """An exception that ended a process, or that a process printed before it went on."""
+    """An exception that ended a process, or that a process printed before it continued."""
 
     text: str
     """The name and the message of the exception, in one line."""
@@ -85,7 +85,7 @@ def find_exceptions(text: str) -> list[RaisedException]:
 
 def parse_source(line: str) -> tuple[Source, str]:
     """Return the process that printed a line, and the line without colours, without the process's prefix, and without
-    what a progress bar overwrote."""
+    text that a progress bar overwrote."""
     rest = _COLOUR.sub("", line.rstrip("\r")).rpartition("\r")[2] if "\x1b" in line or "\r" in line else line
     rank = local = None
     tee = _TEE.match(rest)

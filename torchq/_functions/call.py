@@ -1,4 +1,4 @@
-"""A call of a function that goes with a job, as JSON in the variable TORCHQ_CALL.
+"""A call of a function that is sent with a job, as JSON in the variable TORCHQ_CALL.
 
 One rule: names, text and JSON values go; nothing is pickled. What `as_text` writes, `parse` reads.
 """

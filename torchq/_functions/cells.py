@@ -48,8 +48,9 @@ class Cells:
 
 
 def read(sources: Sequence[str]) -> Cells:
-    """Return what the cells of a notebook define. The first source has number 0. Cells that are no Python are passed
-    over: they have failed."""
+    """Return the definitions in the cells of a notebook. The first source has number 0. Cells that are no Python are
+    passed over: they have failed.
+    """
     cells = Cells()
     for number, source in enumerate(sources):
         try:

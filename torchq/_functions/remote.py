@@ -1,6 +1,6 @@
 """`torchq.remote`: a function that runs here when it is called, and as a job when it is submitted.
 
-One rule: what cannot go is refused before anything is sent.
+One rule: a value that cannot be sent is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class RemoteOptions(TypedDict, total=False):
-    """What a job of a function may be given: the parameters of `torchq.run`, without those of its command."""
+    """The options of a job of a function: the parameters of `torchq.run`, without those of its command."""
 
     name: str
     queue: str
@@ -122,10 +122,10 @@ def remote(function: Callable[P, R], /) -> RemoteFunction[P, R]: ...
 @overload
 def remote(**options: Unpack[RemoteOptions]) -> Callable[[Callable[P, R]], RemoteFunction[P, R]]: ...
 def remote(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function one that can run as a job, as in `@torchq.remote(nodes=2, gpus=1, queue="team-a")`.
+    """Make a function able to run as a job, as in `@torchq.remote(nodes=2, gpus=1, queue="team-a")`.
 
     Called, the function runs here, as ever. `submit` runs it as a job: the job gets this folder, the names of the
-    module and of the function, and the arguments as JSON. The options are those of `torchq.run`.
+    module and of the function, and the arguments as JSON. The options are the same as those of `torchq.run`.
 
     Each node runs the function in one process, which has the variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
     """

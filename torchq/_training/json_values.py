@@ -1,6 +1,6 @@
 """Numbers and JSON values, as training code gives them.
 
-One rule: a value either goes unchanged, or Invalid names it and says what to give. Scalars of NumPy and of PyTorch
+One rule: a value is either sent unchanged, or Invalid names the value and a valid one. Scalars of NumPy and of PyTorch
 are numbers.
 """
 

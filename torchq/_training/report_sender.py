@@ -51,7 +51,7 @@ class ReportSender:
     """A thread that sends the newest report, and what the coordinator has answered."""
 
     def __init__(self, access: tuple[str, str, str, str], seconds: float = SECONDS) -> None:
-        """Create a sender; its thread starts with the first report. `access` is that of `report_access`."""
+        """Create a sender; its thread starts with the first report. `access` is the result of `report_access`."""
         url, token, job, self._pod = access
         self._url = f"{url.rstrip('/')}/v1/jobs/{job}/report"
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -68,7 +68,7 @@ class ReportSender:
         """The number of the newest request to save that a coordinator has answered; 0: there was none."""
 
     def offer(self, report: Report) -> None:
-        """Take a report with a step, in place of one that has not been sent yet."""
+        """Take a report with a step, in place of a report that has not been sent yet."""
         # The answer to a request to save stays true, so it goes with every later report: one of them will arrive.
         self._checkpoint = report.get("checkpoint", self._checkpoint)
         known = {} if self._checkpoint is None else {"checkpoint": self._checkpoint}
@@ -84,7 +84,7 @@ class ReportSender:
                     self._thread = thread
 
     def finish(self, seconds: float = LAST_SECONDS) -> None:
-        """Send the report that waits at once, as the last one, and end the thread. Wait for it for some seconds."""
+        """Send the waiting report at once, as the last one, and end the thread. Wait for it for some seconds."""
         with self._condition:
             self._ends = True
             self._condition.notify()
@@ -101,7 +101,7 @@ class ReportSender:
             turn = time.monotonic() + self._seconds
 
     def _take(self, turn: float) -> tuple[dict[str, Any] | None, bool]:
-        """Wait for the next report and for its turn. Return it, and whether it is the last one."""
+        """Wait for the next report and for its turn. Return the report, and whether it is the last one."""
         with self._condition:
             self._condition.wait_for(lambda: self._newest is not None or self._ends)
             self._condition.wait_for(lambda: self._is_urgent or self._ends, max(0.0, turn - time.monotonic()))

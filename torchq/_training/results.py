@@ -1,7 +1,7 @@
-"""`torchq.result`: what a training has reached.
+"""`torchq.result`: the result of a training.
 
 One rule: the result of a job is that of rank 0. The process writes it to the termination message of its container,
-where it outlives the pod; what does not fit there goes where `large_results` keeps it.
+where it outlives the pod; `large_results` keeps a result that does not fit there.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def result(values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
     Only rank 0 gives it; in other processes the call does nothing. `torchq.Job.result` returns it once the job has
     ended. Outside a job it is only printed.
 
-    Tuples go as lists, keys as text, NaN and infinity as text, arrays as lists, and what is no JSON at all as its repr.
-    More than 3,500 bytes of JSON go to the file torchq-result.json of the job's outputs. Raises Invalid without a
-    value.
+    Tuples become lists, keys become text, NaN and infinity become text, arrays become lists, and a value that JSON
+    cannot express becomes its repr. A result of more than 3,500 bytes of JSON is written to the file torchq-result.json
+    of the job's outputs. Raises Invalid without a value.
     """
     if values is None and not more:
         raise Invalid("result: has no value; give some, as in result(accuracy=0.95)")

@@ -1,6 +1,6 @@
 """The time of one plan with many elastic jobs and queues.
 
-One rule: what is measured is the CPU time of this process. Of several runs the fastest one counts, because other
+One rule: the figure is the CPU time of this process. Of several runs the fastest one counts, because other
 programs on the machine only make a run slower.
 """
 
@@ -46,7 +46,7 @@ CASES: Mapping[str, Case] = {
 
 
 def milliseconds(case: Case, count: int) -> float:
-    """Return the time of a plan with so many elastic jobs and queues."""
+    """Return the time of a plan with the given numbers of elastic jobs and queues."""
     planned, times = _planner(case, count), []
     for _ in range(_RUNS):
         begin = time.process_time()

@@ -22,7 +22,7 @@ NOTHING_TO_DO = Plan()
 
 
 class ElasticArena(Production):
-    """The queues, their waiting jobs and growths, and what is charged."""
+    """The queues, their waiting jobs and growths, and the charges."""
 
     def pick(self, now: float, limit: int) -> Sequence[Pick]:
         """Make up to `limit` picks, and return them in order."""
@@ -41,7 +41,9 @@ class ElasticArena(Production):
         self._changed.add(queue)
 
     def keep_claims(self, claims: Mapping[str, JobKey], now: float) -> None:
-        """Let other jobs of these queues leave what the first one needs, and of no other queue."""
+        """Keep an open claim for the first job of each of these queues, so that other jobs leave the room that it
+        needs; drop the claims of all other queues.
+        """
         for queue, record in list(self._overtaken.items()):
             if record is not None and record.claimed and claims.get(queue) != record.key:
                 self._overtaken[queue] = replace(record, claimed=False)
@@ -104,7 +106,7 @@ class On(Policy):
 
 class PlainLoop(Policy):
     """EDL's loop without entitlement: every 30 s it fills the free room, or, while some job waits for room, makes jobs
-    smaller until the oldest one fits. It asks neither for whom, nor whether that is enough."""
+    smaller until the oldest one fits. The policy asks neither for which job, nor whether the workers are enough."""
 
     every = 30.0
 

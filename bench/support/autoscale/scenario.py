@@ -1,4 +1,4 @@
-"""Scenarios in which a third of the jobs are elastic: from a trace, or random with the numbers of one.
+"""Scenarios in which a third of the jobs are elastic: from a trace, or random with the numbers of a trace.
 
 One rule: an elastic job has the same work whatever its size is. Twice the workers need half the time.
 """
@@ -47,7 +47,7 @@ def trace(path: Path, room: float) -> Scenario:
 def mixed(jobs: int, load: float, seed: int) -> Scenario:
     """Return random jobs of four tenants on 256 GPUs, with the sizes and run times of the openb trace.
 
-    They come in waves of a day. `load` is the part of the pool that they need if it is never idle.
+    Jobs come in waves of a day. `load` is the part of the pool that they need if it is never idle.
     """
     draw = random.Random(seed)
     sizes = [draw.choice(_SIZES) for _ in range(jobs)]

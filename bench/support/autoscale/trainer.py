@@ -1,4 +1,4 @@
-"""An elastic job that trains: its workers, its work, and what a change of size costs it.
+"""An elastic job that trains: its workers, its work, and the time that a change of size costs the job.
 
 One rule: it moves only when a caller names the time.
 """

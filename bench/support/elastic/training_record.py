@@ -18,7 +18,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A training process has met its peers and has what was saved."""
+    """A training process has met its peers and has loaded the saved state."""
 
     pod: str
     rank: int

@@ -1,8 +1,8 @@
 """The requests that restore a backup.
 
 One rule: nothing is created before the API server has accepted every object in a dry run. A run that fails or is killed
-is repeated, and goes on where it ended. The code of a job is there, with the new job as its owner, before the job is
-let go.
+is repeated, and continues where the first run ended. The code of a job is there, with the new job as its owner, before
+the job is let go.
 """
 
 from collections import Counter
@@ -67,7 +67,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True, slots=True)
 class CodeRequests:
-    """The code of a backup, and that of the cluster where the backup has none."""
+    """The code of a backup, and the code of the cluster for jobs whose code the backup does not have."""
 
     cluster: Cluster
     saved: Mapping[CodeName, Archive]
@@ -126,7 +126,7 @@ def restore(cluster: Cluster, backup: Backup, options: RestoreOptions, tell: Tel
     """Restore the objects of a backup, tell what becomes of each, and return the number of objects by action.
 
     Raise Refused before anything is created, or with `skip_refused` at the end, if the API server refuses objects.
-    Raise Interrupted if it refuses one later.
+    Raise Interrupted if the API server refuses an object later.
     """
     code = CodeRequests(cluster, backup.code)
     todo = [*_plan(cluster, backup, code, options.now)]
@@ -179,7 +179,7 @@ def _in_sequence(backup: Backup, now: datetime) -> Backup:
 
 
 def _plan(cluster: Cluster, backup: Backup, code: CodeRequests, now: datetime) -> Iterator[Step]:
-    """Yield the steps, by what the cluster has."""
+    """Yield the steps, by the objects of the cluster."""
     wanted = {(job.namespace, job.name): job for job in backup.jobs}
     queues = {item["metadata"]["name"]: item.get("spec") or {} for item in cluster.list(TENANT_QUEUES).items}
     found = (item for item in (cluster.list(TORCHJOBS).items if wanted else ()) if _key(item) in wanted)
@@ -194,7 +194,7 @@ def _key(item: Manifest) -> tuple[str, str]:
 
 
 def _try_all(cluster: Cluster, todo: Iterable[Step], code: CodeRequests) -> dict[str, str]:
-    """Return what the API server refuses, by object. Raise Forbidden if this account may not restore objects."""
+    """Return the refusals of the API server, by object. Raise Forbidden if this account may not restore objects."""
     pending = [step for step in todo if step.action not in steps.IDLE]
     finished = (job for step in pending if isinstance(job := step.saved, SavedJob) and job.status is not None)
     first = next(finished, None)
@@ -205,7 +205,7 @@ def _try_all(cluster: Cluster, todo: Iterable[Step], code: CodeRequests) -> dict
 
 
 def _try_code(code: CodeRequests, found: Iterable[SavedQueue | SavedJob]) -> Iterator[tuple[str, str]]:
-    """Yield what the API server refuses of the code of jobs, by job. Code that jobs share is tried once."""
+    """Yield the refusals of the API server for the code of jobs, by job. Code that jobs share is tried once."""
     tried: dict[CodeName, str] = {}
     for job in found:
         if not isinstance(job, SavedJob) or job.code is None:
@@ -245,7 +245,7 @@ def _create(cluster: Cluster, found: SavedQueue | SavedJob, *, dry_run: bool = F
 
 
 def _carry_out(cluster: Cluster, step: Step, code: CodeRequests, now: datetime) -> str:
-    """Carry out one step and return what has become of the object."""
+    """Carry out one step and return the outcome for the object."""
     if isinstance(step.saved, SavedJob):
         return _restore_job(cluster, step.saved, step, code, now)
     if step.action != "create":
@@ -258,7 +258,7 @@ def _carry_out(cluster: Cluster, step: Step, code: CodeRequests, now: datetime) 
 
 
 def _restore_job(cluster: Cluster, job: SavedJob, step: Step, code: CodeRequests, now: datetime) -> str:
-    """Take the steps of one job, each of them judged from its newest state, and return what has become of it."""
+    """Take the steps of one job, each step judged from the job's newest state, and return the outcome for the job."""
     said, stored = step.said, None
     for _ in range(MOST_STEPS):
         if step.action in steps.IDLE:

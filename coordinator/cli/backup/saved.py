@@ -137,7 +137,7 @@ def read(documents: Iterable[tuple[str, Any]]) -> Backup:
 
 
 def final_status(job: SavedJob, stored: Manifest) -> Manifest:
-    """Return a merge patch of the status that gives a new job the end of the old one.
+    """Return a merge patch of the status that gives a new job the end of the old job.
 
     The new job has another generation and another uid.
     """
@@ -220,7 +220,7 @@ def _manifest(body: Manifest, metadata: Manifest, annotations: Manifest, source:
 
 
 def _end(status: Manifest, source: str) -> TorchJobStatus | None:
-    """Return the status of a finished job; None for any other one."""
+    """Return the status of a finished job; None for any other job."""
     if status.get("phase") not in FINISHED:
         return None
     try:

@@ -1,7 +1,7 @@
-"""What is to be done about each object of a backup, by what the cluster has.
+"""The steps for each object of a backup, by the objects that the cluster has.
 
-One rule: pure. An object that the restore did not create is left as it is. One that it created is completed, so that a
-second run goes on where the first ended.
+One rule: pure. An object that the restore did not create is left as it is. An object that a restore created is
+completed, so that a second run continues where the first run ended.
 
 A finished job is created suspended, then gets its end, then its old `spec.suspend`. Until it has its end, it is
 suspended; from then on, it is finished. So nobody ever runs it, whenever the command is killed.
@@ -68,7 +68,7 @@ def awaits_code(stored: Manifest) -> bool:
 
 
 def judge_queue(queue: SavedQueue, spec: Manifest | None) -> Step:
-    """Return the step for a queue; `spec` is that of the queue in the cluster, None if it does not exist."""
+    """Return the step for a queue; `spec` is the spec of the queue in the cluster, None if the queue does not exist."""
     if spec is None:
         return Step("create", queue, "restored")
     differs = "" if spec == queue.body["spec"] else ", with another spec than in the backup"
@@ -76,7 +76,7 @@ def judge_queue(queue: SavedQueue, spec: Manifest | None) -> Step:
 
 
 def judge_job(job: SavedJob, stored: Manifest | None, now: datetime, *, has_code: bool = True) -> Step:
-    """Return the step for a job; `stored` is what the cluster has of that name, None if there is nothing."""
+    """Return the step for a job; `stored` is the job of that name in the cluster, None if there is no such job."""
     if stored is None:
         return _judge_absent(job, now, has_code=has_code)
     metadata, status, suspended = stored["metadata"], stored.get("status") or {}, bool(stored["spec"].get("suspend"))

@@ -1,8 +1,8 @@
 """The output of jobs as commands print it: their lines as they come, why a job waits, and how a run ends.
 
-One rule: standard output has what the pods print, and standard error what torchq says of it. A state of a line that is
-not over is shown on a terminal only, in one line that the next output replaces. Why a job waits is best effort: without
-a coordinator it comes from the status of the job alone.
+One rule: standard output has what the pods print, and standard error what torchq says about the jobs. A state of a line
+that is not over is shown on a terminal only, in one line that the next output replaces. Why a job waits is best effort:
+without a coordinator it comes from the status of the job alone.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class LinePrinter:
         self._has_state = False
 
     def line(self, text: str, *, is_over: bool = True) -> None:
-        """Print a line of a pod, or a state of one that is not over."""
+        """Print a line of a pod, or an unfinished state of a line."""
         if self._raw or is_over:
             self.clear()
             self._write(text + ("\n" if is_over else "\r"))
@@ -79,7 +79,7 @@ class LinePrinter:
 
 
 def explain(session: Session, item: Manifest) -> str:
-    """Return why a job waits, and its place in its queue where a coordinator tells it."""
+    """Return why a job waits, and its place in its queue where a coordinator reports the place."""
     item = without_hold(item)
     reason = wait_reasons.explain(item)
     key = job_ref.key(item)

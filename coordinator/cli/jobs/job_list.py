@@ -84,7 +84,7 @@ def list_jobs(
 
 
 def _recent(items: list[Manifest]) -> list[Manifest]:
-    """Return the jobs without those that ended more than a day ago."""
+    """Return the jobs without the jobs that ended more than a day ago."""
     since = output.now() - DAY
     ends = ((item, (item.get("status") or {}).get("completionTime")) for item in items)
     return [item for item, ended in ends if ended is None or timestamps.parse(ended) >= since]

@@ -22,7 +22,7 @@ Tell = Callable[[str], object]
 
 
 class PartlySubmitted(CoordinatorError):
-    """Not all jobs were made, and those that were could not be deleted. The message names them."""
+    """Not all jobs were made, and the jobs that were made could not be deleted. The message names them."""
 
 
 def nothing(_: object) -> None:
@@ -30,7 +30,7 @@ def nothing(_: object) -> None:
 
 
 class JobMaker:
-    """Makes jobs whose names are free, or, to `replace`, deletes those that have their names."""
+    """Makes jobs whose names are free, or, to `replace`, deletes the jobs that have these names."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class JobMaker:
         return present
 
     def take_back(self, documents: Sequence[Submission], created: Sequence[JobKey], cause: BaseException) -> int:
-        """Delete the jobs that were made, and return their number. Raise PartlySubmitted if that fails.
+        """Delete the jobs that were made, and return their number. Raise PartlySubmitted if the deletion fails.
 
         The job of the first document that was not made may exist, too, although its answer never came.
         """

@@ -1,7 +1,7 @@
 """`torchq job wait`: waits for the end of jobs, or until they run.
 
 One rule: the exit code says what happened, so that a script needs no output: 0 all is well, 1 a job has failed or is
-gone, 124 the time was over (as for `timeout`), 130 Ctrl-C. The jobs go on whatever the command does.
+gone, 124 the time was over (as for `timeout`), 130 Ctrl-C. The jobs continue, whatever the command does.
 """
 
 import click

@@ -1,8 +1,8 @@
 """What a call gets: the cluster that it speaks to, checked parameters, and itself, as long as it has no answer.
 
 One rule: a call uses the cluster that is selected when it begins. Another selection, or credentials that were refused,
-make the next call connect anew; calls that go on keep what they have. A stream stops before it has more than a window
-of items on their way, so that a slow reader stalls nobody else.
+make the next call connect anew; calls in progress keep their connection. A stream stops before it has more than a
+window of items on their way, so that a slow reader stalls nobody else.
 """
 
 import threading
@@ -42,7 +42,7 @@ class ClusterAccesses:
         self._present: ClusterAccess | None = None
 
     def present(self) -> ClusterAccess:
-        """Return the connection to the cluster that is selected now. Raises LocalError if that is not known."""
+        """Return the connection to the cluster that is selected now. Raises LocalError if the cluster is not known."""
         session = self._session
         selected = target.find(session.resolved_settings, session.environ)
         with self._lock:

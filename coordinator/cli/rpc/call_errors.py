@@ -1,6 +1,6 @@
 """The errors of calls as the protocol has them: a kind, which selects the class in Python, and the message for people.
 
-One rule: one table; the message is the one that the command would print.
+One rule: one table; the message is the same as that of the command.
 """
 
 import logging

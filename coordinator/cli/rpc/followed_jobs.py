@@ -1,7 +1,7 @@
 """Calls that follow jobs: until they end, to their results, or through their output.
 
-One rule: all waits of a namespace share one watch. A wait or a stream that is cancelled leaves it at once, and nothing
-of it goes on.
+One rule: all waits of a namespace share one watch. A wait or a stream that is cancelled leaves the shared watch at
+once, and none of its work continues.
 """
 
 from collections.abc import Iterable, Iterator
@@ -54,8 +54,8 @@ def wait_for_one(access: ClusterAccess, params: Params, call: OpenCall) -> dict[
 
 
 def result(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
-    """Wait for a job, and return its result. Raises Failed if it did not succeed, NotFound if what it gave
-    cannot be read."""
+    """Wait for a job, and return its result. Raises Failed if the job did not succeed, NotFound if the result
+    of the job cannot be read."""
     ending = _ending(access, params, call)
     name = f"{ending.key.namespace}/{ending.key.name}"
     if ending.outcome != "Succeeded":

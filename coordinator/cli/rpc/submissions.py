@@ -1,6 +1,6 @@
 """Calls that make jobs.
 
-One rule: the same checks as those of the commands; all jobs of a call are made or none.
+One rule: the calls make the same checks as the commands; all jobs of a call are made or none.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,8 @@ def _submit(
 
 
 def _prepare(access: ClusterAccess, params: Params, call: OpenCall) -> PreparedRun:
-    """Pack the folder. Tells the caller what was packed, and which files look like secrets and were left out.
+    """Pack the folder. Reports to the caller which files were packed, and which files look like secrets and were left
+    out.
 
     The job runs with the caller's Python; if its folder has none of the name `python`, with the first one on PATH.
     """

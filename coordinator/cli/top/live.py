@@ -50,7 +50,9 @@ class Reader:
 
 
 def run(read: Callable[[], Reading], every: float, most: int, console: Console) -> None:
-    """Show the cluster until the user quits, or `most` readings are shown (0: no end). Raise what a reading raises."""
+    """Show the cluster until the user quits, or `most` readings are shown (0: no end). Raise the errors that a reading
+    raises.
+    """
     reader = Reader(read, every, most)
     first, drawn, key = 0, None, ""  # first: the index of the first queue that is shown
     try:

@@ -58,7 +58,7 @@ def parse(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> PodLogOpti
 def options_of(folder: Path, query: Mapping[str, str]) -> PodLogOptions:
     """Return the options of a request for the log of a run in a folder.
 
-    Raise StatusError (BadRequest) if one of them is invalid.
+    Raise StatusError (BadRequest) if an option is invalid.
     """
     return PodLogOptions(
         folder=folder,

@@ -1,6 +1,6 @@
 """Validation of an object against its schema, with the messages of a Kubernetes API server.
 
-One rule: every problem is reported, not only the first one, each with the path of its field.
+One rule: every problem is reported, not only the first problem, each with the path of its field.
 """
 
 import re

@@ -3,8 +3,9 @@
 One rule: owners are recorded from an object's first apply on. All earlier fields belong to the manager
 `before-first-apply`, as with a Kubernetes API server for objects that are older than its record of owners.
 
-The algorithm is that of structured-merge-diff. Merge the configuration into the object. Remove the fields that the
-manager no longer applies and that no other manager owns. Compare the result with the old object, and report conflicts.
+The algorithm is the algorithm of structured-merge-diff. Merge the configuration into the object. Remove the fields that
+the manager no longer applies and that no other manager owns. Compare the result with the old object, and report
+conflicts.
 """
 
 from collections.abc import Iterator, Mapping

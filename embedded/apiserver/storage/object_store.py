@@ -56,13 +56,13 @@ class Store:
         return self._objects.get(resource, {}).get(namespace, {}).get(name)
 
     def items(self, resource: str, namespace: str = "") -> list[StoredObject]:
-        """Return a resource's objects, sorted by namespace and name; those of one namespace, or all."""
+        """Return a resource's objects, sorted by namespace and name; the objects of one namespace, or all objects."""
         spaces = self._objects.get(resource, {})
         selected = [spaces.get(namespace, {})] if namespace else [spaces[space] for space in sorted(spaces)]
         return [space[name] for space in selected for name in sorted(space)]
 
     def all_items(self, namespace: str = "") -> Iterator[tuple[str, StoredObject]]:
-        """Yield all objects with their resources; those of one namespace, or all."""
+        """Yield all objects with their resources; the objects of one namespace, or all objects."""
         for resource in list(self._objects):
             for stored in self.items(resource, namespace):
                 yield resource, stored
@@ -154,7 +154,7 @@ class Store:
     # Committing
 
     async def durable(self) -> None:
-        """Wait until all changes so far are on disk. Raise DiskFailed if they could not be stored."""
+        """Wait until all changes so far are on disk. Raise DiskFailed if the changes could not be stored."""
         if self._batch is not None:
             await asyncio.shield(self._batch)
 

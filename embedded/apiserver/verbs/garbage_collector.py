@@ -3,8 +3,8 @@
 One rule: the collector only does what a client could do through the API, and after a crash between two steps the next
 start repeats the search.
 
-It deletes the dependents of a deleted owner, empties a namespace or a definition that is being deleted, and serves the
-finalizers `orphan` and `foregroundDeletion`.
+The collector deletes the dependents of a deleted owner, empties a namespace or a definition that is being deleted, and
+serves the finalizers `orphan` and `foregroundDeletion`.
 """
 
 import asyncio

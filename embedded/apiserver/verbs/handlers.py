@@ -1,7 +1,7 @@
 """The handlers of requests, one for each verb.
 
-One rule: a handler never waits. It reads and writes memory without a break, so no two requests interleave. The server
-waits until the disk has the change before it sends the answer.
+One rule: a handler never waits. A handler reads and writes memory without a break, so no two requests interleave. The
+server waits until the disk has the change before it sends the answer.
 """
 
 import contextlib

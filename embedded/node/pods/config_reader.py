@@ -1,8 +1,8 @@
 """Reads the ConfigMaps and Secrets of pods from the API server.
 
-One rule: the thread that runs pods never waits for the API server. It asks for an object again and again, and one
-thread reads each object once for all pods that ask. An object that is missing, or lacks a key, is read again after a
-pause.
+One rule: the thread that runs pods never waits for the API server. The thread that runs pods asks for an object
+repeatedly, and another thread reads each object once for all pods that ask. An object that is missing, or lacks a key,
+is read again after a pause.
 """
 
 import logging

@@ -57,7 +57,7 @@ def base_environment(machine: Mapping[str, str], programs: str) -> dict[str, str
 
 
 def order(pod: LocalPod, container: Mapping[str, Any], context: ContainerContext) -> Order:
-    """Return what a container of an accepted pod is to execute.
+    """Return the command that a container of an accepted pod executes.
 
     Raise NotReady if an object that it needs is missing, and ValueError if an annotation of the pod is wrong.
     """
@@ -141,7 +141,7 @@ def _value(
     context: ContainerContext,
     before: Mapping[str, str],
 ) -> str | None:
-    """Return the value of a variable; None if it is optional and what it refers to is missing."""
+    """Return the value of a variable; None if the variable is optional and its source is missing."""
     source = entry.get("valueFrom") or {}
     if "fieldRef" in source:
         return _field(source["fieldRef"]["fieldPath"], pod)

@@ -1,7 +1,7 @@
 """Keeps the ends of the logs of TorchJobs' pods when the node removes these pods.
 
-One rule: the pod's folder goes only after its logs are kept whole, in one step, so that a reader finds them at any
-moment. Nothing is kept of a job whose folder the API server has removed, because the job was deleted.
+One rule: the pod's folder is removed only after its logs are kept whole, in one step, so that a reader finds them at
+any moment. Nothing is kept of a job whose folder the API server has removed, because the job was deleted.
 """
 
 import logging
@@ -46,7 +46,7 @@ class KeptLogs:
         """The size of each pod's kept logs, by their folder, oldest first; None before the first pod is kept."""
 
     def register(self, pod: LocalPod) -> None:
-        """Write to disk which job a pod belongs to, before its first container starts. Raise OSError if that fails."""
+        """Write to disk which job a pod belongs to, before its first container starts. Raise OSError on failure."""
         record = job_logs.record_of(pod)
         if record is None or (self._layout.pod(pod.uid) / job_logs.RECORD_OF_POD).exists():
             return

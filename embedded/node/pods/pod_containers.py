@@ -146,13 +146,13 @@ class PodContainers:
         return f"port {taken} is taken by {holder}" if holder else self._context.ports.note(pod.uid)
 
     def publish_volumes(self, pod: LocalPod) -> None:
-        """Write the files in the pod's volumes that show its metadata. Raise OSError if that fails."""
+        """Write the files in the pod's volumes that show its metadata. Raise OSError on failure."""
         self._volumes.publish(pod)
 
     def begin_restart(self, generation: str) -> None:
         """Begin the restart in place for a generation, unless that restart was done or comes too late.
 
-        Raise OSError if that fails.
+        Raise OSError on failure.
         """
         restart = pod_lifecycle.next_restart(self.spec, self.histories, generation)
         if restart is not None:
@@ -226,7 +226,7 @@ class PodContainers:
         return objects
 
     def _order(self, pod: LocalPod, container: Mapping[str, Any], restart: int, objects: ConfigObjects) -> Order | None:
-        """Return what a container is to execute; None while not enough GPUs are free."""
+        """Return the command that a container executes; None while not enough GPUs are free."""
         node = self._context
         folder = node.layout.pod(pod.uid)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -252,14 +252,14 @@ class PodContainers:
 
 
 def read_restart(layout: Layout, uid: str) -> Restart | None:
-    """Return a pod's last restart in place from disk; None if it had none."""
+    """Return a pod's last restart in place from disk; None if the pod had no restart."""
     with suppress(FileNotFoundError):
         return Restart(**json.loads((layout.pod(uid) / _RESTART_FILE).read_bytes()))
     return None
 
 
 def write_restart(layout: Layout, uid: str, restart: Restart) -> None:
-    """Write a pod's last restart in place to disk, whole or not at all. Raise OSError if that fails."""
+    """Write a pod's last restart in place to disk, whole or not at all. Raise OSError on failure."""
     folder = layout.pod(uid)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     shim.write(str(folder), _RESTART_FILE, json.dumps(asdict(restart)))

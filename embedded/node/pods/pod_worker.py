@@ -70,7 +70,7 @@ class PodWorker:
         return self._failure in (None, shutdown.FAILURE) and not self._shutdown.is_marked_in(self.pod)
 
     def ending_pod(self) -> EndingPod | None:
-        """Return what the node's shutdown has to wait for; None if the pod has ended."""
+        """Return the pod as one for which the node's shutdown has to wait; None if the pod has ended."""
         if not self._containers.alive_runs() and (self._status.released or not self.pod.is_deleting):
             return None
         termination = self._termination
@@ -129,7 +129,7 @@ class PodWorker:
         return True
 
     def _publish_volumes(self) -> None:
-        """Update the files in the pod's volumes that show its metadata; log what the machine refuses."""
+        """Update the files in the pod's volumes that show its metadata; log the files that the machine refuses."""
         if self.pod.is_finished or self.pod.is_deleting:
             return
         try:

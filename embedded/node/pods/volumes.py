@@ -67,7 +67,7 @@ class Volumes:
                 self._write(folder / file.path, file)
 
     def publish(self, pod: LocalPod) -> None:
-        """Write the files of downwardAPI volumes whose metadata has changed. Raise OSError if that fails."""
+        """Write the files of downwardAPI volumes whose metadata has changed. Raise OSError on failure."""
         for volume in pod.spec.get("volumes") or ():
             if volume.get("downwardAPI") is None:
                 continue

@@ -1,4 +1,4 @@
-"""What the node has and what containers use of it: CPU, memory, GPUs.
+"""What the node has and what containers use of this: CPU, memory, GPUs.
 
 Whether a pod fits is decided in `scheduler`.
 """

@@ -50,7 +50,7 @@ def measure(folder: Path, environment: Mapping[str, str]) -> Machine:
 
 
 def override(machine: Machine, cpus: str = "", memory: str = "", gpus: int | None = None) -> Machine:
-    """Return a machine in which the admin's values replace the measured ones. Raise ValueError for a bad quantity."""
+    """Return a machine in which the admin's values replace the measured values. Raise ValueError for a bad quantity."""
     return Machine(
         quantities.parse("cpu", cpus) if cpus else machine.cpu,
         quantities.parse("memory", memory) if memory else machine.memory,
@@ -123,7 +123,7 @@ def _number(path: Path) -> int:
 
 
 def _limit_files(controller: str, unified: str, legacy: str) -> Iterator[Path]:
-    """Yield the files that may limit this process: those of its own control group and of all groups above it."""
+    """Yield the files that may limit this process: the files of its own control group and of all groups above it."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

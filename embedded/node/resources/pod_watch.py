@@ -37,7 +37,7 @@ class PodWatch(ABC, Generic[Pod]):
             self._thread.join()
 
     def _put(self, uid: str, pod: Pod | None) -> bool:
-        """Set what is known of a pod, or None if it need not be looked at; the caller has locked `_changed`.
+        """Set the knowledge about a pod, or None if the watch can skip the pod; the caller has locked `_changed`.
 
         Return whether it is to be looked at anew.
         """

@@ -1,6 +1,7 @@
 """Finds pods of one job that are connected to a pod of another job: they may train in one world.
 
-One rule: it ends nothing. It notes the connection at both pods, once for each pod, and an Event tells the owners.
+One rule: it ends nothing. The watch notes the connection at both pods, once for each pod, and an Event tells the
+owners.
 
 All pods share the ports of this machine, and a script may choose one itself. Worlds form in the first minutes of a pod.
 So the watch looks every two seconds while pods of two jobs run and one of them is young, and does nothing at any other
@@ -67,7 +68,7 @@ class PortWatch(PodWatch[NetworkedPod]):
         self._notes.pop(uid, None)
 
     def note(self, uid: str) -> str:
-        """Return what was found about a pod; empty if nothing was."""
+        """Return the findings about a pod; empty if there are none."""
         return self._notes.get(uid, "")
 
     def holder(self, port: int) -> str:

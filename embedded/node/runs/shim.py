@@ -227,7 +227,7 @@ def _follow(
     """Write the log until the command and all of its processes have ended; return the command's status.
 
     Orphans of any depth and session become children of the shim. The shim waits for processes that became another
-    user's, and logs what they print.
+    user's, and logs their output.
     """
     poller = select.poll()
     poller.register(printed, select.POLLIN)
@@ -255,7 +255,7 @@ def _follow(
 
 
 def _drain(printed: int, log: LogWriter) -> None:
-    """Log what is still in the pipe, up to its largest size.
+    """Log the remaining content of the pipe, up to the largest size of a pipe.
 
     A process that does not belong to the container may have the pipe open and print without end.
     """
@@ -293,7 +293,7 @@ def _ending(status: int, problem: str) -> str:
 def reserve(folder: str, name: str) -> None:
     """Reserve disk space for a file that must be written later, even if the disk is full by then.
 
-    Raise OSError if that fails.
+    Raise OSError on failure.
     """
     with open(os.path.join(folder, f".{name}"), "wb") as file:
         file.write(b" " * _RESERVED_BYTES)

@@ -1,8 +1,8 @@
 """Decides what the embedded node does next for a pod, as the kubelet would.
 
-One rule: pure. The pod's spec and its runs go in; the next actions and the time of the next check come out. Nothing is
-remembered between two calls except what the caller passes in. A container that failed by itself stays failed: a restart
-in place that is requested after that does not hide the failure.
+One rule: pure. The input is the pod's spec and its runs; the result is the next actions and the time of the next check.
+Nothing is remembered between two calls except what the caller passes in. A container that failed by itself stays
+failed: a restart in place that is requested after that does not hide the failure.
 """
 
 import math
@@ -261,7 +261,7 @@ def next_restart(pod: Containers, histories: Histories, generation: str) -> Rest
 
 
 def restart_outcome(pod: Containers, histories: Histories, generation: str, phase: str) -> RestartOutcome | None:
-    """Return the condition of the requested restart, or of the last one; None while neither has an outcome."""
+    """Return the condition of the requested restart, or of the last restart; None while neither has an outcome."""
     if _is_new(pod, generation):
         late = phase in FINISHED or _is_too_late(pod, histories)
         return (False, _TOO_LATE, generation) if late else None

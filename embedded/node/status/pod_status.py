@@ -118,7 +118,7 @@ def _shows_end(shown: Mapping[str, Any], restart: int) -> bool:
 
 
 def restart_conditions(pod: PodState, phase: str) -> list[dict[str, str]]:
-    """Return the condition of the pod's restart in place; an empty list if it has none."""
+    """Return the condition of the pod's restart in place; an empty list if the pod has no such condition."""
     outcome = pod_lifecycle.restart_outcome(pod.containers, pod.histories, pod.restart_generation, phase)
     return [] if outcome is None else [condition(labels.CONTAINERS_RESTARTED, *outcome)]
 

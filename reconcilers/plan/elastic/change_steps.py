@@ -23,9 +23,10 @@ InPlaceRestart it restarts the containers of all pods (`reconcilers.plan.in_plac
 succeeded nothing grows any more.
 
 The store grants a growth, then the grant is written, and only then its pods are made. A pod is named as a victim before
-it is deleted, and the job is charged for it until it no longer exists. An elastic job gives workers up that left their
+it is deleted, and the job is charged for it until it no longer exists. An elastic job gives up workers that left their
 nodes (`reconcilers.plan.departures`), down to its least number: the number that its owner wants, if the policy gives
-none. That frees their room; the rest of its wish waits in its queue again. Any other job goes on waiting for its pods.
+none. Giving workers up frees their room; the missing workers wait in the queue of the job again. Any other job
+continues to wait for its pods.
 """
 
 from dataclasses import replace
@@ -101,8 +102,9 @@ def _ended_event(scaling: Scaling, after: int, target: Target | None, now: datet
 
 
 def _not_joined_event(job: Change, victims: tuple[str, ...]) -> EmitEvent:
-    """Return the Event for workers that are given up because they did not join in time. They are added again where the
-    owner wants them."""
+    """Return the Event for workers that are given up because they did not join in time. Such workers are added again
+    where the owner wants them.
+    """
     listed = pod_view.list_names(victims)
     message = f"workers did not join within {job.join_time.total_seconds():.0f} s: {listed}; they are removed"
     again = ", and added again later" if job.wish > job.granted - len(victims) else ""
@@ -167,8 +169,8 @@ def _after_removal(job: Change, scaling: Scaling, left: int) -> Scaling | None:
 
 
 def _target_of(job: Change, left: int) -> Target | None:
-    """Return the target after a removal. It grants no worker again that was given up, and none that the owner wants by
-    himself."""
+    """Return the target after a removal. The change grants no given-up worker again, and no worker that the owner wants
+    anyway."""
     if job.target is None or left <= job.wish:
         return None
     return job.target.model_copy(update={"workers": min(job.target.workers, left)})
@@ -216,7 +218,9 @@ def _leaving(job: Change, surplus: int) -> tuple[str, ...]:
 def rest_of_admission(
     job: TorchJob, admission: Admission, now: datetime, asked: UnderWay | None = None
 ) -> Scaling | None:
-    """Return the request for the workers that a new admission does not have; None if it has all of them."""
+    """Return the request for the workers that a new admission does not have; None if the admission has all of these
+    workers.
+    """
     workers, wish = admission.workers, job.spec.worker_count
     if workers is None or workers >= wish:
         return None
@@ -225,9 +229,9 @@ def rest_of_admission(
 
 
 def take_up(job: Change) -> ChangeStep | None:
-    """Write what the store has granted beyond the admission, as far as it is still wanted.
+    """Write the workers that the store has granted beyond the admission, as far as they are still wanted.
 
-    A grant of no further worker is the payment for idle ones.
+    A grant of no further worker is the payment for idle workers.
     """
     held, admission = job.held, job.run.admission
     if held is None or held.grown <= (admission.grown or 0):
@@ -255,9 +259,10 @@ def take_up(job: Change) -> ChangeStep | None:
 
 
 def _after_declining(job: Change) -> Scaling | None:
-    """Return the change that goes on after a growth was declined.
+    """Return the change that continues after a growth was declined.
 
-    It asks for no more than is wanted, or the queue would grant the same growth again before the next write.
+    The change asks for no more workers than are wanted, or the queue would grant the same growth again before the next
+    write.
     """
     scaling = job.scaling
     if scaling is None or job.victims:
@@ -323,7 +328,7 @@ def _give_up(job: Change, scaling: Scaling) -> ChangeStep | None:
 
 
 def _late_workers(job: Change, scaling: Scaling) -> tuple[str, ...]:
-    """Return the workers to give up; all those that a request has added, if it adds all or none."""
+    """Return the workers to give up; all workers of a request that adds all or none."""
     ours = job.asked.added if job.asked is not None else ()
     added = job.granted - scaling.from_workers
     late = [name for name in job.missing if name in job.joining] if job.joining else job.missing

@@ -210,7 +210,7 @@ class Following:
         return self.victims
 
     def _cause_to_stop(self) -> Misfit | None:
-        """Return why the request ends before it is complete; None if it goes on."""
+        """Return why the request ends before it is complete; None if the request continues."""
         if self.request.deleting:
             return Misfit("Deleted", "the request was deleted")
         if self.job.spec.suspend and self.request.adds:
@@ -221,7 +221,7 @@ class Following:
         return Misfit("TimedOut", f"{self.running} of {wanted} workers run after {seconds} s")
 
     def _roll_back(self, cause: Misfit) -> RequestPlan:
-        """Record that the request is undone, and what it has added, before anything is undone."""
+        """Record that the request is undone, and the workers that it has added, before anything is undone."""
         update = {
             "reason": cause.reason,
             "message": cause.message,
@@ -298,14 +298,14 @@ def _step(job: TorchJob | InvalidJob, requests: list[RequestView], at: Moment) -
 
 
 def _refuse(request: RequestView, misfit: Misfit, now: datetime, job: TorchJob | InvalidJob) -> RequestPlan:
-    """Return the plan that ends a request that does not fit its job. It is deleted with the job, too."""
+    """Return the plan that ends a request that does not fit its job. The request is deleted with the job, too."""
     if isinstance(job, TorchJob) and job.metadata.uid not in request.owner_uids:
         return RequestPlan((_adopt(request, job),))
     return fail(request, misfit, now, job)
 
 
 def _wait_for(current: RequestView, job: TorchJob, requests: list[RequestView], now: datetime) -> list[RequestPlan]:
-    """Return the plans for the requests that wait for another one."""
+    """Return the plans for the requests that wait for another request."""
     plans: list[RequestPlan] = []
     for request in requests:
         if request is current:
@@ -354,7 +354,7 @@ def _begin(request: RequestView, job: TorchJob | InvalidJob, at: Moment) -> Requ
 
 
 def _granted(job: TorchJob) -> str | None:
-    """Return the indexes of the workers that the job has been granted; None if it has none."""
+    """Return the indexes of the workers that the job has been granted; None if the job has no grant."""
     if job.admission is None:
         return None
     return job.admission.indexes or f"0-{(job.admission.workers or job.spec.worker_count) - 1}"

@@ -3,8 +3,8 @@
 One rule: pure. A reason is written when it changes its kind, not for each number in its message, and not in the first
 seconds, in which most pods are bound and start.
 
-Two things show that a scheduler does not bind a gang as a whole. Some of its minimum have nodes and others have none;
-or the scheduler says nothing about a pod. No scheduler of that name runs then, or it binds pods singly.
+Two things show that a scheduler does not bind a gang as a whole. Some pods of the gang's minimum have nodes and others
+have no node; or the scheduler says nothing about a pod. No scheduler of that name runs then, or it binds pods singly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -172,7 +172,7 @@ class WaitingPods:
 
 def show(after: TorchJobStatus, found: Blocker | None, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job whose condition says why pods do not run: Running of a job that runs without them,
-    else Admitted. `message` is that of a running job without such pods. Other reasons of the condition stay."""
+    else Admitted. `message` is the message for a running job without such pods. Other reasons of the condition stay."""
     kind = "Running" if after.phase == "Running" else "Admitted"
     current = conditions.find(after.conditions, kind)
     replaced = ("Admitted", "Restarting", "Running", conditions.WAITS_FOR_RANKS, *LACKS_PODS)

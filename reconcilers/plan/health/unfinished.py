@@ -65,8 +65,9 @@ def _name(member: PodMember) -> str:
 
 
 def show(after: TorchJobStatus, found: UnfinishedPods | None, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a job whose condition Running names the pods for which it waits; `message` is that of a job
-    that waits for none. Another reason of the condition stays."""
+    """Return the status of a job whose condition Running names the pods for which it waits; `message` is the message
+    for a job that waits for no pods. Another reason of the condition stays.
+    """
     running = conditions.find(after.conditions, "Running")
     if running is None or running.status != "True" or running.reason not in ("Running", WAITS_FOR_RANKS):
         return after

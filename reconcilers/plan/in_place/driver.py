@@ -1,7 +1,7 @@
 """What a driver of restarts in place has to do: request a restart, and say how far it is.
 
-One rule: pure. A request names its purpose, a number that no other restart has, so that whoever goes on from another
-worker asks for nothing twice.
+One rule: pure. A request names its purpose, a number that no other restart has, so that another worker that continues
+the restart makes no request twice.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ class Driver(Protocol):
         """Return the progress of a pod's restart for a purpose; of any unfinished restart if the purpose is empty."""
 
     def done_notes(self, pod: PodView, purpose: str) -> Mapping[str, str | None]:
-        """Return the annotations of a pod whose restart is done: what else would be forgotten of it."""
+        """Return the annotations of a pod whose restart is done: the facts about the pod that would be lost otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def rendezvous(job: TorchJob) -> dict[str, str]:
 
 
 def group_by(pods: Iterable[PodView], key: Callable[[PodView], str]) -> dict[str, tuple[PodView, ...]]:
-    """Return the pods by a text, so that those with the same one are written together."""
+    """Return the pods by a text, so that pods with the same text are written together."""
     found: dict[str, tuple[PodView, ...]] = {}
     for pod in pods:
         found[key(pod)] = (*found.get(key(pod), ()), pod)

@@ -1,7 +1,8 @@
 """The ends of pods that torchq has asked for: a main container that saves and exits with 0 then has not succeeded.
 
 One rule: pure. The pod itself, a request or the status of its job shows that somebody asked; while one of them does,
-the pod counts as failed, and no failure is counted. It is restarted where its node can do that, else replaced.
+the pod counts as failed, and no failure is counted. Such a pod is restarted where its node can restart it, else
+replaced.
 
     found                                                   asked for since
     `status.replacing` names the pod                        the write of the status, before the pod is deleted
@@ -87,7 +88,7 @@ def is_interrupted(pod: PodView) -> bool:
 
 def may_go_on(pod: PodView) -> bool:
     """Return whether the node of a pod may still start its main container again, which has ended while a restart is
-    asked for. It does not if it has ended the pod, or restarts only what fails.
+    asked for. The node does not if it has ended the pod, or restarts only containers that fail.
 
     A pod whose agent restarts all containers is Pending again until its init containers have run."""
     if pod.has_restart_agent and pod.phase == "Pending":

@@ -1,12 +1,12 @@
 """The driver of OpenKruise: a ContainerRecreateRequest per pod.
 
 One rule: pure. A request is done once it completed without an error message, every container succeeded, and the main
-one has been restarted. The daemon on the node does one request of a pod at a time and never looks at a second one, so
-an open one is deleted before another is created.
+one has been restarted. The daemon on the node carries out one request of a pod at a time and never looks at a second
+request, so an open request is deleted before another one is created.
 
-A kubelet starts again what the daemon ends, with the back-off of the container: 0, 10, 20, 40 s and so on for restarts
-within 10 minutes, whatever ended it. A new pod has none. A container that has ended by itself is not asked for: the
-request would fail.
+A kubelet restarts the containers that the daemon ends, with the back-off of the container: 0, 10, 20, 40 s and so on
+for restarts within 10 minutes, whatever ended it. A new pod has no back-off. A container that has ended by itself is
+not asked for: the request would fail.
 """
 
 import hashlib
@@ -63,7 +63,9 @@ class Kruise:
         )
 
     def progress(self, pod: PodView, purpose: str) -> RestartProgress:
-        """Return the progress of a pod's restart in the job's generation; `purpose` is empty for any unfinished one."""
+        """Return the progress of a pod's restart in the job's generation; `purpose` is empty for any unfinished
+        restart.
+        """
         newest = self._newest(pod)
         if newest is None:
             is_single = not purpose and interruptions.is_marked(pod)

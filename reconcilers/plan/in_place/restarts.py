@@ -18,13 +18,13 @@ A main container that ends with 0 while a restart is asked for has not succeeded
 node does not start it again, the pod is replaced at once.
 
 The rendezvous store of an elastic job keeps running, unless its pods are to be replaced: the others meet there under a
-new name, which is an annotation of their pods. If the store is lost they are restarted at once all the same, because
-they end by themselves soon after it, and wait for the new one.
+new name, which is an annotation of their pods. If the store is lost, these pods are restarted at once all the same,
+because they end by themselves soon after the store, and wait for the new store.
 
 In the mode InPlaceRestart each restart brings the pods of an elastic job into a new world. Every pod gets its new place
-first, as annotations, and then its containers are restarted: if one of them went first, the others would lose their
-peer and end by themselves. Pods at their closed start gates have run nothing yet. They are not restarted; their gates
-open once the run of the world before has ended.
+first, as annotations, and then its containers are restarted: if one container restarted first, the others would lose
+their peer and end by themselves. Pods at their closed start gates have run nothing yet. Such pods are not restarted;
+their gates open once the run of the world before has ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -210,7 +210,7 @@ class Restarts:
         return (PatchPodMetadata(pods, {"labels": {labels.RESTART: str(self.generation)}, **opened}),)
 
     def _move(self, pods: Iterable[PodView]) -> tuple[Action, ...]:
-        """Write the places of pods that have another one; pods whose ranks stay the same are written together."""
+        """Write the places of pods that have another place now; pods whose ranks stay the same are written together."""
         by_change: dict[tuple[tuple[str, str], ...], tuple[PodView, ...]] = {}
         for pod in pods if self.places else ():
             change = tuple(pod_place.changes(pod.place, self.places.get(pod.name, {})).items())
@@ -246,7 +246,7 @@ class Restarts:
 def _split(
     pods: Iterable[PodView], is_first: Callable[[PodView], bool]
 ) -> tuple[tuple[PodView, ...], tuple[PodView, ...]]:
-    """Return the pods for which something is true, and the others. Jobs have thousands of pods: each is looked at
+    """Return the pods for which something is true, and the other pods. Jobs have thousands of pods: each is looked at
     once."""
     first: list[PodView] = []
     others: list[PodView] = []
