@@ -38,7 +38,7 @@ LabelNames = Annotated[str, AfterValidator(_check_label_names)]
 
 
 class NodeRules(pydantic.BaseModel):
-    """What an admin may set about nodes."""
+    """The settings of an admin about nodes."""
 
     # Commands validate `Settings` alone, which is built at once.
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -1,7 +1,7 @@
 """Every setting of every torchq process, in one frozen object.
 
 One rule: settings are validated once at the start (flag over environment over file over default) and then handed down.
-No other module reads the environment for them.
+No other module reads the environment for settings.
 """
 
 import tomllib
@@ -58,7 +58,7 @@ PASSWORD_ON_COMMAND_LINE = (
 
 
 class Settings(GangSettings, LeaseSettings, NodeRules, PortSettings):
-    """What an admin may set. Times are seconds."""
+    """The settings of an admin. Times are seconds."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=False)
 

@@ -1,7 +1,7 @@
-"""Where those who judge jobs put what the statuses of these jobs should say.
+"""The place where the judges of jobs put the wanted fields of the statuses of these jobs.
 
-One rule: a put is a wish. The leader writes it (`coordinator.leader.status_writer`), unless a newer put has overtaken
-it.
+One rule: a put is a wish. The leader writes such a put (`coordinator.leader.status_writer`), unless a newer put has
+overtaken it.
 """
 
 from collections.abc import Mapping

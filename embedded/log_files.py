@@ -1,4 +1,4 @@
-"""Reads the log of a run: several files as one text.
+"""Reads the log of a run: several files are read as one text.
 
 One rule: a position counts every byte that the run has printed. So the position means the same before and after a file
 is begun or removed (`log_writer`).

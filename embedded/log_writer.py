@@ -1,8 +1,8 @@
 """Writes the log of a container into a few files whose total size is limited.
 
-One rule: the name of a file says where it begins, and a new file is begun only when the one before is complete. The
-first file is `output`; `output.N` begins at byte N of everything that the run has printed. So a reader at the end of a
-file finds the next one by its name, and it misses and repeats nothing.
+One rule: the name of a file gives the position at which the file begins, and a new file is begun only when the previous
+file is complete. The first file is `output`; `output.N` begins at byte N of everything that the run has printed. So a
+reader at the end of a file finds the next file by its name, and neither misses nor repeats output.
 
 The length of a file is at most a quarter of the limit. Before a file is begun, the oldest files of the container are
 removed, whether they belong to this run or to an earlier run. Then the others and the new file fit into the limit.

@@ -1,7 +1,7 @@
 """The parts of a pod's spec that the embedded node does not support.
 
 One rule: pure, and no field is ignored that would change what a program sees. The node runs a pod as written, or it
-refuses the pod with the field and what to do. Isolation (images, users, capabilities, limits) is the exception: the
+refuses the pod with the field and a solution. Isolation (images, users, capabilities, limits) is the exception: the
 processes have none here.
 """
 

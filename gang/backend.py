@@ -1,7 +1,7 @@
 """The interface to a gang scheduler: the values that it needs, and the values that it reports.
 
-One rule: pure, and the same few verbs for all schedulers. A group is deleted like any object, so there is no verb for
-it.
+One rule: pure, and the same few verbs for all schedulers. A group is deleted like any object, so the backend has no
+method for the deletion.
 """
 
 from collections.abc import Mapping

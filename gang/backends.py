@@ -1,6 +1,6 @@
 """All gang schedulers, by the name that jobs and settings use.
 
-One rule: only this table has them all. Three types list the names as well, because schemas are made from them:
+One rule: only this table has all backends. Three types list the names as well, because schemas are made from them:
 `crds.torchjob.jobspec.GangScheduler`, and the setting `gang_scheduler` of `coordinator.settings` and
 `reconcilers.settings`.
 """

@@ -2,9 +2,9 @@
 
 One rule: each gang has a PodGroup of its own, without a Workload, which is only a template for PodGroups.
 
-The scheduler reads minCount only when it binds pods, so it does not affect running pods; v1alpha2 forbids changing it.
-A PodGroup has a finalizer until its pods no longer exist. In v1beta1 the priority of a PodGroup is that of its own
-class, or 0 without a class.
+The scheduler reads minCount only when it binds pods, so a change of minCount does not affect running pods; v1alpha2
+forbids the change. A PodGroup has a finalizer until its pods no longer exist. In v1beta1 the priority of a PodGroup is
+that of its own class, or 0 without a class.
 """
 
 from collections.abc import Mapping

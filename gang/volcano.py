@@ -8,8 +8,8 @@ torchq relies on this behaviour of Volcano:
 - A pod belongs to the PodGroup of its namespace that its annotation `scheduling.k8s.io/group-name` names. Without the
   annotation Volcano creates a group of one pod.
 - minTaskMember counts only where minMember is at least its sum.
-- A group is Pending until its queue is Open and has room for minResources. None of its pods is bound before. Pods that
-  were created earlier only wait; a cluster autoscaler, however, sees no demand until there are pods.
+- A group is Pending until its queue is Open and has room for minResources. No pod of the group is bound before. Pods
+  that were created earlier only wait; a cluster autoscaler, however, sees no demand until there are pods.
 - If minMember exceeds the number of bound pods, a running group becomes Pending again. So minMember is the least that
   the job needs, for the group's whole life.
 - Its actions preempt and reclaim, which an admin enables, take every pod without `volcano.sh/preemptable: "false"`,

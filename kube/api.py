@@ -42,7 +42,7 @@ class PieceStream(Iterator[bytes], Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What to send of a container's output, and in which form, as Kubernetes' PodLogOptions."""
+    """The part of a container's output to send, and its form, as Kubernetes' PodLogOptions."""
 
     previous: bool = False
     """Whether to send the run before the last restart."""

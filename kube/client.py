@@ -48,7 +48,7 @@ def connect(settings: ConnectionSettings | None = None, meter: Meter = NO_METER)
     """Return the cluster that `settings` name, without a request. Raise Misconfigured if none is usable. `meter` counts
     the requests.
 
-    Each process calls it for itself, after a fork: processes cannot share connections.
+    Each process calls this function for itself, after a fork: processes cannot share connections.
     """
     settings = settings or ConnectionSettings()
     configuration = _configuration(settings)

@@ -1,6 +1,6 @@
 """A local, always current copy of one resource, resumed for as long as the server remembers.
 
-One rule: no exception of a callback ends the informer. An error about one object costs only that object its turn.
+One rule: no exception of a callback ends the informer. An error about one object delays only that object.
 """
 
 import math

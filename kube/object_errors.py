@@ -1,7 +1,8 @@
 """Objects that a loop has skipped because of an unforeseen error about them.
 
-One rule: an error about one object costs that object its turn and no other object anything. The first error about an
-object is logged, each one is counted, and it is reported until the object could be handled or is deleted.
+One rule: an error about one object delays that object and no other object. The first error about an
+object is logged, each error is counted, and the latest error is reported until the object could be handled or is
+deleted.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Lists and watches one resource for as long as its process runs; client-go calls this a reflector.
 
 One rule: no failure of an API server ends the reflector or makes it run hot. Every failure costs a wait that grows, and
-only progress shortens it.
+only progress shortens the wait.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Decides whether and when a failed request is sent again, and whether a watch that ended counts as a failure.
 
 One rule: pure. A request whose fate is unknown (the connection broke, the server answered 5xx) is sent again only if
-sending it twice does what sending it once does. A request that certainly did nothing (not sent, or 429) is always sent
+a second sending has no further effect. A request that certainly did nothing (not sent, or 429) is always sent
 again.
 """
 

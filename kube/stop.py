@@ -1,4 +1,4 @@
-"""Stop signals of a process: every process of torchq ends by them, and none by accident.
+"""Stop signals of a process: every process of torchq ends by these signals, and no process ends by accident.
 
 One rule: the handler only sets a plain flag and wakes the process, because it may interrupt code that holds a lock. The
 first SIGTERM or SIGINT asks for a drain. A signal that comes more than a second later ends the process at once (Ctrl-C

@@ -1,4 +1,4 @@
-"""Whose a queue store is.
+"""The owner of a queue store.
 
 One rule: a store belongs to one installation, which alone writes to it. A store without an owner belongs to the first
 installation that rebuilds it.

@@ -67,7 +67,7 @@ class _Done(NamedTuple):
 
 
 class PickCycle:
-    """The rounds of one leader on one store. Only one thread may use them."""
+    """The rounds of one leader on one store. Only one thread may use the object."""
 
     def __init__(
         self,
@@ -108,7 +108,8 @@ class PickCycle:
         """By queue, the jobs whose patience is to end that no commit has carried yet."""
 
     def refund(self, queue: str, cost: int) -> None:
-        """Refund a queue in the next round the price that it has paid for a job that came back before it was granted."""
+        """Refund a queue in the next round the price that it has paid for a job that came back before it was
+        granted."""
         self._refunds.append((queue, cost))
 
     def charge(self, raised: Iterable[RaisedCharge]) -> None:

@@ -16,7 +16,7 @@ from queues import installation, redis_keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a worker says about itself."""
+    """The facts that a worker registers about itself."""
 
     worker: str
     threads: int
@@ -52,7 +52,7 @@ class Member:
 
 
 class StoreIdentity(NamedTuple):
-    """What a worker learns about the store when it registers."""
+    """The facts about the store that a worker gets when it registers."""
 
     layout: int
     """The number of the layout of its keys; 0 for an empty store."""

@@ -1,4 +1,4 @@
-"""The rules of picks: what a pick costs, and for how long other jobs may be admitted before a job that lacks room.
+"""The rules of picks: the price of a pick, and for how long other jobs may be admitted before a job that lacks room.
 
 One rule: values only. The settings become rules in one place.
 
@@ -32,8 +32,9 @@ DOMINANT = "dominant"
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """For how many seconds others may pass jobs. What only reads the store does not know it: without end, room is kept
-    only for those jobs for which the leader keeps it."""
+    """For how many seconds others may pass jobs. A reader of the store does not know the leader's patience: with a
+    patience without end, the reader keeps room only for the jobs for which the leader keeps room.
+    """
 
     pool: float = math.inf
     """Of a job that finds no room in the pool."""
@@ -74,5 +75,6 @@ def _median(ages: Sequence[float]) -> float:
 
 
 def counted(cost: str) -> frozenset[str]:
-    """Return the resource whose usage must be counted because prices depend on it, even if nothing limits the resource."""
+    """Return the resource whose usage must be counted because prices depend on it, even if nothing limits the
+    resource."""
     return frozenset() if cost == DOMINANT else frozenset((cost,))

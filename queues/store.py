@@ -61,7 +61,7 @@ class RaisedCharge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """What a store must know beyond the queues."""
+    """The facts that a store must know beyond the queues."""
 
     ports: tuple[int, int] | None = None
     """The first and the last port for admitted jobs that ask for a port; None: jobs get no port."""

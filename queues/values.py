@@ -68,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The room of one admitted job. Its charge counts against the queue and the pool until the reservation is freed."""
+    """The room of one admitted job. This charge counts against the queue and the pool until the room is freed."""
 
     key: JobKey
     queue: str
@@ -145,7 +145,7 @@ class WaitingEntry:
 
     @property
     def idle_demand(self) -> Amounts:
-        """What the idle workers take for which the queue pays with the entry (`Entry.idle`)."""
+        """The amounts of the idle workers for which the queue pays with the entry (`Entry.idle`)."""
         return amounts.scale(self.entry.unit, self.entry.idle)
 
     def demand_with(self, units: int) -> Amounts:
@@ -208,7 +208,8 @@ NO_ACCOUNTS: Mapping[str, Account] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OvertakenJob:
-    """A job that had no room at its turn: how often others went first, and since when (0 times: the job has a claim)."""
+    """A job that had no room at its turn: how often others went first, and since when (0 times: the job has a
+    claim)."""
 
     key: JobKey
     times: int

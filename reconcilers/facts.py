@@ -1,4 +1,4 @@
-"""What a written status tells about a job: admitted, runs, sent back, restarted, finished.
+"""The facts that a written status tells about a job: admitted, runs, sent back, restarted, finished.
 
 One rule: pure. A fact follows from the status before and the status that the API server has taken, so that a repeated
 write tells nothing a second time. Times in statuses are whole seconds.

@@ -97,7 +97,7 @@ def pods_informer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caches:
-    """What a worker process can read beside pods; None where there are no such objects."""
+    """The objects that a worker process can read beside pods; None where there are no such objects."""
 
     queues: QueueCache | None = None
     """If None, no queue is drained."""
@@ -163,8 +163,9 @@ class Observer:
         return self._with_nodes(observation, job, pods) if isinstance(job, TorchJob) else observation
 
     def _with_nodes(self, observation: Observation, job: TorchJob, pods: list[PodView]) -> Observation:
-        """Return the observation of a job with what nodes mean for it. What may take a look at thousands of them, or at
-        a report, is computed only for a job to which it matters."""
+        """Return the observation of a job with what nodes mean for it. A value that may need a look at thousands of
+        pods, or at a report, is computed only for a job to which it matters.
+        """
         taints, admission = self.settings.taints_of_leaving_nodes, job.admission
         has_range = job.spec.is_elastic or job.spec.worker_range is not None
         is_asked = self.caches.reported_saves is not None and bool(job.save_request)
@@ -220,7 +221,7 @@ class Observer:
     def after(self, observation: Observation, written: Manifest | None, pod: Manifest | None) -> Observation | None:
         """Return the observation with the job as this process has written it, and with the one pod it created.
 
-        None if more would have to be observed again.
+        The result is None if more than the job would have to be observed again.
         """
         if written is None and pod is None:
             return observation

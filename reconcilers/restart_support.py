@@ -1,7 +1,8 @@
-"""Whether Kubernetes restarts all containers of new pods on request: what nodes declare, and what the API server keeps.
+"""Whether Kubernetes restarts all containers of new pods on request: the features that nodes declare, and the fields
+that the API server keeps.
 
-One rule: an answer costs a request only every few minutes. What cannot be known is an obstacle, in the API server's
-words.
+One rule: an answer costs a request only every few minutes. A fact that cannot be known counts as an obstacle, in the
+API server's words.
 """
 
 from collections.abc import Callable

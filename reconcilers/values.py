@@ -227,7 +227,8 @@ class PatchObject:
 
 @dataclass(frozen=True, slots=True)
 class AnnotateJob:
-    """Merge annotations into the job. The other actions continue without this one where the account may not patch jobs."""
+    """Merge annotations into the job. The other actions continue without this one where the account may not patch
+    jobs."""
 
     annotations: Mapping[str, str]
 

@@ -21,7 +21,8 @@ def given(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 def as_params(call: Call, given: Mapping[str, object]) -> dict[str, Any]:
-    """Return the parameters to send. What is None is not sent. Raises Invalid for a value of a wrong kind."""
+    """Return the parameters to send. A parameter that is None is not sent. Raises Invalid for a value of a wrong
+    kind."""
     params = {name: as_json(value, name) for name, value in given.items() if value is not None}
     if FOLDER in call.sends:
         params[FOLDER.name] = _folder()

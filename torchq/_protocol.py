@@ -11,7 +11,7 @@
 The program sends at most WINDOW items of a stream ahead of what the caller has used, so that a slow reader stalls its
 own stream only.
 
-One rule: no I/O but the log; threads and asyncio share it.
+One rule: no I/O but the log; the clients for threads and for asyncio share this module.
 """
 
 from __future__ import annotations

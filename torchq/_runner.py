@@ -1,6 +1,6 @@
 """Runs a function in a job: `python -m torchq._runner MODULE NAME`, with the arguments in the variable TORCHQ_CALL.
 
-One rule: what fails in the user's code shows the user's traceback; what fails here is one sentence. Both errors end
+One rule: a failure in the user's code shows the user's traceback; a failure in torchq is one sentence. Both errors end
 the process with exit code 1, and concern no other rank.
 """
 

@@ -17,7 +17,7 @@ from torchq._errors import Invalid
 
 @dataclass(frozen=True)
 class Role:
-    """One task of a job that has several: its command, and what each of its pods gets."""
+    """One task of a job that has several: its command, and the resources of each of its pods."""
 
     command: Sequence[str]
     nodes: int | tuple[int, int] = 1
@@ -52,7 +52,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Ending:
-    """What ended a wait for a job."""
+    """The event that ended a wait for a job."""
 
     handle: str
     """The handle of the job: namespace/name/uid."""

@@ -1,7 +1,7 @@
 """How long commands take from their start to their end, against an empty Python program and one list of the API.
 
-One rule: the figures are ratios to references of the same run, which are measured in turn with the commands. All have
-their bytecode, as an installed program has.
+One rule: the figures are ratios to references of the same run, which are measured in turn with the commands. All
+programs have their bytecode, as an installed program has.
 """
 
 import os

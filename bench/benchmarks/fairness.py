@@ -252,8 +252,8 @@ def large_job(rules: PickRules) -> Figures:
     whole quota, and the bounds.
 
     The pool and the quota have 64 GPUs each. Small jobs arrive without end, and one ends per second. The weights are
-    equal, so the large job has its turn after one small job at the latest. Its patience is 30 seconds then, and a small
-    job runs for 64 seconds at most.
+    equal, so the large job has its turn after one small job at the latest. The patience of the large job is then 30
+    seconds, and a small job runs for 64 seconds at most.
     """
     waited, _ = _pass(QueueSpec(name="large"), "small", {GPU: 64}, rules)
     _, within = _pass(QueueSpec(name="small", quota={GPU: 64}), "small", None, rules)

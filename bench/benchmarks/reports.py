@@ -1,8 +1,8 @@
 """The cost of reports: pods that report to one coordinator, on an embedded stack.
 
-One rule: each report comes on its own connection, as reports of pods do. A report that is late is sent at once, and the
-others keep their times. The coordinator's CPU is measured from outside,
-first without reports and then with them, and both times the stack has nothing else to do.
+One rule: each report comes on its own connection, as the reports of pods do. A report that is late is sent at once, and
+the others keep their times. The coordinator's CPU is measured from outside, first without reports and then with them,
+and both times the stack has nothing else to do.
 
 The pods exist in the API server and never run: no scheduler binds them.
 """

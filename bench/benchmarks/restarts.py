@@ -1,7 +1,7 @@
 """Measures the time from the failure of one pod of a large job until each other pod is asked to restart in place.
 
 One rule: a watch of the benchmark's own sees each write. Before and after, the client alone writes the same annotation
-on as many pods of the same server: other programs and the server set a limit that torchq cannot pass.
+on the same number of pods of the same server: other programs and the server set a limit that torchq cannot pass.
 """
 
 import os
@@ -51,7 +51,7 @@ SHORT = Options(pods=100)
 
 
 class Pod(NamedTuple):
-    """What the watch shows of a pod."""
+    """The part of a pod that the watch keeps."""
 
     name: str
     uid: str
@@ -162,7 +162,7 @@ class Runner:
 
     @property
     def driver(self) -> str:
-        """What restarts pods in place."""
+        """The driver that restarts pods in place."""
         chosen = torchjob.parse(self.torchq.admin.get(TORCHJOBS, JOB, self.torchq.namespace)).status.in_place
         return chosen.driver if chosen is not None else "local"
 

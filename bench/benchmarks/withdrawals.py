@@ -1,5 +1,5 @@
-"""Measures how much of a pool a queue keeps from the others by jobs that need all of it: by jobs that it withdraws
-when the picker has reserved the pool for them, and by jobs that take all of a resource that costs little.
+"""Measures how much of a pool a queue keeps from the other queues by jobs that need all of it: by jobs that it
+withdraws when the picker has reserved the pool for them, and by jobs that take all of a resource that costs little.
 
 One rule: pure. The plays are fixed by a seed, under a clock that only the game moves.
 
@@ -77,8 +77,8 @@ class Table:
         return entry(queue, next(self._numbers), self.now, takes, priority=priority)
 
     def second(self) -> None:
-        """Let jobs end, arrive and start; then count used and idle GPUs for one second. What keeps a GPU from jobs of
-        the other queues uses it."""
+        """Let jobs end, arrive and start; then count used and idle GPUs for one second. A job that keeps a GPU from
+        jobs of the other queues counts as using the GPU."""
         self.now += 1
         while self._ends and self._ends[0][0] <= self.now:
             self.arena.release(heapq.heappop(self._ends)[2])

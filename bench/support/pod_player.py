@@ -19,7 +19,7 @@ _CRASHED = [{"name": "torch", "state": {"terminated": {"exitCode": 1}}, "restart
 
 
 class Pod(NamedTuple):
-    """What decides how long a pod runs, and how it ends."""
+    """The facts that decide how long a pod runs, and how the pod ends."""
 
     namespace: str
     name: str

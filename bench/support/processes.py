@@ -1,6 +1,6 @@
 """The processes that a benchmark starts, in a temporary folder.
 
-One rule: the processes always end before the block ends. If this process is killed, they end with it.
+One rule: the processes always end before the block ends. If this process is killed, the programs end with this process.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What the coordinator needs of a job whose number of workers it may change by itself.
+"""The facts that the coordinator needs about a job whose number of workers it may change.
 
 One rule: pure. Other jobs have no such value, so that they cost no memory for it.
 """

@@ -1,4 +1,4 @@
-"""What the status of a job says about earlier attempts, and about the scheduler of its gang.
+"""The facts in the status of a job about earlier attempts, and about the scheduler of its gang.
 
 One rule: pure. The parsed job is read once, and of its templates only the requested amounts are kept.
 """

@@ -1,4 +1,4 @@
-"""What the coordinator notes of jobs beside their views, with every change of a job.
+"""The facts that the coordinator notes of jobs beside their views, with every change of a job.
 
     NotedJobs       the jobs of one kind: those whose number of workers the coordinator may change, or that hold room
     RaisedCharges   the charges that workers have raised and for which the queues have not paid yet
@@ -78,8 +78,8 @@ def holds_room(job: JobView) -> bool:
 
 
 def ages(jobs: Iterable[JobView], now: float) -> dict[str, list[float]]:
-    """Return for how many seconds admitted jobs hold their room, by queue. They count from the status, so that a new
-    leader knows what the last one knew."""
+    """Return for how many seconds admitted jobs hold their room, by queue. The values are read from the status, so that
+    a new leader knows what the last leader knew."""
     found: dict[str, list[float]] = {}
     for job in jobs:
         if job.admission is not None:

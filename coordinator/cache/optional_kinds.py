@@ -52,7 +52,7 @@ def kind_name(resource: Resource) -> str:
 
 
 class OptionalKinds(Generic[T]):
-    """One informer for each of the optional kinds that the API server serves; any thread may read them."""
+    """One informer for each of the optional kinds that the API server serves; any thread may read the informers."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ EVERY = 0.5
 
 @dataclass(slots=True)
 class _Namespace:
-    """What is known of a namespace with ResourceQuotas."""
+    """The facts about a namespace with ResourceQuotas."""
 
     keys: set[JobKey] = field(default_factory=set)
     """Its unfinished jobs."""
@@ -222,8 +222,8 @@ class RefusedJobs(NotedJobs):
         self.nodes += after is not None and after.ready
 
     def note_queue(self, before: GangQueue | None, after: GangQueue | None) -> None:
-        """Record a change of a queue of a gang scheduler. What its pods use changes with every pod, and does not
-        count."""
+        """Record a change of a queue of a gang scheduler. The allocated amount of the queue changes with every pod, and
+        is not compared."""
         self.nodes += after is not None and (before is None or replace(before, allocated=after.allocated) != after)
 
     def note_pod(self, before: PodView | None, after: PodView | None) -> None:

@@ -43,7 +43,8 @@ class RequestedJob:
         return f"{self.namespace}/{self.name}"
 
     def keys(self, job: JobKey | None) -> list[JobKey]:
-        """Return the keys under which the request is carried out; `job` is the job of that name, if such a job exists."""
+        """Return the keys under which the request is carried out; `job` is the job of that name, if such a job
+        exists."""
         if not re.match(DNS_LABEL, self.name):
             return []  # the API server stores no such name: it would be no key
         if job is not None and (not self.owners or job.uid in self.owners):

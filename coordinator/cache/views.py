@@ -113,7 +113,9 @@ class JobView:
 
     @property
     def autoscaling(self) -> Autoscaling | None:
-        """What the coordinator needs to decide about the number of workers; None if it never does."""
+        """The facts by which the coordinator decides about the number of workers; None if it never decides about this
+        job.
+        """
         return self.workers.autoscaling if self.workers is not None else None
 
     @property

@@ -66,8 +66,8 @@ def of(job: TorchJob) -> WorkerCounts | None:
 
 
 def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
-    """Return the growth that the owner wants and that waits in the queue. What the coordinator adds above the owner's
-    number does not."""
+    """Return the growth that the owner wants and that waits in the queue. Workers that the coordinator adds above the
+    owner's number do not wait in a queue."""
     granted = job.status.admission.workers if job.status.admission is not None else None
     if scaling is None or granted is None or scaling.victims:
         return None

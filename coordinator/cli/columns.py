@@ -1,5 +1,5 @@
-"""The columns of the lists of queues and of picks, over the documents of `coordinator.query.documents`, and what lists
-of jobs share with them. The columns of jobs are in `coordinator.cli.job_columns`.
+"""The columns of the lists of queues and of picks, over the documents of `coordinator.query.documents`, and the parts
+that lists of jobs share with these lists. The columns of jobs are in `coordinator.cli.job_columns`.
 
 One rule: a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """

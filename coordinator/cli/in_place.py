@@ -1,7 +1,7 @@
 """Whether the containers of a job can be restarted in place, which the mode InPlaceRestart is for.
 
-One rule: commands do not know the settings of the workers, so what the cluster has decides. If that cannot be read,
-nothing is said.
+One rule: commands do not know the settings of the workers, so the drivers that the cluster has decide. If that cannot
+be read, nothing is said.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ NOT_POSSIBLE = "{}: pods are replaced whenever the number of workers changes"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What restarts containers of running pods in a cluster."""
+    """The drivers that restart containers of running pods in a cluster."""
 
     driver: Literal["local", "kubernetes", "kruise", ""]
     """The embedded node, the nodes of Kubernetes, or OpenKruise; empty if nothing does."""
@@ -48,7 +48,8 @@ def find_driver(cluster: Cluster, *, embedded: bool) -> Found | None:
 
 
 def find(cluster: Cluster, body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
-    """Yield the finding about a job that asks for restarts in place, if its cluster has no driver for these restarts."""
+    """Yield the finding about a job that asks for restarts in place, if its cluster has no driver for these
+    restarts."""
     policy = body["spec"].get("torchElasticPolicy") or {}
     found = find_driver(cluster, embedded=embedded) if policy.get("mode") == MODE else None
     if found is not None and not found.driver:

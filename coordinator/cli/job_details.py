@@ -246,7 +246,8 @@ def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: JobC
 
 
 def _waits_until(job: TorchJob, task_type: str, job_context: JobContext) -> str:
-    """Return the end of the back-off that a task's missing pods wait for; empty if the pods do not wait for a back-off."""
+    """Return the end of the back-off that a task's missing pods wait for; empty if the pods do not wait for a
+    back-off."""
     until, names = job.status.restart_not_before, job.status.backing_off
     if until is None or job_context.now is None or until <= job_context.now:
         return ""

@@ -1,4 +1,4 @@
-"""Groups of commands that live in modules of their own, and what becomes of the errors of commands.
+"""Groups of commands that live in modules of their own, and the handling of the errors of commands.
 
 One rule: a command's module is imported when the command is first used. The modules that run a cluster take a second
 to import, and a command that shows a queue must not wait for them.

@@ -37,7 +37,7 @@ def documents(path: str) -> Iterator[tuple[str, Any]]:
 def line(source: str, field: str) -> int | None:
     """Return the line of a field in a document that `documents` has yielded with this source.
 
-    None if the file was standard input, or can no longer be read.
+    The result is None if the file was standard input, or can no longer be read.
     """
     path, is_later, number = source.rpartition(_DOCUMENT)
     if not is_later or not number.isdecimal():

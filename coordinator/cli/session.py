@@ -1,4 +1,4 @@
-"""What all commands share: the settings, a connection to the cluster at first use, and the words of errors.
+"""The parts that all commands share: the settings, a connection to the cluster at first use, and the words of errors.
 
 One rule: a user's mistake or a server's refusal is one message and exit code 1; a wrong command line is exit code 2;
 never a traceback.
@@ -87,7 +87,8 @@ class Session:
 
     @cached_property
     def target(self) -> ClusterTarget:
-        """The cluster that commands use, and what selected it. Raises LocalError if the cluster cannot be determined."""
+        """The cluster that commands use, and what selected it. Raises LocalError if the cluster cannot be
+        determined."""
         return target.find(self.resolved_settings, self.environ, serves=self.role in SERVER_ROLES)
 
     @property

@@ -1,6 +1,7 @@
 """The manifests of the ConfigMaps that hold the code of jobs.
 
-One rule: a ConfigMap never changes but for its owners: the jobs that use it. The last one takes it along.
+One rule: a ConfigMap never changes but for its owners: the jobs that use it. The ConfigMap is deleted with its last
+owner.
 """
 
 import base64

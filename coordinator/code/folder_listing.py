@@ -1,4 +1,5 @@
-"""The entries of a folder by git's rules: what git would take, and what .gitignore files leave out.
+"""The entries of a folder by git's rules: the files that git would take, without the files that .gitignore files leave
+out.
 
 One rule: where git and a repository exist, git itself answers. Elsewhere .gitignore files are read in the same way.
 """

@@ -68,7 +68,7 @@ def _inner_target(folder: Path, path: str) -> str:
 
 
 def _stays_inside(folder: Path, path: str) -> bool:
-    """Return whether a link ends inside of the folder, whatever links it passes. One that leads nowhere does."""
+    """Return whether a link ends inside of the folder, whatever links it passes. A link that leads nowhere does."""
     try:
         return (folder / path).resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a loop

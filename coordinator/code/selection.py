@@ -1,7 +1,7 @@
 """Which files of a folder are the code of a job, and which files are left out.
 
 One rule: in this order: torchq's own rules leave out version control, environments and caches; .torchqignore decides;
-what looks like a secret is left out; everything else is packed.
+files that look like secrets are left out; everything else is packed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

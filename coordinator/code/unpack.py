@@ -1,7 +1,7 @@
 """Unpacks the code of a job: the container `torchq-code` runs this text before the job's own container starts.
 
-One rule: nothing is written before the digest is right, and nothing is written outside the folder of the code. What was
-unpacked once stays as the job has left it, however often the container runs.
+One rule: nothing is written before the digest is right, and nothing is written outside the folder of the code. Unpacked
+code stays as the job has left it, however often the container runs.
 
 The program runs as `python3 -c TEXT DIGEST`, with the Python of the job's image: 3.6 or newer, its standard library
 alone. The variables TORCHQ_VOLUME_... name the folders: TORCHQ_CODE is the job's; TORCHQ_PART_1, TORCHQ_PART_2 and so

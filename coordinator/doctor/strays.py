@@ -1,4 +1,4 @@
-"""What of torchq's objects nobody looks after any more, and what somebody else has written into their statuses.
+"""Objects of torchq that no process looks after any more, and statuses that other writers have changed.
 
 One rule: pure. No worker and no garbage collection ever comes back to these objects, so only a person can.
 """

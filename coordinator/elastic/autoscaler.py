@@ -1,10 +1,10 @@
 """The leader's step that changes the numbers of workers: it plans, claims room, writes targets and grants idle growth.
 
-One rule: one thread, after a round of picks, when a plan is due (`PlanTimes`). What it remembers
-only delays a change, so a new leader that remembers nothing harms nobody.
+One rule: one thread, after a round of picks, when a plan is due (`PlanTimes`). The knowledge that
+the autoscaler remembers only delays a change, so a new leader that remembers nothing harms nobody.
 
 A growth has two steps. The target is written first, so that a worker process takes up the grant of the store. The store
-grants it once the watch shows the target, and only if the newest plan still wants it.
+grants a growth once the watch shows the target, and only if the newest plan still wants the growth.
 """
 
 import logging
@@ -252,7 +252,9 @@ class Autoscaler:
             log.debug("gains: %s", error)
 
     def _grow(self, growths: list[IdleGrowth]) -> bool:
-        """Let the store grant growths; return whether the store granted any. What it refuses is judged anew."""
+        """Let the store grant growths; return whether the store granted any. A growth that the store refuses is judged
+        anew.
+        """
         refusals = self.pick_cycle.grow_idle(growths) if growths else []
         for growth, refused in zip(growths, refusals, strict=True):
             if refused:

@@ -1,4 +1,4 @@
-"""The plan of resizes as any coordinator shows it, without doing anything about it.
+"""The plan of resizes as any coordinator shows it, without carrying the plan out.
 
 One rule: the dry run calls the functions that the leader calls. A coordinator that does not lead remembers no idle
 room, so the dry run shows every growth as waiting until the room has been idle for long enough.

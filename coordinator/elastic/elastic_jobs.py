@@ -50,7 +50,7 @@ _OBSTACLES: Mapping[Obstacle, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What counts beside the job."""
+    """The facts that count beside the job."""
 
     rules: RoutingRules
     now: float

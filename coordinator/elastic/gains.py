@@ -1,6 +1,7 @@
-"""Whether workers that were added have made the others slower (`minGainPercent`), by what training code reports.
+"""Whether workers that were added have made the other workers slower (`minGainPercent`), by the reports of training
+code.
 
-One rule: all of it may be lost at any moment. A job is then judged again after its next growth.
+One rule: all of this state may be lost at any moment. A job is then judged again after its next growth.
 
 The samples per second of each pod are averaged, at the size before a growth and at the size after it. Reports count
 once a size is SETTLE_SECONDS old and has been looked at LOOKS times. A job whose average has fallen by more than its

@@ -1,4 +1,4 @@
-"""What the leader does about the target of one job, from the newest plan of resizes.
+"""The leader's decisions about the target of one job, from the newest plan of resizes.
 
 One rule: pure. A target that no worker process has begun with is judged anew at each look, whoever wrote it. A target
 that a worker process has begun to carry out is left alone.
@@ -39,7 +39,7 @@ serve another one, and a target that follows every plan is never carried out."""
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done about the target of one job; nothing by default."""
+    """The decision about the target of one job; nothing by default."""
 
     writes: bool = False
     target: Target | None = None

@@ -1,4 +1,4 @@
-"""What a wait for a job came to.
+"""The outcome of a wait for a job.
 
 One rule: a job that was cancelled or deleted ends every wait, whatever it was waited for.
 """

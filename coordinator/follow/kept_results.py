@@ -14,7 +14,7 @@ MARK = "torchq-result-part: "
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """What a status has in place of a large result."""
+    """The value that a status has in place of a large result."""
 
     bytes: int
     digest: str

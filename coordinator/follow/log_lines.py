@@ -205,10 +205,10 @@ class LineStates:
 
 
 class Overlap:
-    """What was delivered of the output of one run, so that the next answer repeats and misses nothing.
+    """The delivered part of the output of one run, so that the next answer repeats and misses nothing.
 
-    A server that gives positions is followed by them. Others give each line the time at which it was printed, exact to
-    a nanosecond: the lines of the last time are counted.
+    A server that gives positions is followed by them. Other servers give each line the time at which it was printed,
+    exact to a nanosecond: the lines with the latest time are counted.
     """
 
     def __init__(self, *, whole: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Where the output of a job's runs is read: from the embedded API server's own list of runs, else from the pods.
 
-One rule: an answer is of exactly the run that was asked for. The embedded API server names runs. Others give the
-present and the previous run of a container only, so the pod is read again once the answer has begun.
+One rule: an answer is of exactly the run that was asked for. The embedded API server names runs. Other API servers
+give the present and the previous run of a container only, so the pod is read again once the answer has begun.
 """
 
 import threading

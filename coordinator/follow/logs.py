@@ -1,6 +1,7 @@
 """The output of a job: as it is now, or followed to the end of the job.
 
-One rule: every line once. Restarts, replaced pods and lost connections end nothing; only the end of the job does.
+One rule: every line once. Restarts, replaced pods and lost connections do not end the output; only the end of the job
+does.
 """
 
 import queue
@@ -293,7 +294,7 @@ class _Following:
         reader.update(pod, first=first)
 
     def _tell_problem(self, pod: PodRuns) -> None:
-        """Say what keeps a pod from starting. What holds for all pods of a task is said once."""
+        """Say what keeps a pod from starting. A note that holds for all pods of a task is printed once."""
         problem = (pod.task, pod.problem.replace(pod.name, ""))
         if pod.problem and not pod.is_gone and problem not in self._problems:
             self._problems.add(problem)

@@ -22,7 +22,7 @@ _ORDINARY = (*pod_problems.STARTUP_REASONS, *_COUNTED, "Pending", "StartGate", "
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """What a pod's status says about the runs of one container."""
+    """The facts in a pod's status about the runs of one container."""
 
     last: int = -1
     """The number of the last run that has begun; -1 if none has."""

@@ -1,4 +1,4 @@
-"""What of the lines of a job is shown to a person: names of files without the folder of the code, and no tracebacks of
+"""The lines of a job as a person reads them: names of files without the folder of the code, and no tracebacks of
 a torchrun that is told to stop. The log itself keeps all lines, and the whole paths.
 
 One rule: lines are held back only until it is clear whether they belong to such a traceback, and never beyond `LONGEST`

@@ -182,7 +182,7 @@ class SlotReader:
             if self._finished and follow:
                 self._close_unless_terminating()
         self.has_read, self._delivered = True, False
-        # What was read of a pod that goes had most likely ended.
+        # A run that was read from a pod that is being removed had most likely ended.
         is_last = not follow and not (overlap.since and (pod.terminating or pod.is_gone))
         try:
             overlap.begin_answer()

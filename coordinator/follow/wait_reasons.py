@@ -42,7 +42,8 @@ def explain(item: Manifest) -> str:
 
 
 def for_ranks(item: Manifest) -> str:
-    """Return for which pods a running job waits, because others have ended with 0; empty if the job waits for no pods."""
+    """Return for which pods a running job waits, because others have ended with 0; empty if the job waits for no
+    pods."""
     running = true_condition(item, "Running")
     return str(running.get("message") or "") if running.get("reason") == WAITS_FOR_RANKS else ""
 

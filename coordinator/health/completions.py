@@ -1,7 +1,7 @@
 """The record of jobs whose pods have completed them, and that no worker has ended.
 
 One rule: a job that is complete trains no second time. A finished pod may be deleted at any moment, for example by the
-drain of its node, and while no worker looks nothing else would be left of its success. What follows, workers decide.
+drain of its node, and while no worker looks nothing else would be left of its success. The workers decide what follows.
 
 Almost always, a worker ends the job first, and nothing is read or written here.
 """
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Completions(Rounds):
-    """The jobs of one leader that may be complete. One thread uses it."""
+    """The jobs of one leader that may be complete. Only one thread uses this object."""
 
     loop, subject, seconds = "completions", "the completion of jobs", 1.0
     cluster: Cluster
@@ -124,7 +124,9 @@ class Completions(Rounds):
         return "Complete"
 
     def _view(self, manifest: Manifest) -> PodView:
-        """Return the view of a pod. One of which this process has seen more is no success: its node has lost it."""
+        """Return the view of a pod. A pod that this process has seen without its main container is no success: the node
+        of the pod has lost the container.
+        """
         pod = pod_view.trim(manifest)
         known = self.watches.pods.get(pod.namespace, pod.name)
         return replace(pod, phase="Failed") if known is not None and known.unreported else pod

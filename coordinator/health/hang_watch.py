@@ -1,4 +1,4 @@
-"""The watch over the steps of all jobs whose health is watched, and what their statuses say about it.
+"""The watch over the steps of all jobs whose health is watched, and the parts of their statuses about steps.
 
 One rule: the watch only reads reports and puts statuses, in its own thread; the workers decide what follows from a
 hang. Everything that it remembers is lost with the leadership, and the time begins anew
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class HangWatch(Rounds):
-    """The watched jobs of one leader. One thread uses it."""
+    """The watched jobs of one leader. Only one thread uses this object."""
 
     loop, subject, seconds = "health", "the health of jobs", 5.0
     lane: JobLane

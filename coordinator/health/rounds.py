@@ -1,6 +1,6 @@
-"""The rounds of those who look at all jobs again and again while this process leads, and put what statuses should say.
+"""The rounds of objects that look at all jobs repeatedly while this process leads, and put the wanted statuses of jobs.
 
-One rule: an error costs one round. What is remembered is void after it, and when another process may lead.
+One rule: an error costs one round. After an error, and when another process may lead, the remembered facts are void.
 """
 
 import threading

@@ -259,7 +259,7 @@ class HttpServer:
     def _wait_of(self, address: str) -> float:
         """Count a request of an address. Return the seconds for which it waits, so that the address keeps its pace.
 
-        It waits no longer than all open connections of the address need: those that were closed wait for nothing.
+        The request waits no longer than all open connections of the address need: closed connections wait for nothing.
         """
         limits = self._limits
         if limits.requests_of_address == math.inf:

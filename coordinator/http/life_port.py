@@ -1,4 +1,4 @@
-"""The port of a process for its probes and its metrics, apart from what names jobs.
+"""The port of a process for its probes and its metrics, apart from the answers that name jobs.
 
 One rule: no answer waits for anything, and none names a job.
 

@@ -116,8 +116,8 @@ class ChargeRelease:
         A pick is refunded if it was never granted, because an admin took the queue from the job before; or if the job
         was granted the room and the coordinator took it back because its scheduler had not bound the job. Otherwise, a
         pick that was granted is never refunded, whether the job ran or not: it held room. A pick whose job was
-        suspended, held, edited or deleted before the grant is not refunded either. Its room was idle, and with a refund
-        the owner could get the next turn at once, repeatedly and for free.
+        suspended, held, edited or deleted before the grant is not refunded either. The room of the job was idle, and
+        with a refund the owner could get the next turn at once, repeatedly and for free.
         """
         jobs = {key: job for key in keys if (job := self.watches.job(key)) is not None and job.competes}
         charges = self.store.reservations(list(jobs)) if jobs else {}

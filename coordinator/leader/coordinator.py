@@ -53,7 +53,7 @@ def identity() -> str:
 
 @dataclass(slots=True)
 class RedisProbe:
-    """What the election has last heard of the Redis server."""
+    """The latest state of the Redis server that the election has read."""
 
     store: QueueStore
     incarnation: str = ""

@@ -1,4 +1,4 @@
-"""Leader election: one coordinator holds a Lease in the cluster, and its epoch fences all others off.
+"""Leader election: one coordinator holds a Lease in the cluster, and its epoch fences off all other coordinators.
 
 One rule: a leader trusts its own clock only, and stops leading by itself before another coordinator may start.
 
@@ -103,7 +103,7 @@ def pause_until_end(pause: float, observed: ObservedLease, config: LeaseConfig, 
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """Whether a process can do a leader's work. Neither question may take long."""
+    """Whether a process can do a leader's work. Neither of the two calls may take long."""
 
     unfit: Callable[[], str] = str
     """Returns why the process cannot do the work now, empty if it can. A leader may be unfit for a lease."""
@@ -243,8 +243,8 @@ class LeaderElection:
     def _long_unfit(self, new_term: bool) -> str:
         """Return why this process must not hold the Lease.
 
-        A candidate must be fit at once; a leader may be unfit for the time of one lease. Its work may seem to hang
-        because the store is away: then the store is the reason.
+        A candidate must be fit at once; a leader may be unfit for the time of one lease. The work of the leader may
+        seem to hang because the store is away: then the store is the reason.
         """
         unfit, now = self._fitness.unfit(), self._clock()
         if not unfit:

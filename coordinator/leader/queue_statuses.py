@@ -1,4 +1,4 @@
-"""The statuses of TenantQueues: the numbers of waiting and admitted jobs, and what the admitted jobs use.
+"""The statuses of TenantQueues: the numbers of waiting and admitted jobs, and the usage of the admitted jobs.
 
 One rule: a status is computed from the watches alone, and put if the cluster shows another status.
 """

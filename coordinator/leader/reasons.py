@@ -3,7 +3,7 @@
 One rule: the reason is for people, and no decision depends on it. A reason is written only when its code changes.
 Tenants take turns at the writes, and the oldest job of a tenant is first.
 
-Routing reports at once what keeps a job out of the order of its queue, or keeps it waiting without end
+Routing reports at once the reason that keeps a job out of the order of its queue, or keeps it waiting without end
 (`coordinator.routing.eligibility`). Of the other jobs, the first one of each queue that can ever run gets a reason
 once it has waited for a while (`queues.picking.explain`). The jobs behind this first job get no reason.
 """
@@ -64,7 +64,7 @@ class Reasons(Rounds):
         self.lane.refresh = self._refresh
 
     def note(self, job: JobView, reason: Eligibility | None) -> None:
-        """Record the reason that routing gives for a job. None withdraws an earlier reason."""
+        """Record the reason that routing gives for a job. None as a reason withdraws an earlier reason."""
         if reason is not None:
             self._put(job, reason.code, reason.sentence)
         elif self.lane.waiting(job.key).get("reason", "Next") in eligibility.CODES | {""}:

@@ -5,7 +5,8 @@
     queues    the figures of TenantQueues; 5 a second
 
 One rule: no lane starves another. Each lane has its turn after a few writes of the one before it. A request that fails
-or hangs delays the other lanes for its own time. Then its lane waits for at least as long, and they do not.
+or hangs delays the other lanes for its own time. After that, the lane of the failed request waits for at least the same
+time, while the other lanes do not wait.
 
 The code that decides puts the wanted status, and never waits for the write. The newest put for an object counts. A put
 that another one has overtaken, or that was made in an earlier term of the leader, is not written.
@@ -57,7 +58,7 @@ K = TypeVar("K", JobKey, QueueKey)
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What the status of one object should say."""
+    """The wanted fields of the status of one object."""
 
     fields: Mapping[str, Any]
     version: str
@@ -83,7 +84,8 @@ class Lane(Generic[K]):
         in_a_row: int,
         per_second: float = math.inf,
     ) -> None:
-        """`subject` names for people the written status of `{key}`. `term` returns the leader's epoch; 0: nobody leads."""
+        """`subject` names for people the written status of `{key}`. `term` returns the leader's epoch; 0: nobody
+        leads."""
         self.resource, self.subject, self.in_a_row = resource, subject, in_a_row
         self.refresh: Callable[[K, Put], Put | None] = lambda _, put: put
         """Returns what is to be written by now instead of a put; None: nothing."""
@@ -117,7 +119,8 @@ class Lane(Generic[K]):
                 self._add(key, Put(fields, version, term, tenant, rank))
 
     def discard(self, key: K, *names: str) -> None:
-        """Want these fields no more, or no field if none is named. What is being written is not tried again."""
+        """Want these fields no more, or no field if none is named. A status that is being written is not tried
+        again."""
         with self._lock:
             put = self._puts.pop(key, None)
             names = names if key in self._order else ()
@@ -233,7 +236,7 @@ class StatusWriter:
         return tried
 
     def _write(self, lane: Lane[K], key: K, put: Put, current: Put) -> None:
-        """Write one status. What an error means is decided here, and nowhere else."""
+        """Write one status. Only this function decides what an error means."""
         subject, began, version = lane.subject.format(key), self._elapsed(), 0
         try:
             version = self._patch(lane.resource, key, current)

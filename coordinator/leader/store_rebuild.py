@@ -145,8 +145,9 @@ class StoreRebuild:
         )
 
     def _are_charged(self, jobs: Mapping[JobKey, JobView | None]) -> bool:
-        """Return whether the store holds the right charges for these jobs. It is read after the jobs, so that it is not
-        older than a charge that a worker has raised."""
+        """Return whether the store holds the right charges for these jobs. The content of the store is read after the
+        jobs, so that it is not older than a charge that a worker has raised.
+        """
         admitted = {key: job for key, job in jobs.items() if job is not None and job.admission is not None}
         held = self.store.reservations(list(admitted)) if admitted else {}
         return all(self.is_charged(job, held.get(key)) for key, job in admitted.items())

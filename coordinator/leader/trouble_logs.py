@@ -1,7 +1,7 @@
-"""The log lines about what is wrong around a coordinator: its clock, and workers that take no work of the leader.
+"""The log lines about problems around a coordinator: its clock, and workers that take no work of the leader.
 
-One rule: each trouble is one line when it begins and one when it is over, however often it is read. A coordinator with
-a wrong clock continues: it ends and deletes no job by this clock.
+One rule: each problem is one line when it begins and one line when it is over, however often the problem is seen. A
+coordinator with a wrong clock continues: it ends and deletes no job by this clock.
 """
 
 import logging

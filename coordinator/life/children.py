@@ -1,4 +1,4 @@
-"""What a supervisor knows of its child processes, and the checks that follow from it.
+"""The knowledge of a supervisor about its child processes, and the checks that follow from this knowledge.
 
 One rule: a process that runs and reports nothing counts as hanging; a process that has ended is started again and does
 not count as hanging.

@@ -27,7 +27,7 @@ PING = Check("ping")
 
 
 class Probes(Protocol):
-    """What a process says of itself. Neither method waits for anything."""
+    """The checks that a process offers about itself. Neither method waits for anything."""
 
     def healthz(self) -> Sequence[Check]:
         """Return the checks whose failure asks for a restart of the process."""

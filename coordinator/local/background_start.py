@@ -75,7 +75,7 @@ class Channel:
         self._tell({"ready": True})
 
     def report_failure(self, error: Exception) -> None:
-        """Report that the cluster has not started. All its processes have been stopped."""
+        """Report that the cluster has not started. All processes of the stack have been stopped."""
         self._tell({"failed": str(error), "taken": isinstance(error, AlreadyRuns)})
 
     def _tell(self, event: dict[str, object]) -> None:

@@ -68,7 +68,8 @@ def remove(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool
 
 
 def without(entries: Sequence[LocalCluster], removed: LocalCluster, runs: Callable[[Path], bool]) -> list[LocalCluster]:
-    """Return the remaining entries. Entries of running clusters come last; entries without a data folder are dropped."""
+    """Return the remaining entries. Entries of running clusters come last; entries without a data folder are
+    dropped."""
     remaining = [entry for entry in entries if entry != removed]
     local_entries = [entry for entry in remaining if entry.host == removed.host and Path(entry.data).is_dir()]
     other_entries = [entry for entry in remaining if entry.host != removed.host]

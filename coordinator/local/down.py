@@ -1,6 +1,6 @@
 """`torchq local down`: ends the cluster of a data folder, and waits until none of its processes runs.
 
-One rule: the command waits as long as the pods may take, and prints how long that is. `torchq local down` may be
+One rule: the command waits as long as the pods may take, and prints the length of this time. `torchq local down` may be
 interrupted and repeated at any time. The command ends parts only through the supervisor, and starts a supervisor if
 pods run without one.
 """

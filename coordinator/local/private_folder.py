@@ -1,7 +1,7 @@
 """Closes the data folder of a local cluster to other users.
 
 One rule: write access to the folder lets a user run programs as its owner, and read access reveals the cluster's token.
-So each start closes the folder to other users, and replaces the secrets that they could have read.
+So each start closes the folder to other users, and replaces the secrets that other users could have read.
 """
 
 import os

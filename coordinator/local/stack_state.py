@@ -98,7 +98,8 @@ def supervisor_pid(data: Path) -> int | None:
 def predates(data: Path) -> bool:
     """Return whether the previous version runs the stack of a data folder.
 
-    That version kills pods 5 s after its stop signal, and counts their exit codes as failures of the jobs.
+    A supervisor of that version kills pods 5 s after its stop signal, and counts their exit codes as failures of the
+    jobs.
     """
     holder = _holder(data)
     return holder is not None and " " not in holder and bool(_start_ticks(int(holder)))

@@ -112,7 +112,7 @@ def restart_pause(deaths: int) -> float:
 class Supervisor:
     """Starts children, restarts them when they die, and stops them.
 
-    Only one thread may use it, and that thread must live as long as the children.
+    Only one thread may use the supervisor, and that thread must live as long as the children.
     """
 
     def __init__(self, drain_seconds: float = 20.0, children: Children | None = None, turn: Turn | None = None) -> None:

@@ -17,7 +17,7 @@ Row = list[Any]
 
 
 class Increments:
-    """The reports of one worker process. Only one thread may make them."""
+    """The reports of one worker process. Only one thread may make increments."""
 
     def __init__(
         self, registry: Registry, queues: Callable[[], Iterable[str] | None] = lambda: None, *, implicit: bool = False
@@ -55,7 +55,7 @@ class Increments:
 
 
 def add(registry: Registry, report: Any) -> None:
-    """Add the increments in a report of a worker process. What cannot be read is left out."""
+    """Add the increments in a report of a worker process. Increments that cannot be read are left out."""
     if not isinstance(report, dict):
         return
     for sample in parse_rows(report.get(ADDED)):

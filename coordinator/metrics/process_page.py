@@ -24,7 +24,7 @@ FIELD = "metrics"
 
 @dataclass(slots=True)
 class ProcessMetrics:
-    """What one process counts, and how it shows that."""
+    """The counts of one process, and the page that shows them."""
 
     registry: Registry
     page: Page = field(init=False)

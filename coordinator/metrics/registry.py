@@ -1,4 +1,4 @@
-"""What this process has counted and measured since its start, and what its parts know now.
+"""The counts and measurements of this process since its start, and the present values of its parts.
 
 One rule: a count takes no lock except the short one of the registry, and a collection waits for nothing.
 

@@ -176,7 +176,7 @@ def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -
     """Return the document of a waiting job. `next_pick` is its number among the next picks, `in_order` its number in a
     pool with room for all jobs.
 
-    Each is None if the job is not among these picks.
+    Each number is None if the job is not among these picks.
     """
     entry = place.entry
     return {

@@ -1,4 +1,4 @@
-"""What can be asked about the queues, and what every answer has in common.
+"""The possible questions about the queues, and the common part of every answer.
 
 One rule: little is imported here, because every command that asks a coordinator imports it. `coordinator.query.queries`
 has the answers.

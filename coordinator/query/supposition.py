@@ -1,4 +1,5 @@
-"""What the queues do not tell of a job: why it is in no queue's order, and what would happen if it were resumed now.
+"""The facts about a job that the queues do not have: why it is in no queue's order, and what would happen if it were
+resumed now.
 
 One rule: the code that judges a job when it is routed judges it here, too.
 """

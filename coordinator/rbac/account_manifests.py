@@ -29,7 +29,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleNames:
-    """What roles and bindings name."""
+    """The names in roles and bindings."""
 
     accounts: str = SYSTEM_NAMESPACE
     """The namespace of the accounts."""

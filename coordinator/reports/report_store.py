@@ -1,7 +1,7 @@
 """The store of reports: the last one of each pod, in Redis alone.
 
-One rule: reports may be lost at any moment without harm. They expire, nothing rebuilds them, and whoever judges by them
-begins to wait anew when they are gone.
+One rule: reports may be lost at any moment without harm. Reports expire, nothing rebuilds them, and whoever judges by
+them begins to wait anew when they are gone.
 """
 
 import itertools
@@ -29,7 +29,8 @@ class ReportReader(Protocol):
     """The side of those who judge and show reports."""
 
     def read(self, keys: Iterable[JobKey]) -> dict[JobKey, JobReports]:
-        """Return the reports of the jobs that have any. The reports may include pods that are gone. Raises QueueError."""
+        """Return the reports of the jobs that have any. The reports may include pods that are gone. Raises
+        QueueError."""
 
 
 class ReportStore(ReportReader, Protocol):

@@ -1,4 +1,4 @@
-"""What a pod reports about its training, and what the coordinators know about the training afterwards.
+"""The reports of a pod about its training, and what the coordinators know about the training afterwards.
 
 One rule: values only. Times are seconds since 1970 by the clock of Redis, never by the clock of a pod or a coordinator.
 """

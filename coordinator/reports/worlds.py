@@ -1,4 +1,4 @@
-"""The world of a pod: what its training code may ask about the pods with which it trains.
+"""The world of a pod: the facts that its training code may ask about the pods with which the code trains.
 
 One rule: pure, from the job as it is stored. The numbers are those that the workers of torchq use.
 

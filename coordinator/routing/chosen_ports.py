@@ -1,4 +1,4 @@
-"""To which job each port belongs that a job chose itself, where the pods of all jobs share one machine.
+"""The owner of each port that a job chose itself, where the pods of all jobs share one machine.
 
 One rule: pure. While another job has one of its ports, a job is not in the order of its queue, and blocks no other
 job. So two jobs with one port are not admitted together.

@@ -1,6 +1,6 @@
 """Whether a waiting job has its place in the order of its queue, and the reason that its status gives at once.
 
-One rule: pure. The first true row of the table counts. A job that is out of the order blocks no other job.
+One rule: pure. The first row of the table that is true applies. A job that is out of the order blocks no other job.
 
     code                    in the order   true while
     Held                    no             its owner holds it
@@ -184,7 +184,7 @@ def gang_queue_refusal(queue: str, gang_queue: str, spec: TenantQueueSpec) -> st
 
 def outside_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | None:
     """Return the eligibility of a job for which limits outside of torchq have no room: the ResourceQuotas of its
-    namespace, and its queue of the gang scheduler. None if they have."""
+    namespace, and its queue of the gang scheduler. The result is None if these limits have room."""
     block = quota_block(job, rules, now)
     if block is not None or rules.gang_rooms is None:
         return block
@@ -193,7 +193,9 @@ def outside_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility 
 
 
 def quota_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | None:
-    """Return the eligibility of a job for which the ResourceQuotas of its namespace have no room; None if they have."""
+    """Return the eligibility of a job for which the ResourceQuotas of its namespace have no room; The result is None if
+    these limits have room.
+    """
     namespace, refused = job.key.namespace, job.waits is not None and job.waits.refusal is not None
     quotas = rules.quotas.get(namespace, ())
     if not (quotas or refused):

@@ -106,7 +106,7 @@ class ClusterLimits:
 
 
 def request_of(job: JobView) -> JobRequest:
-    """Return the request of an existing job. Only its charge is known, not the requests of single pods."""
+    """Return the request of an existing job. Only the charge of the job is known, not the requests of single pods."""
     return JobRequest(
         namespace=job.key.namespace,
         queue=job.queue,

@@ -1,9 +1,9 @@
 """The content that the store should have, computed from the cluster: a rebuild writes it, and an audit compares with
 it.
 
-One rule: pure. The cluster is the truth. The content of the old store counts in three cases only: for a job whose
+One rule: pure. The cluster is the truth. The content of the old store is used in three cases only: for a job whose
 admission no worker has written yet, for an admitted job whose growth no worker has written yet, and for pods whose job
-does not say what they are charged for.
+does not record their charge.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -35,7 +35,7 @@ class ScriptFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """What is known of the place in which a command will run."""
+    """The facts about the place in which a command will run."""
 
     files: Mapping[str, ScriptFile] = field(default_factory=dict)
     """The files among the words of the command."""
@@ -51,7 +51,8 @@ NOWHERE = CommandPlace()
 
 
 def read(command: Sequence[str], folder: Path, *, here: bool) -> CommandPlace:
-    """Return the facts about a folder that decide whether a command can run there. `here`: it will run on this machine."""
+    """Return the facts about a folder that decide whether a command can run there. `here`: it will run on this
+    machine."""
     files: dict[str, ScriptFile] = {}
     for word in command[:_MOST_WORDS]:
         path = folder / word

@@ -21,7 +21,8 @@ class Fields:
     """The fields of one document. A field that is missing or null has no value."""
 
     def __init__(self, document: Any, known: Iterable[str], at: str = "") -> None:
-        """Take a document. Raises InvalidRun if the value is no map, or has a field of another name than those `known`."""
+        """Take a document. Raises InvalidRun if the value is no map, or has a field of another name than those
+        `known`."""
         if not isinstance(document, Mapping):
             raise InvalidRun(f"{at or 'run'}: must be a map")
         self._at = at

@@ -1,7 +1,8 @@
-"""What of a valid TorchJob cannot work, as far as no coordinator has to be asked: its commands, ports and gangs.
+"""The parts of a valid TorchJob that cannot work, as far as torchq can tell without a coordinator: its commands, ports
+and gangs.
 
-One rule: only a certain obstacle is a finding. What an admin may install later is a warning, and where this account may
-not look, nothing is said.
+One rule: only a certain obstacle is a finding. The lack of an object that an admin may install later is a warning,
+and where this account may not look, there is no finding.
 """
 
 import contextlib

@@ -22,7 +22,8 @@ def is_code(body: Any) -> bool:
 
 
 def code_of(body: Any) -> str:
-    """Return the beginning of the digest of the code that a document has or needs; empty if the document has no code."""
+    """Return the beginning of the digest of the code that a document has or needs; empty if the document has no
+    code."""
     metadata = body.get("metadata") if isinstance(body, dict) else None
     found = metadata.get("labels") if isinstance(metadata, dict) else None
     return str(found.get(labels.CODE) or "") if isinstance(found, dict) else ""

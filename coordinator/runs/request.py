@@ -1,4 +1,4 @@
-"""What a user asks for: a command or several roles, in the present content of a folder.
+"""The request of a user: a command or several roles, in the present content of a folder.
 
 One rule: a request is parsed once, from a document of plain values, and is right afterwards.
 """

@@ -34,12 +34,12 @@ _RANDOM = random.SystemRandom()
 
 
 class RunNameTaken(errors.AlreadyExists):
-    """Another job has the name of the run. What to do about it depends on who asked for the run, who adds it."""
+    """Another job has the name of the run. The advice depends on who asked for the run, and the caller adds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSummary:
-    """What was packed, for people."""
+    """A description of the packed code, for people."""
 
     files: int
     packed_bytes: int

@@ -1,6 +1,6 @@
 """The findings about jobs before they are submitted or changed, and the messages to the user.
 
-One rule: only a certain answer refuses a job. Whoever cannot answer is one note, and no refusal.
+One rule: only a certain answer refuses a job. A coordinator that cannot answer causes one note, and no refusal.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

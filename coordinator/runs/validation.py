@@ -1,7 +1,8 @@
-"""The validation of TorchJobs before they are created: what the API server says, and what the API server cannot know.
+"""The validation of TorchJobs before they are created: the refusals of the API server, and the problems that the API
+server cannot know.
 
-One rule: nothing is created. The API server validates in dry runs. What it cannot validate (a dependency cycle, a pod
-template) is checked here with messages of the same form.
+One rule: nothing is created. The API server validates in dry runs. A part that the API server cannot validate (a
+dependency cycle, a pod template) is checked here with messages of the same form.
 """
 
 import contextlib

@@ -38,7 +38,8 @@ def looks_secret(name: str) -> bool:
 
 
 def check_plain(variables: Mapping[str, str], field: str) -> dict[str, str]:
-    """Return variables with plain values. Raises InvalidRun for a name that is not valid, or that looks like a secret."""
+    """Return variables with plain values. Raises InvalidRun for a name that is not valid, or that looks like a
+    secret."""
     for name in variables:
         _check_name(name, field)
         if looks_secret(name):
@@ -97,7 +98,7 @@ class EnvFile(NamedTuple):
 def parse_file(text: str, source: str) -> EnvFile:
     """Return the variables of a file of lines NAME=VALUE. Blank lines, comments, `export` and quotes are understood.
 
-    Raises InvalidRun with the file and the line. What follows ` # ` belongs to the value, as for docker, and is noted.
+    Raises InvalidRun with the file and the line. Text after ` # ` belongs to the value, as for docker, and is noted.
     """
     lines = {
         f"{source}, line {number}": line.strip().removeprefix("export ")

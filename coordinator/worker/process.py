@@ -109,8 +109,8 @@ def _describe_restarts(settings: ReconcileSettings, caches: WorkerCaches) -> str
 def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) -> ReconcileSettings:
     """Return the reconciler's part of the settings; `served` are the installed kinds of other projects.
 
-    What a reconcile takes as the admin sets it has the same name in both, and is copied by this name. What is left to
-    name here is what depends on more than one setting, or on the API server.
+    A value that a reconcile uses as the admin has set it has the same name in both settings, and is copied by this
+    name. Only values that depend on more than one setting, or on the API server, are named here.
     """
     same = {
         each.name: getattr(settings, each.name) for each in fields(ReconcileSettings) if hasattr(settings, each.name)

@@ -16,7 +16,7 @@ from reconcilers.views.queue_view import QueueView
 
 @dataclass(frozen=True, slots=True)
 class WorkerSource:
-    """What one worker process knows."""
+    """The state that one worker process knows."""
 
     life: WorkerLife
     implicit_queues: bool

@@ -6,11 +6,12 @@ which is never taken back (`one_way`). The CEL rule at the root, where the statu
 from the table. The row of the elastic policy covers those fields of the policy that have no row of their own.
 
 A job is waiting until it is admitted, and again after it was suspended or sent back to its queue. A job is admitted
-while it has `status.admission`. A job is finished in phase Succeeded or Failed. The state before the change counts.
+while it has `status.admission`. A job is finished in phase Succeeded or Failed. The state of the job before the change
+decides.
 
 A job with a short deadline may be admitted into room that is reserved for another job (`queues.picking.backfill`). So
-its deadline may not become later from phase Queued, in which the job may be picked for that room, until the job has
-released the room.
+the deadline of a job may not become later from phase Queued, in which the job may be picked for that room, until the
+job has released the room.
 """
 
 from dataclasses import dataclass

@@ -96,7 +96,7 @@ def set_condition(
 ) -> Conditions:
     """Return the conditions with one of them set, at its place or at the end.
 
-    Its transition time moves only if its status changes.
+    The transition time of the condition changes only if its status changes.
     """
     before = tuple(conditions)
     text: Literal["True", "False"] = "True" if status else "False"

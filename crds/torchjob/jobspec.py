@@ -185,7 +185,8 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def charge(self) -> Amounts:
-        """What the admitted job takes from its queue's quota and the pool with all workers that it requests.
+        """The amounts that the admitted job takes from its queue's quota and the pool with all workers that it
+        requests.
 
         Raise ValueError for a text that is not a quantity; a TorchJob that was parsed has no such text.
         """
@@ -198,7 +199,7 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def beyond_gangs(self) -> Amounts:
-        """What the members request without which the job's gangs may begin (`minMembers`)."""
+        """The requests of the members without which the job's gangs may begin (`minMembers`)."""
         return self.beyond_gangs_of({name: demand.pod_charge(task) for name, task in self.tasks.items()})
 
     def beyond_gangs_of(self, shares: Mapping[str, Amounts]) -> Amounts:
@@ -211,7 +212,7 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def worker_share(self) -> Amounts:
-        """What one further worker adds to the charge; nothing for a job without workers."""
+        """The amounts that one further worker adds to the charge; nothing for a job without workers."""
         return demand.worker_share(self)
 
     def charge_of(self, workers: int, measured: Mapping[str, Amounts] = demand.NO_TASKS) -> Amounts:

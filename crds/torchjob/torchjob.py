@@ -148,7 +148,9 @@ class TorchJob(StrictModel):
 
     @property
     def charge(self) -> Amounts:
-        """What the admitted job takes from its queue's quota and the pool with all workers that it requests."""
+        """The amounts that the admitted job takes from its queue's quota and the pool with all workers that it
+        requests.
+        """
         return self.charge_of(self.spec.worker_count) if self.larger_requests else self.spec.charge
 
     @property
@@ -158,7 +160,7 @@ class TorchJob(StrictModel):
 
     @property
     def worker_share(self) -> Amounts:
-        """What one further worker adds to the charge; nothing for a job without workers."""
+        """The amounts that one further worker adds to the charge; nothing for a job without workers."""
         larger = self.larger_requests
         return _cap(demand.worker_share(self.spec, larger)) if larger else self.spec.worker_share
 

@@ -1,7 +1,7 @@
 """Builds the image of torchq's processes, and runs it: `make image` is this program.
 
 One rule: a line of the table says `ok` only after the image itself has done what the line says. The exit code is 0 if
-all lines do, 1 if one does not or the build failed, and 2 if a value is wrong.
+all lines say `ok`, 1 if a line does not or the build failed, and 2 if a value is wrong.
 
     IMAGE     the name of the image; torchq:VERSION if not given
     BASE      the image to start from: NAME@sha256:DIGEST, which is pulled, or localhost/NAME; if not given, a Debian
@@ -235,7 +235,7 @@ def _check(table: Table, builder: Builder, image: str, labels: Mapping[str, str]
 
 
 def _try(table: Table, running: trial.Trial, commands: Commands, shells: list[str]) -> None:
-    """Run both processes of the image, without a shell. What needs a part that failed is left out."""
+    """Run both processes of the image, without a shell. Checks that need a failed part are left out."""
     if not table.check("cluster", running.start_cluster):
         return
     for name in ("coordinator", "worker"):

@@ -29,7 +29,7 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What an image says about itself."""
+    """The description of an image."""
 
     user: str
     entrypoint: Sequence[str]

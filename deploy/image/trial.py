@@ -1,7 +1,7 @@
 """The image's processes at work: a coordinator and a worker of the image run one job on an embedded cluster.
 
-One rule: only the API server, the node and Redis are processes of this machine. What admits the job and makes its pods
-comes out of the image.
+One rule: only the API server, the node and Redis are processes of this machine. The processes that admit the job and
+make its pods come out of the image.
 """
 
 import base64

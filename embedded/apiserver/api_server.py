@@ -2,7 +2,7 @@
 
 One rule: the server answers a write only after it is on disk, and it answers only requests with the token.
 
-The server serves HTTPS only, since official clients do not send their token over plain HTTP. On one machine that costs
+The server serves HTTPS only, since official clients do not send their token over plain HTTP. On one machine HTTPS costs
 5 to 10 % of the requests a second, measured on one connection and on eight, which does not justify a second, plain
 port.
 

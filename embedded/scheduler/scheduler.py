@@ -1,7 +1,7 @@
 """Binds pods to the node and writes the statuses of PodGroups.
 
-One rule: a decision takes into account what the API server shows and what the scheduler has just done. A pod that it
-bound counts as bound before the API server shows it.
+One rule: a decision takes into account the objects that the API server shows and the latest writes of the scheduler. A
+pod that the scheduler has bound counts as bound before the API server shows it.
 """
 
 import logging
@@ -50,7 +50,7 @@ class ObservedNode:
 class PodGroupCache:
     """All PodGroups and Queues. Any thread may read it; only the scheduler's thread writes to it.
 
-    What the scheduler wrote counts before the API server shows it. A write that failed is decided again.
+    The writes of the scheduler count before the API server shows it. A write that failed is decided again.
     """
 
     def __init__(self, cluster: Cluster, changed: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""What a process knows of itself: the loops in it that must turn.
+"""The knowledge of a process about itself: the loops in it that must turn.
 
 One rule: nothing here knows the work of a loop.
 """

@@ -1,4 +1,4 @@
-"""What this process counts and measures, for the dashboards and alerts of admins.
+"""The counts and measurements of this process, for the dashboards and alerts of admins.
 
 One rule: a floor names its metrics as values and counts through the protocol `Meter`. The meter knows no library and no
 port.

@@ -1,6 +1,6 @@
 """How the clock of this machine differs from the clock of the API server.
 
-One rule: only large differences count. The server tells whole seconds, and its answer takes a while.
+One rule: only large differences have an effect. The server tells whole seconds, and its answer takes a while.
 """
 
 import time

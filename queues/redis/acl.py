@@ -79,5 +79,6 @@ def acl(writer: str = "", reader: str = "", internal: str = "") -> str:
 
 
 def sentinel_acl(password: str = "") -> str:
-    """Return the lines for the ACL file of a sentinel. The file keeps the user `default`, by which other sentinels ask."""
+    """Return the lines for the ACL file of a sentinel. The file keeps the user `default`, by which other sentinels
+    ask."""
     return f"{ASKING.acl_line(password)}\n"

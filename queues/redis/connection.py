@@ -213,7 +213,7 @@ class ScriptPipeline:
 
     @property
     def meter(self) -> Meter:
-        """What measures the scripts of the connection."""
+        """The meter of the scripts of the connection."""
         return meter(self._connection)
 
     def send(self, source: str, sha: str, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:

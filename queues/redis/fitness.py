@@ -19,7 +19,7 @@ _ADOPT = Script("store/adopt")
 
 
 def problem(client: Connection, own: Installation | None = None) -> str:
-    """Return why the queues of an installation cannot be kept on a client's server; empty if they can. That it does not
+    """Return why the queues of an installation cannot be kept on a client's server; empty if they can. The lack of an
     answer is also a reason. None: the caller does not know its installation."""
     try:
         reason = server_checks.problem(connection.facts(client))

@@ -1,7 +1,7 @@
 """Log lines about errors that repeat, without a line per attempt.
 
 One rule: one line when an error begins, one line a minute while it lasts, one line when it is over. Errors that
-alternate are one line a minute each.
+alternate cause one line a minute each.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Which server is the master, by the word of the sentinels.
 
-One rule: a process has one opinion. All clients of a location share one Master, and none stays on a server that it has
-left.
+One rule: all clients of a process agree on one master. All clients of a location share one Master, and no client stays
+on a server that the Master has left.
 """
 
 import contextlib

@@ -73,6 +73,6 @@ def refused_write(code: str, message: str) -> str:
 
 
 def _major(facts: Mapping[str, object]) -> int:
-    """Return the major version. One that cannot be read counts as new enough."""
+    """Return the major version. A version that cannot be read counts as new enough."""
     number = re.match(r"\d+", str(facts.get("redis_version", "")))
     return int(number.group()) if number else OLDEST

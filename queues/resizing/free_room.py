@@ -1,7 +1,7 @@
-"""What is free of every claim: in the pool, in the quotas of queues, and in cohorts.
+"""The room that is free of every claim: in the pool, in the quotas of queues, and in cohorts.
 
 One rule: room that is used now counts as used, and so does room that is promised. So idle growth takes neither the room
-of workers that have not ended, nor that of waiting jobs to which room is given back.
+of workers that have not ended, nor the room of waiting jobs to which room is given back.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Need = tuple[Place, int]
 
 
 class FreeRoom:
-    """What is free in each place."""
+    """The free room in each place."""
 
     def __init__(self, picker: Picker, queues: Mapping[str, QueueState], room: Room) -> None:
         """`room` has what will be used once all that is planned has happened. The room does not change any more."""

@@ -4,11 +4,11 @@ One rule: no job gives room for a waiting job that would not fit even if all wor
 
 Who may be asked is in `queues.resizing.search`. The job with the pool's reservation is served first, then those for
 which workers are on their way out, then the queues that are furthest behind their shares. A job that is served counts
-as running for those behind it. When the first job of a queue is served, the jobs behind it follow; if it is not, and
-may be passed, the others of its queue follow that may pass it.
+as running for the jobs behind it. When the first job of a queue is served, the jobs behind it follow; if the first job
+is not served and may be passed, the jobs of its queue that may pass it follow.
 
 Room that comes back belongs to its job: in the pool by the reservation, in quota and cohort by a claim (`Plan.claims`).
-Workers that are on their way out count as gone, so that one waiting job never makes others give twice.
+Workers that are on their way out count as gone, so that one waiting job never makes other jobs give room twice.
 """
 
 import math
@@ -102,7 +102,8 @@ class GivingBack:
         """Return whether the first job of a queue holds the pool's reservation, or gets it next.
 
         Nobody overtakes a job where all the others are content, so that it would never get the reservation by itself.
-        Its patience ends as well once it has waited for the least patience: this room need not wait for any job's end.
+        The patience of the waiting job ends as well once it has waited for the least patience: this room need not wait
+        for any job's end.
         """
         holder, first = self._picker.reservation_holder, queue.first
         if holder or self.hasten or first is None or not queue.reservable:

@@ -5,7 +5,7 @@ and of what is given back.
 
 The room must have been free for the job's `idle_seconds`, and a job that was resized of late rests. Both rules keep a
 job from a restart for room that is needed again soon. A job that has fewer workers than its owner wants gets further
-ones by its queue's order. How the room is shared out is in `queues.resizing.sharing_out`.
+workers by its queue's order. How the room is shared out is in `queues.resizing.sharing_out`.
 """
 
 from collections.abc import Collection, Iterable, Sequence

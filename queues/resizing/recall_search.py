@@ -1,7 +1,7 @@
 """The jobs whose room is taken back: their scheduler does not bind them, and a waiting job could use the room.
 
 One rule: pure, and no job gives room for a waiting job that would not fit even if all room that may be given were
-given. Waiting jobs that their scheduler has refused, too, count as nobody: two of them would take turns without end.
+given. Waiting jobs that their scheduler has refused, too, are ignored: two of them would take turns without end.
 """
 
 from collections.abc import Collection, Sequence
@@ -73,7 +73,7 @@ class _Search:
                 return
 
     def _serve(self, queue: QueueState, candidate: Candidate) -> bool:
-        """Return whether a job fits, perhaps once others have given their room. If so, it is charged."""
+        """Return whether a job fits, perhaps once others have given their room. If the job fits, it is charged."""
         asked: list[HeldRoom] = []
         able = iter(self._able)
         while not self._room.fits(queue, candidate.demand):

@@ -1,6 +1,6 @@
 """The room of all queues while a plan is made: the free part of each limit, and the room that a waiting job lacks.
 
-One rule: it is a copy. The picker's queues, cohorts and pool stay as they are. Workers that are on their way out count
+One rule: it is a copy. The picker's queues, cohorts and pool stay unchanged. Workers that are on their way out count
 as gone.
 """
 

@@ -57,7 +57,7 @@ class _LazyCounted(_LazyWaiting):
 
 
 class SnapshotReader:
-    """A decoder for the answers of one store. Only one thread may use it at a time."""
+    """A decoder for the answers of one store. Only one thread may use the object at a time."""
 
     def __init__(self) -> None:
         self._epoch = -1

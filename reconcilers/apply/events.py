@@ -63,7 +63,7 @@ def manifest(key: JobKey, event: EmitEvent, now: float, *, owned: bool = False) 
 
 def pod_changed(sent: Manifest, made: Manifest) -> EmitEvent | None:
     """Return the Event about a pod that an admission webhook has made otherwise than it was asked to; None if it is
-    fine. What a webhook adds to a pod is its business."""
+    fine. The additions of a webhook to a pod are not checked."""
     found = [*_lost_labels(sent, made), *_policy(sent, made)]
     if not found:
         return None
@@ -104,7 +104,7 @@ class LifeEventWriter:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="life-events")
 
     def tell(self, key: JobKey, event: EmitEvent) -> None:
-        """Write an Event on a job soon, or drop it. Neither waits nor raises."""
+        """Write an Event on a job soon, or drop it. The method neither waits nor raises an error."""
         if self._takes():
             with contextlib.suppress(RuntimeError):  # the writer was closed
                 self._executor.submit(self._write, key, event, self._clock())

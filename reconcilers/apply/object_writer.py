@@ -141,7 +141,8 @@ class ObjectWriter:
             log.info("%s: the job is not asked to save: %s", self.key, error)
 
     def patch_request(self, action: PatchRequest) -> Manifest:
-        """Change a scale request. Raises ObserveAgain if the object has changed since it was observed, or was deleted."""
+        """Change a scale request. Raises ObserveAgain if the object has changed since it was observed, or was
+        deleted."""
         request = action.request
         try:
             return self.cluster.patch(

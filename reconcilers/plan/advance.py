@@ -100,7 +100,7 @@ class Advance:
             message = self.uncharged.describe_refusal(self.run.admission.queue, full.by)
             if runs:
                 return status.block(job, Blocker(status.NO_MEMORY, message), self.at.now)
-            # It holds its room and does not run: that has a limit (`Deadline`).
+            # The job holds its room and does not run: the time of this state has a limit (`Deadline`).
             return status.enter(job, "Admitted", status.NO_MEMORY, message, self.at.now)
         if is_blocked and self._is_over():
             return status.unblock(job, self.at.now)
@@ -253,8 +253,9 @@ class Advance:
 
 
 def _first(missing: Sequence[PodMember], pods: Sequence[PodView]) -> frozenset[str]:
-    """Return the first pod of each task without any pod. What the API server makes of it is checked before the task's
-    other pods are created. The result is empty if no other pods would follow."""
+    """Return the first pod of each task without any pod. The pod that the API server makes of this first one is checked
+    before the task's other pods are created. The result is empty if no other pods would follow.
+    """
     tasks_with_pods = {pod.task for pod in pods}
     first = {
         member.task_type: member.name for member in reversed(missing) if member.task_type.lower() not in tasks_with_pods

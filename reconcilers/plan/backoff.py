@@ -3,8 +3,8 @@
 One rule: pure. The job's status holds everything that a pause depends on, written in the patch that counts the failure.
 A worker that takes over after a crash keeps the same pause.
 
-Only a restart that raises `restartCount` makes the job back off. The first one is immediate, as a kubelet's. The pause
-then doubles until the job has run for 10 minutes:
+Only a restart that raises `restartCount` makes the job back off. The first restart is immediate, as with a kubelet. The
+pause then doubles until the job has run for 10 minutes:
 
     consecutive restart     1   2   3   4   5    6    7    8 ..
     seconds, at most        0  10  20  40  80  160  320  360 ..
@@ -85,7 +85,7 @@ def job_pause(status: TorchJobStatus, settings: ReconcileSettings, now: datetime
 
 def seconds_until_forgotten(status: TorchJobStatus, now: datetime) -> float | None:
     """Return the seconds until a job has run long enough for its earlier restarts to be forgotten; 0 or less if it has.
-    None if the job does not run, or there is nothing to forget."""
+    The result is None if the job does not run, or there is nothing to forget."""
     if status.restart_not_before is None and not status.consecutive_restarts:
         return None
     ran = conditions.find(status.conditions, "Running")

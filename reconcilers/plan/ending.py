@@ -1,7 +1,7 @@
 """The end of a job: success, failure, deletion, and what is deleted after the end.
 
-One rule: pure. The status says the end before the pods that prove it are deleted; the services, whose existence is not
-recorded anywhere else, are deleted before that.
+One rule: pure. The status records the end before the pods that prove it are deleted; the services, whose existence is
+not recorded anywhere else, are deleted before that.
 """
 
 import math
@@ -97,7 +97,7 @@ def finish(job: TorchJob, after: TorchJobStatus, at: Moment, before: tuple[Actio
 
 def _result_giver(granted: Grant | None, pods: Pods) -> PodView | None:
     """Return the pod that gives the result of the job: of the last run and the last stage that gave one, the pod with
-    rank 0, else the first that did. None if there is no such pod.
+    rank 0, else the first that did. The result is None if there is no such pod.
 
     Which process has rank 0 is for the training to say: torchrun's own rendezvous gives ranks in another order.
     """

@@ -29,12 +29,12 @@ generation after a restart of the whole job.
 An exit code of 1 is examined further. If torchrun reports the exit code of its process, that code decides. A process
 that blames a lost peer did not fail by itself. OOMKilled is the job's own failure, and is retried; so is an
 eviction because the pod used more local storage than its own limits allow. `backoff` defines how long a job waits
-before its pods are created again. A pod whose task has memoryGrowth is replaced by one with more memory, as long as
-that is allowed.
+before its pods are created again. A pod whose task has memoryGrowth is replaced by a pod with more memory, as long
+as the task allows more.
 
 Of several failed pods, the first to fail is judged alone. A disruption explains the other failures. A pod that lost the
-connection to a peer, or was asked to stop, is judged only if there is no other failed pod. Its peer may have failed
-later by the clock, because it had more to clean up.
+connection to a peer, or was asked to stop, is judged only if there is no other failed pod. The peer of a process
+may have failed later by the clock, because it had more to clean up.
 """
 
 import signal

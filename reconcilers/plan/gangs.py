@@ -7,14 +7,14 @@ of their pods alone.
 A stage's pods are created when its group is not Pending, or when some of them exist already. With `pods_at_once` they
 do not wait for the group. `reconcilers.plan.advance` opens their gates when they may start.
 
-Finished pods are in the way. No scheduler counts on them, so a pod that replaces another one after a member has ended
-would wait for ever for a gang that is whole. The minimum is lowered then to the pods that still can be bound. Where a
-gang's size is fixed, a pod that is made once the gang was bound is in no gang.
+Finished pods are in the way. No scheduler counts finished pods, so a pod that replaces another one after a member has
+ended would wait for ever for a gang that is whole. The minimum is lowered then to the pods that still can be bound.
+Where a gang's size is fixed, a pod that is made once the gang was bound is in no gang.
 
 A group may become Pending again while some of its pods have their nodes. The group then requests no resources until the
 scheduler lets the group in. Otherwise its scheduler would look for room for the whole group beside the resources it
 has, and a cluster that the group fills has no such room. Volcano sends a group back when none of its pods runs and one
-is missing, as when a master fails while its workers wait for it.
+pod is missing, as when a master fails while its workers wait for it.
 """
 
 from collections import Counter

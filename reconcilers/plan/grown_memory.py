@@ -25,7 +25,7 @@ TRY_AGAIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class UnchargedMemory:
-    """What a job is not charged for yet, although pods of some tasks are to have it."""
+    """The memory that a job is not charged for yet, although pods of some tasks are to have it."""
 
     amounts: Mapping[str, int]
     """The memory of the main container of the next pods, in bytes, by task type."""

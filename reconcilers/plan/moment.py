@@ -1,6 +1,6 @@
-"""What a plan is made from: one observation, the settings and the time, and what follows from these alone.
+"""The inputs of a plan: one observation, the settings and the time, and the values that follow from these alone.
 
-One rule: pure. What several steps of a plan ask for is computed once, when the first of them asks for it.
+One rule: pure. A value that several steps of a plan use is computed once, when the first step uses it.
 
 The time of a job (`activeDeadlineSeconds`) begins with the admission and never stops. The time that the first stage may
 take to run begins with the admission, and the time of a later stage with the successes for which the stage waited.
@@ -8,7 +8,7 @@ There is no limit for the time until a success. The time of all stages begins ag
 
 - a running job is restarted;
 - a failed job has backed off;
-- the cluster gets a ready node after a time without any.
+- the cluster gets a ready node after a time without a ready node.
 """
 
 from collections.abc import Iterable
@@ -52,8 +52,9 @@ class Deadline:
         return min((self.seconds - (self.now - start).total_seconds() for start in starts), default=None)
 
     def active_remaining(self, job: TorchJob) -> float | None:
-        """Return the seconds until the job's `activeDeadlineSeconds`, counted from its admission, are over. None if the
-        job has no such deadline or is not admitted."""
+        """Return the seconds until the job's `activeDeadlineSeconds`, counted from its admission, are over. The result
+        is None if the job has no such deadline or is not admitted.
+        """
         since, seconds = job.status.start_time, job.spec.active_deadline_seconds
         if since is None or seconds is None or job.admission is None:
             return None

@@ -5,8 +5,8 @@ One rule: pure; the plan is empty when nothing is left to do, and every action i
 The problem: a worker may die between any two requests, another worker continues, and the objects that this worker sees
 may be a moment old. A procedure that runs through its steps, or a queue of steps still to do, would lose its place, or
 do a step twice. So there is no place to lose: each plan follows from the observation alone, and decides on one step.
-What must not happen twice is counted in the status first, in one write that fails if the job has changed; all else
-follows from that count. A job of four pods that train together, of which pod 2 fails:
+An event that must not be handled twice is counted in the status first, in one write that fails if the job has changed;
+all else follows from that count. A job of four pods that train together, of which pod 2 fails:
 
     seen                                          planned
     pod 2 has failed, and nothing counts it       write restartCount 1 and restartGeneration 1

@@ -157,8 +157,8 @@ class RecoveryContext:
     def _deferred_pods(self) -> frozenset[str]:
         """Return the uids of pods that their nodes restart while the job backs off.
 
-        Their restarts are counted together after the back-off. A node may restart containers very often, and each count
-        would be a write.
+        The restarts of these pods are counted together after the back-off. A node may restart containers very often,
+        and each count would be a write.
         """
         if backoff.remaining_pause(self.job.status, self.at.settings, self.at.now) <= 0:
             return frozenset()
@@ -197,7 +197,7 @@ class RecoveryContext:
     def _resume(self) -> Recovery | None:
         """Let a job start again whose pods were being deleted although it may go on; this is not a disruption.
 
-        The job has its full time to get its pods running again. Its `activeDeadlineSeconds` still count from the
+        The job has its full time to get its pods running again. The job's `activeDeadlineSeconds` still count from the
         admission, because resources that are reserved for another job are lent to it only until then.
         """
         if not status.is_leaving(self.job.status):
@@ -311,7 +311,8 @@ def next_request(
     job_status: TorchJobStatus, blocker: Blocker, settings: ReconcileSettings, now: datetime
 ) -> float | None:
     """Return the seconds until a request to recreate containers is made again that the API server failed to create.
-    None if it has failed for as long as a restart in place may take, or refuses it: the pods are replaced then.
+    The result is None if the restart has failed for the longest time that a restart in place may take, or is refused:
+    the pods are then replaced.
 
     Each pause is as long as the failure has lasted, so that pauses double, whichever worker continues.
     """

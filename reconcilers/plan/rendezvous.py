@@ -1,4 +1,4 @@
-"""What the end of a pod means where pods meet at the rendezvous store of an elastic job.
+"""The meaning of a pod's end where pods meet at the rendezvous store of an elastic job.
 
 One rule: pure, over the reports of the pods. Nobody can join a rendezvous that was closed, so the pods then need a new
 name for it, which only a restart of all of them gives.

@@ -1,9 +1,9 @@
 """The status of a job, and the patch that writes it.
 
-One rule: pure; one merge patch with only the changes. When a worker sends a job back, it writes in `status.queue` how
-the job waits, and later removes what no longer applies. The coordinator writes why a job waits. The usual order is
-Queued, Admitted, Running and the end. A change of pod counts alone is not written; such a change is included in the
-next write.
+One rule: pure; one merge patch with only the changes. When a worker sends a job back, the worker writes in
+`status.queue` how the job waits, and later removes fields that no longer apply. The coordinator writes why a job waits.
+The usual order is Queued, Admitted, Running and the end. A change of pod counts alone is not written; such a change is
+included in the next write.
 """
 
 from collections.abc import Iterable, Mapping
@@ -270,7 +270,8 @@ def admission_message(status: TorchJobStatus) -> str:
 
 
 def is_leaving(status: TorchJobStatus) -> bool:
-    """Return whether all pods are being deleted and the job may continue afterwards, even if finalizers keep the pods."""
+    """Return whether all pods are being deleted and the job may continue afterwards, even if finalizers keep the
+    pods."""
     current = admission_reason(status)
     return current in LEAVING or (current == PODS_STUCK and status.start_time is None)
 

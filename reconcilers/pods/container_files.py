@@ -1,7 +1,7 @@
 """The files of a container that outlive the container: its termination message, and the folder for the files that the
 job writes.
 
-One rule: pure, over fresh copies of templates. What a template has under the same name stays as it is.
+One rule: pure, over fresh copies of templates. A field of a template with the same name stays as it is.
 """
 
 from collections.abc import Mapping

@@ -13,8 +13,8 @@ In the worlds of an elastic job in the mode InPlaceRestart, ranks and world size
 they change with the number of workers. A container reads them whenever it starts.
 
 The pods of any other elastic job meet at its rendezvous store instead. torchrun then chooses the ranks, each time when
-pods join or are lost, so torchq sets neither ranks nor an address of rank 0. What does not change with the number of
-workers is the same in all pods, because each torchrun keeps its own copy as long as it runs.
+pods join or are lost, so torchq sets neither ranks nor an address of rank 0. Variables that do not depend on the number
+of workers are the same in all pods, because each torchrun keeps its own copy of the variables as long as it runs.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ def rendezvous_variables(
         "PET_NPROC_PER_NODE": str(processes),
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": endpoint,
-        # It is read whenever the container starts, so a restart in place begins with a new one.
+        # The variable is read whenever the container starts, so a restart in place begins with a new id.
         "PET_RDZV_ID": _annotation(labels.RENDEZVOUS_ID),
         "PET_RDZV_CONF": _rendezvous_settings(policy),
         "PET_MAX_RESTARTS": str(policy.effective_max_restarts),

@@ -4,7 +4,7 @@ One rule: pure. Everything that counts pods reads the granted job. Only `reconci
 workers the owner requests.
 
 The workers that are being removed (`status.scaling.victims`) are no longer part of the grant, although the job is
-charged for them until their pods no longer exist. No failure of theirs counts.
+charged for them until their pods no longer exist. Failures of these pods are not counted.
 """
 
 from collections.abc import Iterable, Mapping

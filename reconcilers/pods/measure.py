@@ -1,7 +1,7 @@
 """The requests of a job's pods as they were created, compared with the job's charge.
 
 One rule: pure. An API server changes pods at creation: by defaults of a LimitRange, the overhead of a RuntimeClass, a
-webhook. The created pod counts, whatever its template says.
+webhook. The created pod is measured, whatever its template says.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -91,7 +91,7 @@ class Blueprint:
 
     @property
     def driver(self) -> str:
-        """What restarts the containers of the pods in place."""
+        """The driver that restarts the containers of the pods in place."""
         chosen = self.job.status.in_place
         return "recreate" if chosen is None else chosen.driver
 

@@ -1,11 +1,11 @@
-"""The pods of a job: their stages, their ranks, and the pods with which each of them is bound.
+"""The pods of a job: their stages, their ranks, and the pods with which each pod is bound.
 
 One rule: pure, over the spec alone and counts of pods. Tasks keep one stable order, Master first, and so do ranks.
 
-The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), led by its rank
-0. The workers of an elastic job meet at its rendezvous store instead, where torchrun gives them their ranks. Without a
-gang scheduler a task's pods are created once its upstream tasks have progressed far enough. Tasks with the same
-upstream tasks are created together, and are labelled as one gang for schedulers that read the label.
+The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), which is led by
+its rank 0. The workers of an elastic job meet at its rendezvous store instead, where torchrun gives them their ranks.
+Without a gang scheduler a task's pods are created once its upstream tasks have progressed far enough. Tasks with the
+same upstream tasks are created together, and are labelled as one gang for schedulers that read the label.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

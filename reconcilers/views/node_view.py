@@ -3,8 +3,8 @@
 One rule: no code outside of this module reads a node's manifest. A missing node counts as deleted only if a pod has
 been on it for a while. The cache of nodes may be behind the cache of pods.
 
-Taints are read as the scheduler of Kubernetes reads them. What cannot be read is left out: a taint without a key keeps
-no pod away, and a toleration with an unknown operator tolerates nothing.
+Taints are read as the scheduler of Kubernetes reads them. Entries that cannot be read are left out: a taint without a
+key keeps no pod away, and a toleration with an unknown operator tolerates nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -218,7 +218,7 @@ def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
     """Return when the cluster got a ready node again, in seconds since the epoch, if no node that is ready now was
     ready at `moment`.
 
-    None if a ready node was ready then, if no node is ready, or if nothing is known.
+    The result is None if a ready node was ready then, if no node is ready, or if nothing is known.
     """
     first: float | None = None
     for node in nodes.values() if nodes is not None and nodes.synced else ():

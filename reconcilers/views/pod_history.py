@@ -1,7 +1,7 @@
-"""What earlier objects of a pod have shown, and its newest object no longer shows.
+"""Facts that earlier objects of a pod have shown, and that its newest object no longer shows.
 
 One rule: pure. A request to end a pod is never forgotten, and a success that was seen before any request stays a
-success. It does not matter in which order objects arrive, or whether some were merged or repeated.
+success. The order in which objects arrive does not matter, or whether some were merged or repeated.
 """
 
 from collections.abc import Collection

@@ -185,7 +185,7 @@ def is_preempted(pod: PodView) -> bool:
 def must_be_stopped(pod: PodView, now: float) -> bool:
     """Return whether a pod takes resources until somebody deletes it.
 
-    One whose containers have ended is left to its node: with the pod, its logs would go.
+    A pod whose containers have ended is left to its node: a deletion of the pod would delete its logs.
     """
     is_closing = PodEnd.CLOSING in pod.end and pod.ended is not None and now < pod.ended + CLOSING_SECONDS
     return occupies(pod) and not is_closing

@@ -1,4 +1,4 @@
-"""What torchrun and its processes report about their end.
+"""The reports of torchrun and its processes about their end.
 
 One rule: pure, over the termination message (the error file's JSON or the end of the log) or over more of the log.
 torchrun exits with 1 whatever ended its processes; the cause is in torchrun's output, and in that of the processes

@@ -4,9 +4,10 @@ One rule: pure, over the text of a log or of its end. Lines that other programs 
 exception, but never become part of an exception that carries its rank.
 
 A traceback is `Traceback (most recent call last):`, indented lines, and the exception, whose message may have several
-lines. Its notes (PEP 678) follow. A SyntaxError has no first line. An exception that was raised while another one was
-handled is printed after the first exception. torch.distributed begins each line with `[rank1]: ` once the process group
-exists; torchrun begins each line with `[default1]:` where it copies the output of its processes (--tee).
+lines. The notes of the exception (PEP 678) follow. A SyntaxError has no first line. An exception that was raised while
+another exception was handled is printed after the first exception. torch.distributed begins each line with `[rank1]: `
+once the process group exists; torchrun begins each line with `[default1]:` where it copies the output of its processes
+(--tee).
 """
 
 import re

@@ -1,7 +1,7 @@
-"""What the cells of a notebook define: imports, functions and classes by name.
+"""The definitions in the cells of a notebook: imports, functions and classes by name.
 
 One rule: pure, over the sources of the cells in the order in which they were run. The last definition of a name
-counts.
+is used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Binding:
 
 @dataclass
 class Cells:
-    """What all cells define."""
+    """The definitions of all cells."""
 
     bindings: dict[str, Binding] = field(default_factory=dict)
     futures: list[str] = field(default_factory=list)

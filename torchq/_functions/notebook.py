@@ -1,4 +1,4 @@
-"""A module that is made of the cells of a notebook which define a function and what it needs.
+"""A module that is made of the cells of a notebook which define a function and the names that it needs.
 
 One rule: pure, over the sources of the cells and the present values. A value that the function needs and that cannot
 be sent is refused by name; nothing is pickled.

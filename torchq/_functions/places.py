@@ -1,6 +1,6 @@
 """Where the module of a function is in the folder that is sent, and which functions cannot go.
 
-One rule: what cannot be found again by module and name is refused, with what to do.
+One rule: a function that cannot be found again by module and name is refused, with a solution.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class RemoteFunction(Generic[P, R]):
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job:
         """Run the function as a job, with this folder as it is now, and return the job's handle.
 
-        Every rank calls the function with these arguments. What rank 0 returns is the result of the job, and
+        Every rank calls the function with these arguments. The return value of rank 0 is the result of the job, and
         `Job.result` returns it as JSON has it. A function that returns None gives no result, so it may call
         `torchq.result`.
 

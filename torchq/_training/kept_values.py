@@ -1,4 +1,4 @@
-"""A value that a training gives as its result, as JSON has it.
+"""A value that a training gives as its result, as JSON expresses the value.
 
 One rule: nothing raises and nothing is lost. Tuples become lists and keys become text, as in Python's json. NaN and
 infinity become text, arrays become lists, and a value that JSON cannot express becomes its repr.

@@ -30,7 +30,7 @@ ON_CLAIM = "/torchq/output"
 
 @dataclass(frozen=True)
 class Reference:
-    """What stands for a large result."""
+    """The value that stands for a large result."""
 
     bytes: int
     digest: str

@@ -18,9 +18,9 @@ LOCAL = "outputs"
 def output() -> Path:
     """Return the folder for checkpoints, models and other files of this job, which outlives its pods. It exists.
 
-    All pods of a job share it, through restarts. On one machine every job has such a folder; on Kubernetes the folder
-    is on the claim that `outputs` names. Outside a job it is the folder `outputs` in the current folder, which git
-    ignores.
+    All pods of a job share this folder, through restarts. On one machine every job has such a folder; on Kubernetes the
+    folder is on the claim that `outputs` names. Outside a job it is the folder `outputs` in the current folder, which
+    git ignores.
 
     Raises Refused in a job that has no such folder.
     """

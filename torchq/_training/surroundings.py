@@ -1,4 +1,4 @@
-"""The variables by which a process of a job knows where it is.
+"""The variables by which a process of a job knows its place in the job.
 
 One rule: read when asked, because torchrun and users set variables while a program runs.
 """

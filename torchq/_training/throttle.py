@@ -2,7 +2,8 @@
 
 One rule: every report is printed at once and in order, until they come faster than `RATE` for long. From then on they
 are thinned to that rate, and each line that follows on reports that were left out says how many they were. A report is
-left out only for a newer one of the same names, so that an accuracy given once is not lost among a thousand losses.
+left out only for a newer report with the same names, so that an accuracy given once is not lost among a thousand
+losses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measures how long torchrun's agents and the training script take to start, without torchq.
 
-One rule: the number of processes that start at once is that of the step of the benchmark that the time is subtracted
-from, since they share the cores.
+One rule: the number of processes that start at once is that of the step of the benchmark from which the time is
+subtracted, since they share the cores.
 """
 
 import functools

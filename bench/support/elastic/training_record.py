@@ -1,6 +1,6 @@
 """The lines that all processes of `examples/elastic/train.py` append to one file, and what they say about a resize.
 
-One rule: pure. A line that is not complete yet does not count.
+One rule: pure. A line that is not complete yet is ignored.
 """
 
 from collections import Counter

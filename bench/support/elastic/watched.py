@@ -1,4 +1,4 @@
-"""What `bench elastic` observes from outside, by watches: usage of quotas, and writes of statuses.
+"""The facts that `bench elastic` observes from outside, by watches: usage of quotas, and writes of statuses.
 
 One rule: only pods and the queue's quota count as usage, not what torchq has stored about them; a pod counts from its
 creation until it has ended or is gone. Of a status, the fields that the coordinator writes do not count: the job's
@@ -22,7 +22,7 @@ _OF_THE_COORDINATOR = ("queue", "reason", "message")
 
 @dataclass(frozen=True, slots=True)
 class OccupyingPod:
-    """What one pod requests, and for which job."""
+    """The requests of one pod, and its job."""
 
     queue: str
     job: str
@@ -78,7 +78,7 @@ class QuotaWatch:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What a watch shows of a job."""
+    """The part of a job that a watch keeps."""
 
     status: str
     """The status as text, without the fields of the coordinator."""

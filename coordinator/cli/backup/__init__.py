@@ -1,4 +1,4 @@
-"""`torchq restore`: which objects a backup has, what is to be done about each, and the requests that restore the
+"""`torchq restore`: which objects a backup has, the step for each object, and the requests that restore the
 objects.
 
 The package does not make backups: kubectl prints a backup.

@@ -15,7 +15,7 @@ from kube.api import Manifest
 
 
 class CodeName(NamedTuple):
-    """What identifies the code of jobs: they share it within their namespace."""
+    """The identity of the code of jobs, which jobs of one namespace may share."""
 
     namespace: str
     short: str
@@ -44,8 +44,8 @@ def is_code(body: Manifest) -> bool:
 
 
 def archives(found: Iterable[Manifest], wanted: Iterable[CodeName]) -> dict[CodeName, Archive]:
-    """Return the archives of ConfigMaps with code that are wanted. One that lacks a part, or has another content than
-    its name says, is left out."""
+    """Return the archives of ConfigMaps with code that are wanted. Code that lacks a part, or whose content does not
+    have the digest in its name, is left out."""
     names = frozenset(wanted)
     copies: dict[tuple[CodeName, str], dict[int, Manifest]] = defaultdict(dict)
     for body in found:

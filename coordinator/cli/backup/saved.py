@@ -1,6 +1,6 @@
 """The objects of a backup: what `kubectl get tenantqueues,torchjobs -A -o json` has printed, and ConfigMaps with code.
 
-One rule: pure. Of an old object only its labels, annotations and spec count, and the status of a finished job. Uids,
+One rule: pure. Of an old object only its labels, annotations and spec are used, and the status of a finished job. Uids,
 owners, finalizers and managed fields belong to the old cluster.
 """
 

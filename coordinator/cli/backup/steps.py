@@ -35,7 +35,7 @@ JobName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to be done about one object."""
+    """The step for one object."""
 
     action: Action
     saved: SavedQueue | SavedJob

@@ -1,8 +1,8 @@
-"""The output of jobs as commands print it: their lines as they come, why a job waits, and how a run ends.
+"""The output of jobs as commands print it: the lines as they come, why a job waits, and how a run ends.
 
-One rule: standard output has what the pods print, and standard error what torchq says about the jobs. A state of a line
-that is not over is shown on a terminal only, in one line that the next output replaces. Why a job waits is best effort:
-without a coordinator it comes from the status of the job alone.
+One rule: standard output has the output of the pods, and standard error has the messages of torchq about the jobs. An
+unfinished state of a line is shown on a terminal only, in one line that the next output replaces. Why a job waits
+is best effort: without a coordinator it comes from the status of the job alone.
 """
 
 import contextlib

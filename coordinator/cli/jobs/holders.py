@@ -1,4 +1,4 @@
-"""The jobs that hold the room that a job waits for, as far as this account may know them.
+"""The jobs that hold the room that a job waits for, as far as this account may read these jobs.
 
 One rule: the name of a job that this account may not read is not shown.
 """

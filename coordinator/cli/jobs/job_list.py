@@ -1,6 +1,6 @@
 """`torchq job list`: the jobs of a namespace, why they wait, and how they ended.
 
-One rule: one request for the jobs and one for the places of all that wait. Without a coordinator the list is shown
+One rule: one request for the jobs and one for the places of all waiting jobs. Without a coordinator the list is shown
 without places.
 """
 

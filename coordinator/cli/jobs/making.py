@@ -1,8 +1,8 @@
-"""Making the jobs of one submission, and taking them back.
+"""Making the jobs of one submission, and deleting the jobs again.
 
-One rule: nobody loses track of a job. Each is told as soon as it is made. If not all can be made, or the user
-interrupts, those that were made are found by the mark of the submission (also one whose answer never came), and deleted
-again or named with the command that deletes them.
+One rule: nobody loses track of a job. Each job is printed as soon as it is made. If not all jobs can be made, or the
+user interrupts, the jobs that were made are found by the mark of the submission (including jobs whose answer never
+came), and deleted again or named with the command that deletes them.
 """
 
 import contextlib

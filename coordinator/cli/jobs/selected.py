@@ -1,7 +1,7 @@
 """The jobs that a command is about: several names, or a selector.
 
-One rule: a job that cannot be found or changed does not keep the command from the others. The error of a single job is
-raised as it is; errors of several jobs are printed one by one, and the exit code says that there were errors.
+One rule: a job that cannot be found or changed does not keep the command from the other jobs. The error of a single job
+is raised as it is; errors of several jobs are printed one by one, and the exit code says that there were errors.
 """
 
 from collections.abc import Callable, Iterable

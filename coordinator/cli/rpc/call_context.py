@@ -1,4 +1,4 @@
-"""What a call gets: the cluster that it speaks to, checked parameters, and itself, as long as it has no answer.
+"""The inputs of a call: its cluster, its checked parameters, and the open call itself, as long as it has no answer.
 
 One rule: a call uses the cluster that is selected when it begins. Another selection, or credentials that were refused,
 make the next call connect anew; calls in progress keep their connection. A stream stops before it has more than a

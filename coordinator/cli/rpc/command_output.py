@@ -25,7 +25,7 @@ NOT_CALLED = ("coordinator", "worker", "local", "top", "run", "rpc", "submit")
 
 @dataclass(slots=True)
 class CommandOutput:
-    """What a command has printed."""
+    """The output of a command."""
 
     out: str = ""
     notes: str = ""
@@ -93,7 +93,8 @@ def thread_streams() -> Iterator[None]:
 
 
 def run(session: Session, call: OpenCall, *words: str) -> CommandOutput:
-    """Run a command as the command line does, and return the output of the command. Its notes are sent to the caller.
+    """Run a command as the command line does, and return the output of the command. The notes of the command are sent
+    to the caller.
 
     Raises the command's own errors: UsageError for wrong options, and the errors of the cluster.
     """

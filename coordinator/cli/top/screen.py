@@ -28,7 +28,7 @@ _FEWEST_ROWS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one look at the cluster has found."""
+    """The findings of one look at the cluster."""
 
     status: Document
     """The document of `coordinator.cli.top.summary.summarize`, with the name of the cluster."""

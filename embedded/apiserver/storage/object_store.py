@@ -31,7 +31,7 @@ class ObjectKey:
 
 
 class Store:
-    """All objects by key. Only one event loop may use it."""
+    """All objects by key. Only one event loop may use the store."""
 
     def __init__(self, disk: Disk, selectable: Callable[[str], tuple[str, ...]]) -> None:
         self._disk = disk

@@ -1,7 +1,7 @@
 """Creates and changes objects: from a client's body to the next version in the store.
 
 One rule: the order of the checks is that of the Kubernetes API server: type and identity, unknown fields, defaults,
-validity, names. An object is stored only after all of them have passed.
+validity, names. An object is stored only after all checks have passed.
 """
 
 import random

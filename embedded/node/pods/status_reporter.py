@@ -84,7 +84,7 @@ class Reporter:
     def _retry(self, report: Report) -> None:
         """Queue a report again, merged with a newer one of the same pod, and wait.
 
-        Its steps are past, as for a kubelet that cannot reach the API server.
+        The steps of the repeated report are past, as for a kubelet that cannot reach the API server.
         """
         with self._changed:
             if self._stopping:

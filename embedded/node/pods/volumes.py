@@ -1,6 +1,6 @@
-"""The folders of a pod's volumes, and the files that the node writes into them.
+"""The folders of a pod's volumes, and the files that the node writes into these folders.
 
-One rule: a file is replaced as a whole, so that a reader sees the old content or the new one and never a part.
+One rule: a file is replaced as a whole, so that a reader sees the old content or the new content and never a part.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The resources that this machine offers to pods.
 
-One rule: count what the process may use, not what the machine has. CPU affinity and the limits of the process's control
-groups apply.
+One rule: the resources that the process may use are counted, not the resources of the machine. CPU affinity and the
+limits of the process's control groups apply.
 """
 
 import os

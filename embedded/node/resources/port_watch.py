@@ -3,9 +3,9 @@
 One rule: it ends nothing. The watch notes the connection at both pods, once for each pod, and an Event tells the
 owners.
 
-All pods share the ports of this machine, and a script may choose one itself. Worlds form in the first minutes of a pod.
-So the watch looks every two seconds while pods of two jobs run and one of them is young, and does nothing at any other
-time.
+All pods share the ports of this machine, and a script may choose a port itself. Worlds form in the first minutes of a
+pod. So the watch looks every two seconds while pods of two jobs run and one of them is young, and does nothing at any
+other time.
 """
 
 import hashlib

@@ -5,7 +5,8 @@ before the first container of any pod is sent SIGTERM. So a pod that fails becau
 
 A session or a machine that ends sends SIGTERM to every process at once: to the node, to the shims, to the containers.
 So a container may have ended before the node knows that it shuts down. Two facts reveal such an end: the shim received
-the signal too, or the container died of that signal. Its report is held back for a second, until the node knows.
+the signal too, or the container died of that signal. The report of such an end is held back for a second, until the
+node knows the reason.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Decides what the embedded node does next for a pod, as the kubelet would.
 
 One rule: pure. The input is the pod's spec and its runs; the result is the next actions and the time of the next check.
-Nothing is remembered between two calls except what the caller passes in. A container that failed by itself stays
-failed: a restart in place that is requested after that does not hide the failure.
+Nothing is remembered between two calls except the values that the caller passes in. A container that failed by itself
+stays failed: a restart in place that is requested after that does not hide the failure.
 """
 
 import math
@@ -253,7 +253,7 @@ def _terminate(pod: Containers, histories: Histories, now: float, termination: T
 def next_restart(pod: Containers, histories: Histories, generation: str) -> Restart | None:
     """Return the restart to do now for the requested generation.
 
-    None if it was done before, if none is requested, or if the request comes too late.
+    The result is None if the restart was done before, if no restart is requested, or if the request comes too late.
     """
     if not _is_new(pod, generation) or _is_too_late(pod, histories):
         return None

@@ -1,7 +1,7 @@
 """A pod's status from the state of its containers, in the terms of the kubelet.
 
-One rule: pure. The status before is an argument, so that the times of conditions change only with their status, and
-what others wrote stays.
+One rule: pure. The previous status is an argument, so that the times of conditions change only with their status, and
+fields of other writers stay.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,5 @@
-"""An admitted job whose number of workers may change: what its status, its reservation and its pods say about the
-change.
+"""An admitted job whose number of workers may change: the facts of the change in its status, its reservation and
+its pods.
 
 One rule: pure. The module describes the present state and how a change is written;
 `reconcilers.plan.elastic.change_steps` decides the next write.

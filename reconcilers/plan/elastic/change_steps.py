@@ -15,8 +15,8 @@ One rule: pure. Each step follows from the status, the reservation and the pods,
     another number of workers is wanted than granted        the change, as the request that the queue waits with
     the target of the coordinator is over                   no target; usually with one of the others
 
-The coordinator may want another number of workers than the owner (`status.target`). What it wants beyond the owner's
-number is granted without a request, and paid for when the owner wants it, too.
+The coordinator may want another number of workers than the owner (`status.target`). Workers that the coordinator wants
+beyond the owner's number are granted without a request, and paid for when the owner wants them, too.
 
 A change does not restart the job: it keeps its start time, its counts, its attempt and its port. In the mode
 InPlaceRestart it restarts the containers of all pods (`reconcilers.plan.in_place.restarts`). Once a worker has
@@ -177,8 +177,8 @@ def _target_of(job: Change, left: int) -> Target | None:
 
 
 def _seconds_to_grow(job: Change, scaling: Scaling) -> int:
-    """Return how long the last growth took, which counts after a removal, too. One that was given up took all of its
-    time."""
+    """Return how long the last growth took, which counts after a removal, too. A worker that was given up took all of
+    its time."""
     if scaling.tries and scaling.from_workers < job.granted <= scaling.to:
         return round(job.join_time.total_seconds())
     before = job.run.job.status.resized

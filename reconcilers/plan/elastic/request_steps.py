@@ -14,7 +14,7 @@ the job's numTasks is changed, so that any worker can go on, and whoever changes
 A ScaleOut that does not complete in time, or is deleted, is rolled back before it fails: numTasks is what it was, and
 the workers that it added are removed first. A finalizer keeps a deleted one until then. A ScaleIn is not rolled back.
 
-What a request wants is in its status; how far it has come shows in the job. In a later generation of the job than the
+The wish of a request is in its status; its progress shows in the job. In a later generation of the job than the
 recorded one, numTasks was changed: by a worker to what the request wants, or else by somebody else. A request that is
 over never changes again. A phase is a condition, too, so that programs can wait for it; a condition's time moves only
 when its status changes.

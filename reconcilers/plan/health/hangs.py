@@ -1,4 +1,4 @@
-"""What a worker does about a job that the coordinator has found to hang.
+"""The actions of a worker on a job that the coordinator has found to hang.
 
 One rule: pure. The finding does not decide the action: the job's `onHang` does, at the time of the action. A hang is
 handled once: the patch that counts the restart begins another run, in which the finding is void.

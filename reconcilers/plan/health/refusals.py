@@ -1,7 +1,8 @@
 """Gangs that their scheduler does not bind, and jobs that lose their room because of such a gang.
 
 One rule: pure. A worker reports the refusal, and the coordinator decides whether somebody else needs the room
-(`status.recalled`). What it decides holds for that refusal alone: a gang that is bound meanwhile keeps its room.
+(`status.recalled`). A decision about a refused gang holds for that refusal alone: a gang that is bound meanwhile keeps
+its room.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ MOST_WORDS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a scheduler says of a gang that it does not bind."""
+    """The words of a scheduler about a gang that it does not bind."""
 
     since: datetime
     """The time since which the gang has waited, in whole seconds."""
@@ -47,7 +48,7 @@ def of_blocker(job: TorchJob, blocker: Blocker, now: datetime) -> Refusal | None
 
 
 def note(after: TorchJobStatus, refusal: Refusal | None) -> TorchJobStatus:
-    """Return the status with the refusal of a job that does not run. What was decided about another one is void.
+    """Return the status with the refusal of a job that does not run. Decisions about an earlier refusal are void.
 
     While a group of the job is yet to be created, the status keeps its text.
     """

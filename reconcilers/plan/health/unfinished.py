@@ -1,7 +1,7 @@
 """The pods for which a running job waits, because others of their world have ended with 0.
 
 One rule: pure. The condition Running names these pods, so that whoever reads the job knows why it has not ended; after
-ten minutes it says what limits such a wait, and so does an Event.
+ten minutes the condition also names the limit of such a wait, and so does an Event.
 """
 
 from collections.abc import Iterable, Mapping

@@ -37,10 +37,10 @@ LONGEST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What restarts the next pods in place, and the charge of the job for it."""
+    """The driver that restarts the next pods in place, and the charge of the job for it."""
 
     in_place: InPlace | None
-    """None if pods need nothing for it."""
+    """None if pods need nothing for a restart in place."""
     admission: Admission
     measured: PodMeasurements | None
     raises: tuple[RaiseCharge, ...] = ()
@@ -54,7 +54,7 @@ class Choice:
 
 def preferred(settings: ReconcileSettings, obstacle: str) -> InPlace | None:
     """Return what restarts pods in place; `obstacle` is why Kubernetes cannot, empty if it can. None if pods need
-    nothing for it."""
+    nothing for a restart in place."""
     if not settings.make_pods or settings.in_place in ("recreate", "local"):
         return None
     if settings.in_place == "kruise":

@@ -1,4 +1,4 @@
-"""What a driver of restarts in place has to do: request a restart, and say how far it is.
+"""The contract of a driver of restarts in place: the driver requests a restart, and reports its progress.
 
 One rule: pure. A request names its purpose, a number that no other restart has, so that another worker that continues
 the restart makes no request twice.
@@ -51,7 +51,8 @@ class Driver(Protocol):
         """Return the progress of a pod's restart for a purpose; of any unfinished restart if the purpose is empty."""
 
     def done_notes(self, pod: PodView, purpose: str) -> Mapping[str, str | None]:
-        """Return the annotations of a pod whose restart is done: the facts about the pod that would be lost otherwise."""
+        """Return the annotations of a pod whose restart is done: the facts about the pod that would be lost
+        otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

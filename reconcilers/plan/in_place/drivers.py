@@ -12,12 +12,12 @@ One rule: pure. A restart that is under way is followed by the driver of the pod
 The embedded node takes an annotation as the request, and a condition of the pod says that it is done: only the node's
 report makes a restart a success.
 
-A restart agent (Kubernetes 1.36) watches one annotation of its pod, and exits when that changes; its node then restarts
-all containers of the pod. The restart is done once the main container runs with more restarts than when it was
-requested. The number of restarts rises between the end of the containers and their start; until then the pod is Pending
-again. A node gives the containers two seconds there, whatever the pod says. A main container that ends by itself ends
-its pod, as in any pod that is not restarted; such a pod is replaced. An agent that starts takes the annotation as it
-is, so a second restart is not requested before the first one is done.
+A restart agent (Kubernetes 1.36) watches one annotation of its pod, and exits when the annotation changes; its node
+then restarts all containers of the pod. The restart is done once the main container runs with more restarts than when
+it was requested. The number of restarts rises between the end of the containers and their start; until then the pod is
+Pending again. A node gives the containers two seconds there, whatever the pod says. A main container that ends by
+itself ends its pod, as in any pod that is not restarted; such a pod is replaced. An agent that starts takes the
+annotation as it is, so a second restart is not requested before the first restart is done.
 """
 
 from collections.abc import Iterable, Mapping

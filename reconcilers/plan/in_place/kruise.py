@@ -1,12 +1,12 @@
 """The driver of OpenKruise: a ContainerRecreateRequest per pod.
 
 One rule: pure. A request is done once it completed without an error message, every container succeeded, and the main
-one has been restarted. The daemon on the node carries out one request of a pod at a time and never looks at a second
-request, so an open request is deleted before another one is created.
+container has been restarted. The daemon on the node carries out one request of a pod at a time and never looks at a
+second request, so an open request is deleted before another one is created.
 
 A kubelet restarts the containers that the daemon ends, with the back-off of the container: 0, 10, 20, 40 s and so on
-for restarts within 10 minutes, whatever ended it. A new pod has no back-off. A container that has ended by itself is
-not asked for: the request would fail.
+for restarts within 10 minutes, whatever ended the container. A new pod has no back-off. A container that has ended by
+itself is not asked for: the request would fail.
 """
 
 import hashlib

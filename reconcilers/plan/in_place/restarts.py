@@ -4,10 +4,10 @@ One rule: pure, one step at a time, from the state of pods and requests to the n
 fails is done by replacing the pod; only the node's report makes it a success. `in_place.drivers` chooses who restarts
 which pod.
 
-A restart of the whole job replaces pods that are not healthy, and pods whose node would not start again what ends in
-them. All others are restarted in place by one step. A pod that failed and that its node starts again by itself is left
-to that. A completed pod is marked with the job's generation. No new pod is created as long as a run of an earlier
-generation may go on.
+A restart of the whole job replaces pods that are not healthy, and pods whose node would not restart the containers that
+end in these pods. All other pods are restarted in place by one step. A pod that failed and that its node starts again
+by itself is left to the node. A completed pod is marked with the job's generation. No new pod is created as long as a
+run of an earlier generation may go on.
 
 A container may start again before rank 0 has ended, meet the rank 0 from before, and fail with it. So no pod counts as
 restarted before the rank 0 that it connects to: the end of such a pod is no failure, and it is replaced. A program that

@@ -13,7 +13,7 @@ again that became Pending meanwhile.
 - A wave is an eighth of the gang, at least one pod. Whoever needs more room than that of a wave does not get it.
 - The restart takes at most `LONGEST` seconds longer than all at once: then all others are replaced together.
 - In waves go the tasks whose pods have a start gate, and those with the same image, which then can run a gate. Other
-  pods are replaced together, after them. That is all of a job of which no pod has a gate.
+  pods are replaced together, after the waves. In a job of which no pod has a gate, these are all pods.
 - Pods that are restarted in place keep their room. The few that are replaced beside them are replaced at once. So are
   the workers of an elastic job, which need not all be bound.
 """
