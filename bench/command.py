@@ -24,7 +24,7 @@ from queues.errors import QueueError
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A benchmark, and what its command says."""
+    """A benchmark, and the text of its command."""
 
     name: str
     module: ModuleType

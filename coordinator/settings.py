@@ -288,7 +288,7 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
 
 def _redis_url(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, str]:
     """Return the decision of a layer about the Redis URL. A URL that is set directly takes the place of any file of
-    this layer and of earlier ones; so does a file of a URL of an earlier layer.
+    this layer and of earlier layers; a file takes the place of a URL of an earlier layer.
     """
     if layer.get("redis_url"):
         return {"redis_url_file": ""}

@@ -11,7 +11,7 @@ from crds.keys import JobKey
 
 
 class JobLane(Protocol):
-    """The statuses of jobs that are yet to be written. Any thread may use it."""
+    """The statuses of jobs that are yet to be written. Any thread may use the lane."""
 
     def put(self, key: JobKey, fields: Mapping[str, Any], version: str = "") -> None:
         """Want fields of the status of a job that was judged as of `version`. These fields are added to the fields that

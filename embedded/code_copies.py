@@ -43,7 +43,7 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class CodeCopy:
-    """The copy of the code of one pod, and what is new in it."""
+    """The copy of the code of one pod, and the new files in the copy."""
 
     folder: Path
     files: tuple[NewFile, ...]

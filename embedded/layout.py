@@ -73,7 +73,9 @@ class Layout:
         return self.root / "outputs"
 
     def output(self, job: JobKey) -> Path:
-        """Return the folder of a TorchJob that outlives its pods and the job itself: nothing here removes it."""
+        """Return the folder of a TorchJob that outlives its pods and the job itself: nothing in this package removes
+        the folder.
+        """
         return self.outputs / job.namespace / f"{job.name}-{job.uid}"
 
     @property

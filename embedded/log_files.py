@@ -86,7 +86,7 @@ class LogReader:
             self._file = None
 
     def _next(self) -> LogFile | None:
-        """Return the next file to read: the one that holds the position, else the first one after it."""
+        """Return the next file to read: the file that holds the position, else the first file after the position."""
         log = files(self._folder)
         holding = [file for file in log if file.start <= self.position]
         if self._file is None and holding:
@@ -141,7 +141,7 @@ def tail_start(folder: str | Path, lines: int) -> int:
 
 
 def _newlines(file: BinaryIO, position: int) -> Iterator[int]:
-    """Yield the offsets of the newlines before an offset, the last one first."""
+    """Yield the offsets of the newlines before an offset, the last newline first."""
     while position > 0:
         size = min(_PIECE, position)
         position -= size

@@ -52,7 +52,7 @@ def note(folder: str, now: float, last_length: int) -> int:
 
 
 def _thin(path: Path, first: int) -> None:
-    """Drop the notes about removed output, and every second old one if there are still too many."""
+    """Drop the notes about removed output, and every second old note if there are still too many."""
     moments, lengths = _notes(path)
     begin = max(0, bisect.bisect_right(lengths, first) - 1)
     notes = list(zip(moments, lengths, strict=True))[begin:]
@@ -65,7 +65,8 @@ def _thin(path: Path, first: int) -> None:
 
 
 def copy_notes(source: Path, target: Path, position: int) -> None:
-    """Write the notes about the output from a position on into another folder; of many notes every second one goes.
+    """Write the notes about the output from a position on into another folder; of many notes every second one is
+    dropped.
 
     Raise OSError on failure.
     """

@@ -46,7 +46,9 @@ class LogWriter:
         return ""
 
     def write(self, piece: bytes) -> None:
-        """Append to the log, in as many files as needed. Bytes that a full disk does not take are counted as lost."""
+        """Append to the log, in the number of files that is needed. Bytes that a full disk does not take are counted as
+        lost.
+        """
         if self._lost and piece:
             self._report_loss()
         while piece:
@@ -69,7 +71,7 @@ class LogWriter:
         return lines or (0 if self._ended_line and self._size else max(0, room))
 
     def _rotate(self) -> bool:
-        """Begin the next file; return whether the disk allowed it."""
+        """Begin the next file; return whether the disk had room for the file."""
         try:
             self._begin(self._start + self._size)
         except OSError:

@@ -121,7 +121,7 @@ class LocalPod:
 
     @property
     def job(self) -> JobKey | None:
-        """The TorchJob that owns the pod; None if none does."""
+        """The TorchJob that owns the pod; None if no TorchJob owns the pod."""
         uid, name = owners.job_uid(self.manifest["metadata"]), self.labels.get(labels.JOB_NAME)
         return JobKey(self.namespace, name, uid) if uid and name else None
 

@@ -26,7 +26,9 @@ def allocate(path: Path, size: int) -> None:
 
 
 def _preallocate(descriptor: int, size: int) -> bool:
-    """Allocate without writing; return whether the system supports it. Raise OSError if the disk has no room."""
+    """Allocate without writing; return whether the system supports the allocation. Raise OSError if the disk has no
+    room.
+    """
     if not hasattr(os, "posix_fallocate"):  # macOS
         return False
     try:

@@ -22,7 +22,7 @@ def scheduled_by(scheduler: str) -> dict[str, str]:
 
 
 def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifest:
-    """Return the object of a gang, owned by the job so that it is deleted with it."""
+    """Return the object of a gang, owned by the job so that it is deleted with the job."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -73,7 +73,9 @@ class Backend:
         return spec_patch(self.size(gang), group.spec)
 
     def trim(self, _manifest: Manifest, /) -> GroupView:
-        """Return the view of a group that carries torchq's labels. Raises NotImplementedError where there is none."""
+        """Return the view of a group that carries torchq's labels. Raises NotImplementedError where no object stands
+        for a gang.
+        """
         raise NotImplementedError("this gang scheduler has no object for a gang")
 
     def refusal(self, _queue: str, _manifest: Manifest | None, /) -> tuple[str, str] | None:
@@ -121,7 +123,7 @@ def touch(now: float) -> dict[str, Any]:
 
 
 def _canonical(field: str, value: Any) -> Any:
-    """Return the value with amounts in one notation, because the same amount can be written in several."""
+    """Return the value with amounts in one notation, because the same amount can be written in several notations."""
     if field != "minResources" or not isinstance(value, Mapping):
         return value
     return {name: _amount(name, quantity) for name, quantity in value.items()}

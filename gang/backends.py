@@ -35,8 +35,9 @@ def get_backend(
     """Return the scheduler of a name; the scheduler that binds pods singly if the name is empty or unknown.
 
     `serves` tells whether the API server has a kind; the answer matters only for the version of Kubernetes' own kind.
-    `coscheduler` is the schedulerName of the scheduler with the plugin coscheduling; empty if templates name it.
-    `preemptable` says whether Volcano may preempt the pods, "true" or "false"; empty if the templates decide.
+    `coscheduler` is the schedulerName of the scheduler with the plugin coscheduling; empty if templates name the
+    scheduler. `preemptable` says whether Volcano may preempt the pods, "true" or "false"; empty if the templates
+    decide.
     """
     backend = BACKENDS.get(name or NONE.name, NONE)
     if isinstance(backend, Coscheduling):

@@ -20,7 +20,7 @@ WAITING_TIME = "600s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Koordinator(Backend):
-    """Binds pods by annotations. If Koordinator's own quotas make pods wait, only the pods show that."""
+    """Binds pods by annotations. If Koordinator's own quotas make pods wait, only the pods show the wait."""
 
     name: str = "koordinator"
     scheduler: str = "koord-scheduler"

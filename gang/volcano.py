@@ -158,7 +158,7 @@ def _message(cause: str) -> str:
 
 
 def _cause(status: Mapping[str, Any]) -> str:
-    """Return what keeps a group from its nodes, by its conditions.
+    """Return the reason that keeps a group from its nodes, by its conditions.
 
     Volcano never takes a condition back: Volcano adds the opposite condition, so the newer condition holds.
     """

@@ -151,7 +151,8 @@ class Cluster(Protocol):
     def job_runs(self, namespace: str, uid: str) -> Sequence[Manifest]:
         """Return the runs of all containers of a TorchJob, also of pods that are gone, in the order of their beginning.
 
-        Only the embedded API server lists them. Raise NotFound for a job that does not exist, and on other servers.
+        Only the embedded API server lists these runs. Raise NotFound for a job that does not exist, and on other
+        servers.
         """
 
     def job_log(

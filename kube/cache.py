@@ -27,7 +27,7 @@ class CacheEntry(Generic[T]):
 
 
 class Cache(Generic[T]):
-    """The values of one resource, read by many threads and written by one."""
+    """The values of one resource, read by many threads and written by one thread."""
 
     def __init__(self) -> None:
         self._entries: dict[Key, CacheEntry[T]] = {}

@@ -142,7 +142,8 @@ class KubernetesCluster(LogStreams):
     def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> Listing:
-        """Return all objects of one namespace or of all. Begin the list again if its next page has expired."""
+        """Return all objects of one namespace or of all namespaces. Begin the list again if its next page has
+        expired."""
         for restart in range(_LIST_RESTARTS + 1):
             limit = self._settings.page_size if restart < _LIST_RESTARTS else 0
             try:
@@ -330,7 +331,7 @@ def _token_file(path: str, context: str) -> Path | None:
 
 
 def _read_token(file: Path, configuration: Any) -> None:
-    """Take the newest token; the one before stays while the file is being replaced."""
+    """Take the newest token; the previous token stays in use while the file is being replaced."""
     with contextlib.suppress(OSError):
         if token := file.read_text().strip():
             configuration.api_key["BearerToken"] = f"Bearer {token}"

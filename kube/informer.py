@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Informer(Generic[T]):
-    """Keeps the trimmed values of one resource. Any thread may read them; only the informer's own thread writes."""
+    """Keeps the trimmed values of one resource. Any thread may read the values; only the informer's own thread
+    writes."""
 
     cluster: Cluster
     resource: Resource
@@ -94,7 +95,7 @@ class Informer(Generic[T]):
         return self._synced.is_set()
 
     def wait_synced(self, timeout: float) -> bool:
-        """Wait until `synced` is true, `timeout` seconds at most; return whether it is."""
+        """Wait until `synced` is true, `timeout` seconds at most; return whether `synced` is true."""
         return self._synced.wait(timeout)
 
     @property

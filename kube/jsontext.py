@@ -73,7 +73,7 @@ def outline(text: bytes) -> Any | None:
     """Return a TorchJob, or an event with a TorchJob, without its spec, if it has more than `MOST_VALUES` values.
 
     A template may have any number of values, since the API server keeps whatever a user writes there. The result is
-    None for another kind, for a smaller object, and for a text in another order than that of API servers: kind and
+    None for another kind, for a smaller object, and for a text in another order than the order of API servers: kind and
     metadata first, then the spec, the status last.
 
     The metadata and the status are found reliably: within metadata, no other object is followed by a spec, and only the

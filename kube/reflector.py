@@ -47,7 +47,9 @@ class EventSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListWatch:
-    """The objects to read: the objects of one resource, in one namespace or in all, that a label selector selects."""
+    """The objects to read: the objects of one resource, in one namespace or in all namespaces, that a label selector
+    selects.
+    """
 
     cluster: Cluster
     resource: Resource
@@ -146,7 +148,8 @@ class Reflector:
         except errors.ClusterError as e:
             self._fail(str(e))
             if not isinstance(e, _KEEP_VERSION):
-                # Expired is not the only reason: a server restored from a backup may refuse the version for others.
+                # Expired is not the only reason for a new list: a server restored from a backup may refuse the version
+                # for others.
                 self._version = None
             if not self._stopping.is_set():
                 self._on_failure(e)

@@ -51,7 +51,8 @@ def discovery(resource: Resource) -> Request:
 def page(
     resource: Resource, namespace: str, *, label_selector: str, field_selector: str, limit: int, token: str
 ) -> Request:
-    """Return the request for one page of a list; `token` is the `continue` of the page before, limit 0 is no limit."""
+    """Return the request for one page of a list; `token` is the `continue` of the previous page, limit 0 is no
+    limit."""
     query = {
         "labelSelector": label_selector,
         "fieldSelector": field_selector,

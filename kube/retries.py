@@ -89,8 +89,8 @@ class WatchOutcome:
 
 
 def failures_after(failures: int, outcome: WatchOutcome, healthy_seconds: float) -> int:
-    """Return the number of watches in a row that have failed, after one more has ended; 0 means that the next watch
-    begins at once.
+    """Return the number of watches in a row that have failed, after one more watch has ended; 0 means that the next
+    watch begins at once.
 
     A watch that the server ends at once without an event is a failure too, or it would be opened thousands of times a
     second. A watch that brought objects begins a new count: on a server that cuts slow readers off, the cache of a busy

@@ -34,7 +34,7 @@ class StopFlag:
 
     def listen(self) -> None:
         """Handle the signals of this process from now on."""
-        # A signal may reach another thread, and then ends no wait of the main thread. Bytes in a pipe do.
+        # A signal may reach another thread, and then ends no wait of the main thread. Bytes in a pipe wake the process.
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in self.signals:
             signal.signal(number, self._on_signal)

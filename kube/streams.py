@@ -121,7 +121,8 @@ class LogStreams:
     def job_runs(self, namespace: str, uid: str) -> list[Manifest]:
         """Return the runs of all containers of a TorchJob, also of pods that are gone, in the order of their beginning.
 
-        Only the embedded API server lists them. Raise NotFound for a job that does not exist, and on other servers.
+        Only the embedded API server lists these runs. Raise NotFound for a job that does not exist, and on other
+        servers.
         """
         runs: list[Manifest] = self._transport.send(requests.job_runs(namespace, uid))["runs"]
         return runs
@@ -156,7 +157,8 @@ def events(pieces: Iterable[bytes], action: str) -> Iterator[WatchEvent]:
 
 
 def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield whole lines from pieces that end anywhere. An unfinished last line is dropped; the watch repeats it."""
+    """Yield whole lines from pieces that end anywhere. An unfinished last line is dropped; the watch repeats this
+    line."""
     rest: list[bytes] = []
     for piece in pieces:
         *whole, tail = piece.split(b"\n")

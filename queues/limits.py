@@ -21,7 +21,8 @@ STANDARD_RESOURCES = frozenset((JOBS, PODS, "cpu", "memory", "ephemeral-storage"
 
 
 def usage_resources(specs: Iterable[QueueSpec], pool: Amounts | None, also: Iterable[str] = ()) -> frozenset[str]:
-    """Return the resources that count: those of all quotas and of the pool, the standard ones, and `also`."""
+    """Return the resources that count: the resources of all quotas and of the pool, the standard resources, and
+    `also`."""
     return STANDARD_RESOURCES.union(pool or (), also, *(spec.quota for spec in specs)) - {OTHERS}
 
 

@@ -96,7 +96,7 @@ def _natural(name: str) -> str:
 
 @lru_cache(4096)
 def _natural_namespace(namespace: str) -> str:
-    """Return `_natural` of a namespace, from a cache: many jobs have one namespace."""
+    """Return `_natural` of a namespace, from a cache: many jobs share one namespace."""
     return _natural(namespace)
 
 

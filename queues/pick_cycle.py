@@ -119,7 +119,7 @@ class PickCycle:
     def claim(self, queue: str, key: JobKey) -> None:
         """Open a claim for the first job of a queue in the next round (`queues.picking.open_claims`).
 
-        Nothing happens if the job is not the first one by then. A queue has one claim at most."""
+        Nothing happens if the job is no longer first at that time. A queue has one claim at most."""
         self._claims[queue] = key
 
     def replace_claims(self, claims: Mapping[str, JobKey]) -> None:
@@ -129,12 +129,14 @@ class PickCycle:
     def hasten(self, queue: str, key: JobKey) -> None:
         """End the patience of the first job of a queue in the next round, so that it may get the pool's reservation.
 
-        Nothing happens if the job is not the first one by then."""
+        Nothing happens if the job is no longer first at that time."""
         self._hastened[queue] = key
 
     @property
     def claims(self) -> Mapping[str, JobKey]:
-        """The queues with an open claim after the last round, and the job that has it; empty if that is not known."""
+        """The queues with an open claim after the last round, and the job that has it; empty if the claims are not
+        known.
+        """
         return {} if self._picker is None else self._picker.claims.keys()
 
     def run(self, now: float, limit: int, most: int) -> CycleResult:
@@ -142,8 +144,9 @@ class PickCycle:
 
         Reads up to `most` entries of each queue. `now` is in seconds since 1970. Raises the errors of the store.
 
-        If more jobs can go than a batch holds, the next batch is picked and sent before the store has answered the last
-        one. If that one does not stand, the store refuses what follows it, and the picker is dropped.
+        If more jobs can be picked than a batch holds, the next batch is picked and sent before the store has answered
+        the last one. If the last batch does not stand, the store refuses the following batches, and the picker is
+        dropped.
         """
         picker, self._picker = self._picker, None
         picker = self._read(picker, most)
@@ -170,7 +173,7 @@ class PickCycle:
 
     @property
     def known(self) -> tuple[int, ...]:
-        """Numbers that change with what the last round has read and picked; none if it did not stand."""
+        """Numbers that change with the reads and picks of the last round; empty if the round did not stand."""
         return () if self._picker is None else (self._change, len(self._others), *self._picker.version)
 
     def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan | None:
@@ -208,8 +211,9 @@ class PickCycle:
             picker.claims.hasten(queue, key, now)
 
     def _batches(self, picker: Picker, now: float, limit: int, heads: int) -> Iterator[_Done]:
-        """Commit batch after batch, and yield each when it is done. A batch follows the one before, whose result may
-        still be unknown."""
+        """Commit batch after batch, and yield each when it is done. A batch follows the previous batch, whose result
+        may still be unknown.
+        """
         begun: deque[_Pending] = deque()
         name = ""
         for number in range(BURST):
@@ -230,7 +234,8 @@ class PickCycle:
             yield self._finish(picker, begun)
 
     def _finish(self, picker: Picker, begun: deque[_Pending]) -> _Done:
-        """Wait for the oldest batch, and return it. If the store refused it, it refuses those behind it, too."""
+        """Wait for the oldest batch, and return that batch. If the store refused it, it refuses those behind it,
+        too."""
         pending = begun.popleft()
         committed = pending.commit.outcome()
         if committed.alone or committed.others:

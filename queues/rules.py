@@ -42,7 +42,7 @@ class Patience:
     """Of a first job that its quota or its cohort refuses, towards other jobs of its queue; None: not known."""
 
     def within(self, queue: str) -> float:
-        """Return for how long jobs of a queue may pass its first one, whatever room they take."""
+        """Return for how long jobs of a queue may pass its first job, whatever room they take."""
         return math.inf if self.queues is None else self.queues.get(queue, 0.0)
 
 
@@ -58,7 +58,7 @@ class PickRules:
 
     @property
     def least_patience(self) -> float:
-        """The seconds for which other jobs may overtake one that finds no room in the pool, whatever runs."""
+        """The seconds for which other jobs may overtake a job that finds no room in the pool, whatever jobs run."""
         return min(LEAST_PATIENCE, self.longest_patience)
 
     def patience(self, ages: Mapping[str, Sequence[float]]) -> Patience:

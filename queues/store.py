@@ -77,8 +77,8 @@ class StoreSettings:
 class PendingCommit(Protocol):
     """A commit in steps. Each step is done once, in the order of the methods; each may raise the errors of a commit.
 
-    The next commit may begin before this one is done, if its batch `follows` this one's name. The store works on them
-    in that order. If this commit does not stand whole, the store takes nothing of the next one.
+    The next commit may begin before this commit is done, if its batch `follows` the name of this commit. The store
+    works on them in that order. If this commit does not stand whole, the store takes nothing of the next commit.
     """
 
     @property
@@ -118,8 +118,8 @@ class QueueReader(Protocol):
         """
 
     def seconds_since_move(self) -> float:
-        """Return how long ago the store began to be on another server than before, for this process; infinite if it
-        was on one server all the time."""
+        """Return how long ago the store began to be on another server than before, for this process; infinite if the
+        store was on one server all the time."""
 
     def snapshot(
         self,
@@ -136,9 +136,9 @@ class QueueReader(Protocol):
         instead if the settings or the epoch have changed, or if the store does not remember that change.
 
         `known_heads` says how many of a queue's first entries the caller knows, after its own commits. If nothing else
-        changed in such a queue, the result has only the entries after those. If `known_heads` is given, even empty, a
-        changed queue may have fewer entries than `heads`: it ends before the first old entry that this object has not
-        returned yet.
+        changed in such a queue, the result has only the entries after the known entries. If `known_heads` is given,
+        even empty, a changed queue may have fewer entries than `heads`: it ends before the first old entry that this
+        object has not returned yet.
         """
 
     def place(self, key: JobKey) -> QueuePosition | None:
@@ -148,8 +148,9 @@ class QueueReader(Protocol):
         """Return all reservations, or the reservations of these keys."""
 
     def all_reservations(self) -> dict[JobKey, Reservation]:
-        """Return all reservations, under any epoch. A new leader begins with them, also one whose own last epoch is
-        over."""
+        """Return all reservations, under any epoch. Every new leader begins with the reservations, even a leader whose
+        own last epoch is over.
+        """
 
     def inspect(self) -> StoreInspection:
         """Return the whole content for an inspection, also of a lost store. Changes nothing."""
@@ -167,17 +168,18 @@ class QueueWriter(Protocol):
         and raises ForeignStore for a store with another owner."""
 
     def problem(self) -> str:
-        """Return why a leader must not use this store now, as a sentence for an admin; empty if it may.
+        """Return why a leader must not use this store now, as a sentence for an admin; empty if a leader may use the
+        store.
 
-        The server does not answer, takes no writes, or could lose a part of what is written to it. Another cause: the
+        The server does not answer, takes no writes, or could lose a part of the writes. Another cause: the
         store belongs to another installation than this object.
         """
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
         """Begin a rebuild that cannot finish yet, and put the entries that wait already.
 
-        The store is lost until `rebuild` under the same epoch brings the changes since then. Raises StaleEpoch as
-        `rebuild` does."""
+        The store is lost until `rebuild` under the same epoch brings the changes since then. Raises StaleEpoch under
+        the conditions of `rebuild`."""
 
     def rebuild(self, epoch: int, reservations: Iterable[Reservation], entries: Iterable[Entry]) -> None:
         """Replace all entries and reservations by the entries and reservations of the cluster, and open the store under
@@ -203,9 +205,9 @@ class QueueWriter(Protocol):
         Raises Unstorable if one of the entries cannot be kept (`codec.check`); then the store puts no entry.
 
         An entry of kind "grow" counts only for a job that holds a reservation in the same queue with the same number of
-        growths, and with the idle workers that it pays for; an entry of another kind only for a job that holds none. An
-        entry's version rises only when its content changes. Among jobs of one score, a job keeps the place that it had
-        when it was put first (`queues.order.tie`).
+        growths, and with the idle workers that it pays for; an entry of another kind only for a job that holds no
+        reservation. An entry's version rises only when its content changes. Among jobs of one score, a job keeps the
+        place that it had when it was put first (`queues.order.tie`).
         """
 
     def remove(self, keys: Iterable[JobKey], pods_version: int | None = None) -> list[JobKey]:
@@ -223,10 +225,10 @@ class QueueWriter(Protocol):
     def lower(self, charges: Iterable[LoweredCharge], pods_version: int | None = None) -> list[JobKey]:
         """Lower the charges of admitted jobs, and free the differences. Safe to repeat.
 
-        For each resource, the reservation keeps the smaller of its charge and the given one; and the smaller of its
-        size and the given one. Of the workers that go, idle ones are the first (`Reservation.idle`). An entry that pays
-        for more idle workers than are left is deleted. Nothing changes for a job whose reservation has another attempt
-        or another number of growths.
+        For each resource, the reservation keeps the smaller of its charge and the given charge; the reservation also
+        keeps the smaller of its size and the given size. Idle workers are removed first (`Reservation.idle`). An entry
+        that pays for more idle workers than are left is deleted. Nothing changes for a job whose reservation has
+        another attempt or another number of growths.
 
         The result lists the keys whose charge stays, because the caller may not know all pods of the job. `remove`
         names the cases, and the meaning of `pods_version`."""

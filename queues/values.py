@@ -326,7 +326,7 @@ class Batch:
 
 
 class NextEntries(NamedTuple):
-    """The entries of a queue after the first ones, at the time of a commit."""
+    """The entries of a queue after the first entries, at the time of a commit."""
 
     queue: str
     after: int

@@ -48,7 +48,7 @@ class PodCache(Protocol):
         """Whether the first list has arrived."""
 
     def wait_for(self, resource_version: int, timeout: float) -> bool:
-        """Wait until the cache has reached a version; return whether it has."""
+        """Wait until the cache has reached a version; return whether the cache has reached the version."""
 
     def indexed(self, key: str) -> list[PodView]:
         """Return the pods with a job's uid."""
@@ -58,7 +58,7 @@ class GonePods:
     """The last views of pods whose deletion was announced before they went; safe to share between threads.
 
     Such a deletion is often over before a reconcile can look, for example while Redis is away. The watch has continued,
-    and has seen who asked for it.
+    and has seen who requested the deletion.
     """
 
     def __init__(self) -> None:
@@ -163,8 +163,8 @@ class Observer:
         return self._with_nodes(observation, job, pods) if isinstance(job, TorchJob) else observation
 
     def _with_nodes(self, observation: Observation, job: TorchJob, pods: list[PodView]) -> Observation:
-        """Return the observation of a job with what nodes mean for it. A value that may need a look at thousands of
-        pods, or at a report, is computed only for a job to which it matters.
+        """Return the observation of a job with the consequences of the states of nodes. A value that may need a look at
+        thousands of pods, or at a report, is computed only for a job to which it matters.
         """
         taints, admission = self.settings.taints_of_leaving_nodes, job.admission
         has_range = job.spec.is_elastic or job.spec.worker_range is not None
@@ -219,7 +219,8 @@ class Observer:
         return queue or QueueView("", draining=False)
 
     def after(self, observation: Observation, written: Manifest | None, pod: Manifest | None) -> Observation | None:
-        """Return the observation with the job as this process has written it, and with the one pod it created.
+        """Return the observation with the job as this process has written it, and with the one pod that this process
+        created.
 
         The result is None if more than the job would have to be observed again.
         """
@@ -267,7 +268,7 @@ class Observer:
     def _requests_of(
         self, key: JobKey, manifest: Manifest | None, job: TorchJob | InvalidJob | None
     ) -> tuple[RequestView, ...]:
-        """Return the scale requests for the job; a request that waits for its job counts only while there is none."""
+        """Return the scale requests for the job; a request that waits for its job counts only while there is no job."""
         uncached = isinstance(job, TorchJob) and _begins_to_scale(job)
         found = (request for request in self._requests.of(key, uncached=uncached) if request.is_for(key.uid))
         return tuple(request for request in found if manifest is None or request.uid != key.uid)

@@ -131,7 +131,7 @@ class Reconciler:
         meter: Meter = NO_METER,
         tell: Tell = tell_nobody,
     ) -> None:
-        """`meter` counts what happens to jobs. `tell` gets the Events of their normal life, and never waits."""
+        """`meter` counts the events of jobs. `tell` gets the Events of their normal life, and never waits."""
         self._tell = tell
         self._cluster = cluster
         self._settings = settings or ReconcileSettings()
@@ -178,7 +178,7 @@ class Reconciler:
 
     def _settle(self, observation: Observation, outcome: Outcome) -> float | None:
         """Plan once more with the written job. Usually nothing is left to do. Without this step, the job would be read
-        again only to find that."""
+        again only to find that nothing is left to do."""
         after = self._observer.after(observation, outcome.written, outcome.pod)
         if after is None or not isinstance(after.job, TorchJob):
             return outcome.requeue_after

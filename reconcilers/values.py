@@ -261,7 +261,7 @@ class SetWorkers:
 
 @dataclass(frozen=True, slots=True)
 class RaiseCharge:
-    """Charge an attempt for more. The later actions of the plan run only if there is room for that."""
+    """Charge an attempt for more. The later actions of the plan run only if there is room for this charge."""
 
     attempt: int
     charge: Amounts

@@ -80,7 +80,7 @@ class _AsyncProcess:
             return (await _next(news))[1]
 
     async def stream(self, method: str, params: Mapping[str, Any]) -> AsyncIterator[Any]:
-        """Yield the items of a stream. The end of the generator, or of its task, cancels it."""
+        """Yield the items of a stream. The end of the generator, or of its task, cancels the call."""
         news: _News = asyncio.Queue()
         with self._opened(method, params, news) as number:
             used = 0
@@ -259,7 +259,7 @@ class AsyncCalls:
 
 
 class AsyncJob(JobHandle):
-    """A job, and the client that speaks about it."""
+    """A job, and the client for its calls."""
 
     def __init__(self, handle: str, client: AsyncCalls) -> None:
         super().__init__(handle)

@@ -68,7 +68,7 @@ class Process:
             return _next(news)[1]
 
     def stream(self, method: str, params: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield the items of a stream. The end of the generator cancels it."""
+        """Yield the items of a stream. The end of the generator cancels the call."""
         news: _News = SimpleQueue()
         with self._opened(method, params, news) as number:
             used = 0

@@ -95,7 +95,7 @@ def ended(path: str, code: int | None, last_words: str) -> Disconnected:
 
 
 def last_words(pieces: Sequence[bytes]) -> str:
-    """Return the end of what the program wrote to standard error."""
+    """Return the end of the standard error of the program."""
     return b"".join(pieces)[-_LAST_BYTES:].decode(errors="replace").strip()
 
 

@@ -112,7 +112,7 @@ class Dialog:
         return number, line
 
     def cancel(self, number: int) -> bytes | None:
-        """Forget a call, and return the line that cancels it; None if it has been answered."""
+        """Forget a call, and return the line that cancels it; None if the call has been answered."""
         if self._sinks.pop(number, None) is None:
             return None
         return encode({"method": "cancel", "params": {"id": number}})

@@ -94,7 +94,7 @@ class SyncCalls:
 
 
 class SyncJob(JobHandle):
-    """A job, and the client that speaks about it."""
+    """A job, and the client for its calls."""
 
     def __init__(self, handle: str, client: SyncCalls) -> None:
         super().__init__(handle)

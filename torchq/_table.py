@@ -72,7 +72,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Call:
-    """A call, as both clients have it and `torchq rpc` answers it."""
+    """A call, as both clients offer it and `torchq rpc` answers it."""
 
     name: str
     parameters: tuple[Parameter, ...]

@@ -69,7 +69,9 @@ class Ending:
 
 
 def as_json(value: object, name: str) -> Any:
-    """Return a value as JSON has it. `name` is what messages call it. Raises Invalid for a value that JSON has not."""
+    """Return a value in its JSON form. `name` is the name of the value in messages. Raises Invalid for a value that
+    JSON has not.
+    """
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, numbers.Integral):  # one of numpy, as all other kinds of numbers

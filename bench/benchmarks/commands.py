@@ -62,7 +62,8 @@ Times = Sequence[tuple[float, float]]
 def figures(version: Times, status: Times, listed: Times) -> Figures:
     """Return the shortest times of the commands and of their references, and how many references a command takes.
 
-    A program that starts while others use the cores takes several times as long, so a median says more of the others.
+    A program that starts while others use the cores takes several times as long, so a median is more telling than a
+    mean.
     """
     empty, api = min(reference for reference, _ in (*version, *status)), min(each for each, _ in listed)
     named = {"version": version, "status": status, "job_list": listed}
@@ -110,7 +111,7 @@ def _time(call: Callable[[], object]) -> float:
 
 
 def _make_jobs(running: Stack, count: int) -> None:
-    """Create jobs in a queue that gives nothing out, and wait until all have their place in it."""
+    """Create jobs in a queue that gives nothing out, and wait until all jobs have their place in the queue."""
     running.cluster.create(TENANT_QUEUES, manifests.queue(QUEUE, stopPolicy="Hold"))
     with ThreadPoolExecutor(_THREADS) as pool:
         made = (pool.submit(running.cluster.create, TORCHJOBS, job(number), NAMESPACE) for number in range(count))

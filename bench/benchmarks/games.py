@@ -102,7 +102,7 @@ def large(table: Table, queue: str) -> Iterator[None]:
 
 
 def one_at_a_time(table: Table, queue: str) -> Iterator[None]:
-    """Submit the next large job a moment after the last one was picked, as a sequential script does."""
+    """Submit the next large job a moment after the last job was picked, as a sequential script does."""
     while True:
         table.show(queue, LARGE)
         while table.waits(queue):
@@ -112,7 +112,7 @@ def one_at_a_time(table: Table, queue: str) -> Iterator[None]:
 
 
 def hold_and_let_go(table: Table, queue: str) -> Iterator[None]:
-    """Submit two large jobs. After each pick, withdraw the other one for a while."""
+    """Submit two large jobs. After each pick, withdraw the other job for a while."""
     while True:
         table.show(queue, LARGE, 2)
         while table.waits(queue) > 1:

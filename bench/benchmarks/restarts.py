@@ -167,7 +167,7 @@ class Runner:
         return chosen.driver if chosen is not None else "local"
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition. Raises BenchError if the time is over before that."""
+        """Wait for a condition. Raises BenchError if the time is over before this state."""
         asks = self.asks
         self.torchq.wait(
             condition, self.options.seconds, lambda: f"{asks.running} pods run, {len(asks.times)} were asked"
@@ -184,7 +184,7 @@ class Runner:
             return time.monotonic() - began
 
     def fail(self) -> Figures:
-        """End one pod with exit code 1, and return how the others were asked."""
+        """End one pod with exit code 1, and return how the other pods were asked."""
         ended = {"exitCode": 1, "reason": "Error", "finishedAt": timestamps.format_time(time.time())}
         container = {"name": "torch", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
         status = {"phase": "Failed", "containerStatuses": [{**container, "state": {"terminated": ended}}]}

@@ -135,7 +135,9 @@ def shrink(table: Table) -> Iterator[None]:
 
 
 def displace(table: Table) -> Iterator[None]:
-    """Submit a more urgent job as large as the pool just before the last one starts, and withdraw the last one."""
+    """Submit a more urgent job as large as the pool just before the player's last job starts, and withdraw the last
+    job.
+    """
     last: Entry | None = None
     for priority in count():
         job = table.job({GPU: POOL}, priority=priority)

@@ -183,7 +183,7 @@ def _job(spec: Body, metadata: Body | None = None) -> Body:
 
 
 def _tasks(spec: Body, **more: Any) -> Body:
-    """Return the spec of a job with one task, whose pods have this spec."""
+    """Return the spec of a job with one task, whose pods have the given spec."""
     return {"torchTaskSpecs": {"Master": {"template": {"spec": spec}, **more}}}
 
 

@@ -49,7 +49,7 @@ def _trim(manifest: Manifest) -> Pod:
 
 
 def running(pod: Pod) -> dict[str, Any]:
-    """Return the status of a pod whose containers run, again if it was asked for that."""
+    """Return the status of a pod whose containers run, started again if the pod was asked to restart."""
     now = timestamps.format_time(time.time())
     ended = {"terminated": {"exitCode": 137, "reason": "RestartingAllContainers"}}
     container = {

@@ -19,7 +19,7 @@ class JobLedger:
     """The counts of jobs; a watch updates them, and other threads read them."""
 
     def __init__(self, jobs: Mapping[str, ScenarioJob] | None = None, limit: int = 0) -> None:
-        """`jobs` are those of cohorts, and `limit` the quota of each cohort."""
+        """`jobs` are the jobs of cohorts, and `limit` the quota of each cohort."""
         self.admitted: dict[str, float] = {}
         """The time at which each job was first seen as admitted."""
         self.ended: dict[str, float] = {}

@@ -72,7 +72,7 @@ class Bench:
         progress: Callable[[], str] = str,
     ) -> None:
         """Return once the condition is true. Raises BenchError, with the end of the logs, if the time is over before
-        that."""
+        the text appears."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:

@@ -26,7 +26,7 @@ _SHORT_LISTS = ("--hash-max-listpack-entries", "64")
 
 
 def program() -> str:
-    """Return the path of the server program. Raises LocalError if there is none."""
+    """Return the path of the server program. Raises LocalError if there is no server program."""
     return os.environ.get(VARIABLE) or shutil.which("redis-server") or stack.redis_server()
 
 
@@ -61,7 +61,7 @@ def operations_per_second(folder: Path) -> dict[str, float]:
 
 
 def parse(text: str) -> float:
-    """Return the rate in redis-benchmark's CSV. Raises BenchError if there is none."""
+    """Return the rate in redis-benchmark's CSV. Raises BenchError if redis-benchmark is not installed."""
     for row in csv.DictReader(text.splitlines()):
         if row.get("rps"):
             return float(row["rps"])

@@ -88,7 +88,7 @@ def of(job: TorchJob) -> Autoscaling | None:
 
 
 def _leaving(scaling: Scaling | None, granted: int) -> int:
-    """Return how many granted workers are being removed, or save before they are."""
+    """Return how many granted workers are being removed, or save before their removal."""
     if scaling is None:
         return 0
     return max(len(scaling.victims), granted - scaling.to, 0)
@@ -102,7 +102,7 @@ def _obstacle(job: TorchJob) -> Obstacle:
 
 
 def _waits_for_memory(job: TorchJob) -> bool:
-    """Return whether the memory of a job's pods has grown beyond what it is charged for."""
+    """Return whether the memory of a job's pods has grown beyond the memory in the job's charge."""
     admission = job.status.admission
     if admission is None or not job.grown_memory:
         return False

@@ -34,7 +34,7 @@ END_SECONDS = 30.0
 
 
 class NotedJobs:
-    """The jobs that count; safe to note in one thread and to read in another."""
+    """The jobs of one kind; safe to note in one thread and to read in another."""
 
     def __init__(self, counts: Callable[[JobView], bool]) -> None:
         self._counts = counts

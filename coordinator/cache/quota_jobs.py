@@ -185,7 +185,7 @@ class PortJobs:
         self._due = self._due or self._concerns(key)
 
     def touch(self) -> None:
-        """Make the ports due for a judgement, if a job chose one."""
+        """Make the ports due for a judgement, if a job chose its port."""
         self._due = bool(self._keys or self._owners)
 
     def take_due(self) -> tuple[JobKey, ...] | None:
@@ -207,8 +207,9 @@ class PortJobs:
 
 
 class RefusedJobs(NotedJobs):
-    """The unfinished jobs whose schedulers do not bind them, or did not, and what may have changed that; safe to note
-    in one thread and to read in another."""
+    """The unfinished jobs whose schedulers do not bind them, or did not, and the changes that may have ended the
+    refusal; safe to note in one thread and to read in another.
+    """
 
     def __init__(self) -> None:
         super().__init__(_waits_for_scheduler)

@@ -81,15 +81,17 @@ class ScaleRequests:
         return any(key in self.keys_of(request) for request in self._named(key))
 
     def is_under_way(self, key: JobKey) -> bool:
-        """Return whether one of these requests has yet to succeed or fail."""
+        """Return whether a request among those given has yet to succeed or fail."""
         return any(not request.over and key in self.keys_of(request) for request in self._named(key))
 
     def is_unseen(self, key: JobKey) -> bool:
-        """Return whether a worker has yet to see one of these requests. The first worker may have looked too early."""
+        """Return whether a worker has yet to see a request among those given. The first worker may have looked too
+        early.
+        """
         return any(request.unseen for request in self._named(key))
 
     def awaits_job(self, key: JobKey) -> bool:
-        """Return whether the key is that of a request whose job does not exist."""
+        """Return whether the key is the key of a request whose job does not exist."""
         return any(request.uid == key.uid for request in self._named(key))
 
     def _named(self, key: JobKey) -> list[RequestedJob]:

@@ -325,7 +325,7 @@ def pod_view(manifest: Manifest) -> PodView:
 
 
 def remember(before: PodView, after: PodView) -> PodView:
-    """Return the newest view of a pod, with what its view before has shown of its end."""
+    """Return the newest view of a pod, with the facts about its end that its earlier view has shown."""
     is_new = after.occupies and not after.placed  # another pod of this name
     is_lost = before.unreported and not (after.running or is_new)
     return replace(after, completed=False, unreported=True) if is_lost else after
@@ -390,8 +390,9 @@ def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeV
 
 
 def losing_jobs(before: NodeView | None, after: NodeView | None, pods: Iterable[PodView]) -> frozenset[JobKey]:
-    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose these. A node that
-    was closed before is about to go away once the node has a taint that says so."""
+    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose the pods. A node
+    that was closed before is about to go away once the node has a taint that says so.
+    """
     is_leaving = before is not None and after is not None and after.leaving and not before.leaving
     if before is None or not (before.ready or is_leaving) or (after is not None and after.ready):
         return frozenset()

@@ -42,7 +42,7 @@ class DirtyKey(NamedTuple):
 
 
 class Watches:
-    """Caches of everything that is watched, and the jobs to route because of what changed."""
+    """Caches of everything that is watched, and the jobs to route because of changes."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class Watches:
         self.refused.note_queue(before, after)
 
     def _mark_soon(self, key: JobKey, *, repeat: bool = False) -> None:
-        """Route a job once the worker may know why: it has a cache of its own, and nobody knows how far that is."""
+        """Route a job once the worker may know why: it has a cache of its own, whose progress nobody knows."""
         self._forced.add(key)
         self._dirty_keys.add_soon(key, repeat=repeat)
 

@@ -50,7 +50,7 @@ class WorkerCounts:
 
 
 def of(job: TorchJob) -> WorkerCounts | None:
-    """Return the numbers of workers of a job; None if the job is admitted with all of them and never resized."""
+    """Return the numbers of workers of a job; None if the job is admitted with all of its workers and never resized."""
     scope, policy, wanted = job.spec.worker_range, job.spec.torch_elastic_policy, job.spec.worker_count
     if scope is None and (policy is None or not wanted):
         return None
@@ -85,5 +85,5 @@ def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
 
 
 def beyond_gangs(job: TorchJob) -> Amounts:
-    """Return what the members request without which the job's gangs may begin (`minMembers`)."""
+    """Return the requests of the members without which the job's gangs may begin (`minMembers`)."""
     return job.spec.beyond_gangs_of(job.shares) if job.larger_requests else job.spec.beyond_gangs

@@ -55,7 +55,7 @@ def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], 
 
 
 def _pick_identity(pick: Document) -> tuple[str, bool, int]:
-    """Return what distinguishes a pick: a job is picked once, and then once for each further step of its growth."""
+    """Return the identity of a pick: a job is picked once, and then once for each further step of its growth."""
     return pick["uid"], bool(pick.get("growth")), int(pick.get("workers") or 0)
 
 

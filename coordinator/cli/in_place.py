@@ -33,8 +33,9 @@ class Found:
 
 
 def find_driver(cluster: Cluster, *, embedded: bool) -> Found | None:
-    """Return what restarts containers in place in a cluster; None if that cannot be read. `embedded` means a local
-    cluster."""
+    """Return the drivers of restarts in place in a cluster; None if the cluster cannot be read. `embedded` means a
+    local cluster.
+    """
     if embedded:
         return Found("local")
     try:

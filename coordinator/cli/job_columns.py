@@ -52,7 +52,7 @@ def is_in_order(job: Document) -> bool:
 
 
 def _ranked(job: Document) -> dict[str, int]:
-    """Return the tasks whose pods have ranks, each with the number of pods that it has or is to have; all tasks if none
+    """Return the tasks whose pods have ranks, each with its present or future number of pods; all tasks if none
     has ranks."""
     tasks = {name: task or {} for name, task in job["spec"]["torchTaskSpecs"].items()}
     granted = (columns.status_of(job).get("admission") or {}).get("workers") or 0

@@ -81,7 +81,9 @@ def _groups(cluster: KubernetesCluster, item: Manifest) -> tuple[GroupView, ...]
 
 
 def _judge(reader: GroupReader, group: GroupView) -> GroupView:
-    """Add what a group waits for, and the state of the gang scheduler's queue if this account may read that queue."""
+    """Add the reason for which a group waits, and the state of the gang scheduler's queue if this account may read that
+    queue.
+    """
     try:
         return reader.judge(group)
     except errors.Forbidden:

@@ -57,7 +57,9 @@ class CommandGroup(LazyGroup):
     """A group that turns the errors of its commands into messages."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. An expected error becomes one message and exit code 1; Ctrl-C is exit code 130, alone."""
+        """Run the command. An expected error becomes one message and exit code 1; Ctrl-C becomes exit code 130 without
+        a message.
+        """
         try:
             return super().invoke(ctx)
         except USER_ERRORS as error:
@@ -70,9 +72,10 @@ class CommandGroup(LazyGroup):
 
 
 def find(place: str) -> Any:
-    """Import and return what is at a place, `module:attribute`."""
+    """Import and return the object at a place, `module:attribute`."""
     module, _, attribute = place.partition(":")
-    # Imported objects live as long as the process. Garbage collection of them took a sixth of the time of a command.
+    # Imported objects live as long as the process. The garbage collection of these objects took a sixth of the time of
+    # a command.
     gc.disable()
     try:
         return getattr(importlib.import_module(module), attribute)

@@ -115,7 +115,9 @@ def _parse(item: Manifest, change: str) -> TorchJob:
 
 
 def _ask(session: Session, jobs: Sequence[TorchJob]) -> Iterator[list[Obstacle]]:
-    """Yield what keeps each job from running; of an elastic job also what keeps only some of its workers from it."""
+    """Yield the findings that keep each job from running; for an elastic job also those that keep only some of its
+    workers from running.
+    """
     elastic = [job for job in jobs if job.charge != job.least_charge]
     findings = FeasibilityCheck(session, ask=whole_question)(elastic)
     whole = {job.key: found for job, found in zip(elastic, findings, strict=True)}

@@ -71,7 +71,8 @@ class Session:
         return replace(self, agent=agent)
 
     def with_meter(self, meter: Meter) -> "Session":
-        """Return the same invocation with what counts its requests to the API server and its scripts in Redis."""
+        """Return the same invocation with a meter that counts its requests to the API server and its scripts in
+        Redis."""
         session = replace(self, meter=meter)
         session.settings.redis.meter = meter
         return session
@@ -133,7 +134,7 @@ class Session:
     @cached_property
     def status_cluster(self) -> KubernetesCluster:
         """The same API for the statuses that the leader writes. A request that fails is not repeated, so that the
-        statuses of other objects need not wait for it."""
+        statuses of other objects need not wait for the failed one."""
         return client.connect(replace(self.connection, retries=RetrySettings(attempts=1)), self.meter)
 
     @property

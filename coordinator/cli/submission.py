@@ -101,8 +101,9 @@ def _make_all(maker: JobMaker, documents: list[Submission], tell: Callable[[str]
 
 
 def _warn(cluster: Cluster, document: Submission, *, embedded: bool) -> CheckedJob:
-    """Return what the cluster does not have for a job, and which of its commands cannot run, as far as no coordinator
-    has to be asked."""
+    """Return the objects for a job that the cluster does not have, and which of its commands cannot run, as far as no
+    coordinator has to be asked.
+    """
     found = (
         *obstacles.of_gangs(cluster, document.body),
         *in_place.find(cluster, document.body, embedded=embedded),

@@ -85,7 +85,7 @@ def describe_deletion(item: Manifest, pods: Sequence[Manifest]) -> Document:
 
 
 def describe_hang(hang: Document) -> str:
-    """Return the sentence about a hang in the status of a job, as its condition and its Event have it."""
+    """Return the sentence about a hang in the status of a job, in the form of its condition and its Event."""
     return finding.describe(Hang.model_validate(hang))
 
 
@@ -203,7 +203,7 @@ def _if_resumed(document: Document) -> Iterator[str]:
 
 
 def describe_sharing(pods: Iterable[Manifest]) -> list[str]:
-    """Return what pods of a job have to do with ports of other jobs on one machine, without repetitions."""
+    """Return how pods of a job are connected with ports of other jobs on one machine, without repetitions."""
     conditions = (each for pod in pods for each in (pod.get("status") or {}).get("conditions") or ())
     return list(dict.fromkeys(each["message"] for each in conditions if each["type"] == labels.PORT_SHARED))
 
@@ -223,7 +223,7 @@ def describe_silence(item: Manifest, training: Document, now: datetime) -> str:
 
 
 def format_blocker(task: str, against: Document) -> str:
-    """Format what keeps pods of a task from running."""
+    """Format the reasons that keep pods of a task from running."""
     example = f" ({against['pod']})" if against["pod"] else ""
     message = f": {against['message']}" if against["message"] else ""
     return f"{task}: {against['pods']} {against['reason']}{example}{message}"

@@ -62,7 +62,7 @@ def _refused(folder: Path, path: str, error: OSError) -> FolderRefused:
 
 
 def _from_git(folder: Path, tell: Tell = lambda _: None) -> FolderListing | None:
-    """Return what git says; None without git or a repository."""
+    """Return the output of git; None without git or a repository."""
     taken = _git(folder, _TAKEN, tell)
     if taken is None:
         return None
@@ -131,7 +131,7 @@ def _mode(path: Path) -> int:
 
 
 def _special_files(folder: Path, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the sockets, fifos and devices beside the files that git takes; git itself passes over them."""
+    """Yield the sockets, fifos and devices beside the files that git takes; git itself ignores such entries."""
     for parent in sorted({"", *(path.rpartition("/")[0] for path in paths)}):
         with os.scandir(folder / parent) as entries:
             for entry in entries:

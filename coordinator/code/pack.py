@@ -57,7 +57,7 @@ def pack(
     if sum(sizes.values()) > min(LARGEST_RATIO * limit, LARGEST_SUM):
         raise _too_large(folder, sizes, limit)
     try:
-        # The files of the client come first, as their paths do.
+        # The files of the client come first, because their paths are first.
         packed = archive.build(chain(client_files(), _files(folder, chosen, secrets)), limit)
     except archive.LimitReached:
         raise _too_large(folder, sizes, limit) from None

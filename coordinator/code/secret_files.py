@@ -60,7 +60,7 @@ HEAD_BYTES = 256 * 1024
 
 
 def in_name(path: str) -> bool:
-    """Return whether a path looks like that of a secret. A key of SSH (`id_rsa`) does, `id_map.json` does not."""
+    """Return whether a path looks like the path of a secret. A key of SSH (`id_rsa`) does, `id_map.json` does not."""
     *folders, name = path.split("/")
     if not _FOLDERS.isdisjoint(folders):
         return True

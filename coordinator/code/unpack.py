@@ -48,7 +48,8 @@ def read_archive(digest: str) -> bytes:
 
 
 def write_members(archive: tarfile.TarFile, folder: str) -> int:
-    """Write the files, then the links, so that no file is written through a link. Return the number of both."""
+    """Write the files, then the links, so that no file is written through a link. Return the number of files and
+    links."""
     links = []
     count = 0
     for member in archive:
@@ -105,7 +106,7 @@ def is_unpacked(mark: str, digest: str) -> bool:
 
 
 def main(digest: str) -> None:
-    """Unpack the code into its folder, or end with exit code 1 and one line that says why."""
+    """Unpack the code into its folder, or end with exit code 1 and one line with the reason."""
     folder = os.environ[VOLUME + "CODE"]
     mark = os.path.join(folder, MARK)
     if is_unpacked(mark, digest):

@@ -177,7 +177,7 @@ def _with_gang_rooms(
     rules: RoutingRules, gangs: GangSetup, jobs: list[JobView], pods: Iterable[PodView]
 ) -> RoutingRules:
     """Return the rules with the room in the queues of the gang scheduler, as the leader determines it. The setting
-    gang_scheduler is not known: jobs show which one it is."""
+    gang_scheduler is not known: the jobs show the scheduler."""
     if gangs.queues is None:
         return rules
     is_usual = any(

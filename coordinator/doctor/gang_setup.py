@@ -26,7 +26,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 @dataclass(slots=True)
 class GangSetup:
-    """Collects what one reading of the cluster shows of gang schedulers."""
+    """Collects the facts about gang schedulers that one reading of the cluster shows."""
 
     serves: Callable[[Resource], bool] = lambda _: True
     now: float = 0.0
@@ -114,7 +114,7 @@ class GangSetup:
                 yield Finding("gang-queue", f"gang queue {queue}", f"{by} names it: {found.refusal}")
 
     def _names(self, jobs: Mapping[JobKey, JobView]) -> Iterator[Finding]:
-        """Yield the jobs whose pods no gang scheduler binds, because they name none."""
+        """Yield the jobs whose pods no gang scheduler binds, because the jobs name no gang scheduler."""
         for key, job in sorted(jobs.items()):
             named = self.schedulers.get(key.uid, set())
             admission = job.admission

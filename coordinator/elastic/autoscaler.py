@@ -52,8 +52,8 @@ class _Known(NamedTuple):
 
 @dataclass(slots=True)
 class PlanTimes:
-    """When the next plan is due: a plan follows from its inputs and from the time. If nothing of that can have
-    changed, the plan would be the last one again, and is not made. Times are seconds since 1970."""
+    """When the next plan is due: a plan follows from its inputs and from the time. If none of these inputs can
+    have changed, the plan would be equal to the last plan, and is not made. Times are seconds since 1970."""
 
     _planned_at: float = -math.inf
     _state: Hashable = None
@@ -68,7 +68,7 @@ class PlanTimes:
         return state != self._state or now <= self._open_until or abs(now - self._planned_at) >= LONGEST_SECONDS
 
     def wait(self, now: float) -> None:
-        """Record that no plan could be made. The next one is due after the least time."""
+        """Record that no plan could be made. The next plan is due after the least time."""
         self._planned_at, self._state = now, None
 
     def note(

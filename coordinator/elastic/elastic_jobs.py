@@ -132,7 +132,9 @@ def is_settled(job: JobView, circumstances: Circumstances) -> bool:
 
 
 def growth_obstacle(job: JobView, circumstances: Circumstances) -> tuple[str, str]:
-    """Return the code and the sentence of what keeps a job from growing by itself; empty texts if nothing does."""
+    """Return the code and the sentence of the reason that keeps a job from growing by itself; empty texts if there is
+    no reason.
+    """
     rules, key = circumstances.rules, job.key
     queue = job.admission.queue if job.admission is not None else job.queue
     spec = rules.queues.get(queue)
@@ -159,7 +161,7 @@ def leaving(job: JobView) -> int:
 
 
 def is_removing(job: JobView) -> bool:
-    """Return whether workers of a job are being removed, or save before they are."""
+    """Return whether workers of a job are being removed, or save before their removal."""
     return job.autoscaling is not None and job.autoscaling.leaving > 0
 
 
@@ -195,7 +197,7 @@ def _most(found: _Elastic, rules: RoutingRules) -> int:
 
 
 def _busy(found: _Elastic, circumstances: Circumstances) -> str:
-    """Return the code of what keeps a job from any change now; empty if nothing does."""
+    """Return the code of the reason that keeps a job from any change now; empty if there is no reason."""
     job, scaling, now = found.job, found.scaling, circumstances.now
     codes = {
         "Cancelled": job.cancelled,

@@ -75,7 +75,7 @@ class Gains:
         self.small = small
 
     def _next(self, key: JobKey, workers: int, run: Run, scaling: Autoscaling, reports: JobReports | None) -> _Size:
-        """Return the size of a job with what its newest reports say."""
+        """Return the size of a job with the speed of its newest reports."""
         size = self._sizes.get(key)
         if size is None or size.run != run:
             size = _Size(run, workers)
@@ -90,7 +90,7 @@ class Gains:
 
 def pod_rate(reports: JobReports, since: float) -> float | None:
     """Return the average of the samples per second of the pods that have reported of late, and since a time; None if
-    none has."""
+    no pod has."""
     oldest = max(since, reports.read_at - FRESH_SECONDS)
     rates = [
         report.samples_per_second

@@ -91,7 +91,7 @@ class Recalls:
             self.watches.mark(keys - before)
 
     def _take_back(self, lane: JobLane, holding: list[JobView], waiting: Set[JobKey], now: float) -> None:
-        """Put that jobs give their room back for which a waiting job could use it."""
+        """Put into the statuses of jobs that they give their room back, if a waiting job could use the room."""
         leaving = [job for job in holding if _is_recalled(job, lane)]
         due = [job for job in holding if job not in leaving and now - _since(job) >= self.settings.refused_after]
         if not due:

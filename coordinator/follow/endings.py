@@ -95,6 +95,6 @@ def result_of(item: Manifest) -> Any:
 
 
 def true_condition(item: Manifest, kind: str) -> dict[str, Any]:
-    """Return the condition of this type that a job has now; empty if it has none."""
+    """Return the condition of this type that a job has now; empty if the job has no such condition."""
     conditions = (item.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if (each["type"], each["status"]) == (kind, "True")), {})

@@ -299,7 +299,7 @@ class JobChanges(Subscription, Iterator[Manifest | None]):
     _deleted = False
 
     def __next__(self) -> Manifest | None:
-        """Wait for the next state and return it; None says that the job was deleted, and is the last one."""
+        """Wait for the next state and return it; None says that the job was deleted, and is the last state."""
         news = None if self._deleted else self._inbox.take()
         if news is None:
             self.close()
@@ -317,7 +317,7 @@ class JobFeeds:
         self._lock = threading.Lock()
 
     def of(self, namespace: str) -> JobFeed:
-        """Return the feed of a namespace; a new one after a failure."""
+        """Return the feed of a namespace; a new feed after a failure."""
         with self._lock:
             feed = self._feeds.get(namespace)
             if feed is None or feed.failed:

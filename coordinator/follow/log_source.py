@@ -63,7 +63,9 @@ class LogSource:
         return pod_runs.of_list(runs)
 
     def new_files(self) -> NewFiles | None:
-        """Return what rank 0 has written beside its code; None if there is nothing, or if nobody knows."""
+        """Return the files that rank 0 has written beside its code; None if there are no files, or if the server does
+        not know.
+        """
         return new_files.read(self._cluster, self._key) if self._lists_runs else None
 
     def open(
@@ -121,7 +123,7 @@ class LogAnswer(Iterator[list[RawLine]]):
                 return lines
 
     def rest(self) -> RawLine | None:
-        """Return what came after the last end of a line."""
+        """Return the text after the last end of a line."""
         return self._splitter.rest()
 
     @property

@@ -294,7 +294,8 @@ class _Following:
         reader.update(pod, first=first)
 
     def _tell_problem(self, pod: PodRuns) -> None:
-        """Say what keeps a pod from starting. A note that holds for all pods of a task is printed once."""
+        """Report the reason that keeps a pod from starting. A note that holds for all pods of a task is printed
+        once."""
         problem = (pod.task, pod.problem.replace(pod.name, ""))
         if pod.problem and not pod.is_gone and problem not in self._problems:
             self._problems.add(problem)

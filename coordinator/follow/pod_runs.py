@@ -37,8 +37,9 @@ class RunCounts:
         return number < self.last or (number == self.last and self.ended)
 
     def is_previous(self, number: int) -> bool | None:
-        """Return whether a server gives the output of a run as that of the previous run, or as the present one; None if
-        the server gives neither."""
+        """Return whether a server gives the output of a run as the output of the previous run, or of the present run;
+        None if the server gives neither.
+        """
         if number == self.last:
             return False
         return True if number == self.last - 1 and not self.waiting else None

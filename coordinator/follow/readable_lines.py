@@ -22,7 +22,8 @@ LONGEST = 200
 
 
 class CodePaths:
-    """Shortens the names of the user's files in tracebacks. A note says once for each folder where the files are."""
+    """Shortens the names of the user's files in tracebacks. A note names, once for each folder, the place of the
+    files."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

@@ -15,7 +15,7 @@ LONGEST = 400
 
 @dataclass(frozen=True, slots=True)
 class RestartCounts:
-    """How often a job was restarted, for whose fault, and how many workers it has or is about to have."""
+    """How often a job was restarted, by whose fault, and how many workers it has or is about to have."""
 
     counted: int = 0
     disruptions: int = 0

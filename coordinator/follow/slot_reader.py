@@ -77,7 +77,7 @@ class SlotReader:
         return frozenset(self._known)
 
     def finish(self) -> None:
-        """Read what there is, then end: the job has ended, so no pod of it is made any more."""
+        """Read the remaining output, then end: the job has ended, so no pod of it is made any more."""
         with self._changed:
             self._finished = True
             self._changed.notify_all()
@@ -91,7 +91,7 @@ class SlotReader:
             self._changed.notify_all()
 
     def _close_unless_terminating(self) -> None:
-        # A pod that is being deleted says its last words; another one may run on for ever (cleanPodPolicy None).
+        # A pod that is being deleted prints its last output; another pod may run for ever (cleanPodPolicy None).
         pod = next(iter(self._pods.values()), None)
         if self._lines is not None and pod is not None and not pod.terminating and not pod.is_gone:
             self._lines.close()
@@ -222,7 +222,9 @@ class SlotReader:
             self._emit(lines)
 
     def _note_loss(self, error: Exception, pod: PodRuns, overlap: Overlap) -> None:
-        """Say what could not be read. The output of a pod that is gone, and was read before, had most likely ended."""
+        """Report the output that could not be read. The output of a pod that is gone, and was read before, had most
+        likely ended.
+        """
         if pod.is_gone and overlap.since:
             return
         self._emit([LogLine("", f"{self.label}: {error}")])

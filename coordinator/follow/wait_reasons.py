@@ -20,7 +20,7 @@ def is_waiting(item: Manifest) -> bool:
 
 
 def never_runs(item: Manifest) -> bool:
-    """Return whether a waiting job can never run as things are."""
+    """Return whether a waiting job can never run in the present state of the cluster."""
     return is_waiting(item) and _queue(item).get("reason") in NEVER
 
 

@@ -99,7 +99,7 @@ class Completions(Rounds):
         return job is not None and job.admission is not None and not (job.finished or job.deleting)
 
     def _judge(self, key: JobKey) -> Literal["Complete", "Settled", "Unsettled"]:
-        """Put the completion of a job if its pods show it, and nobody has recorded it. Raises ClusterError."""
+        """Put the completion of a job if its pods show it, and no status has recorded it. Raises ClusterError."""
         manifest = self._read(key)
         try:
             job = cached_parser.parse(manifest) if manifest is not None else None

@@ -66,8 +66,8 @@ def _is_left(watch: StepWatch, pod: PodSteps, health: Health, now: float) -> boo
 def is_over(watch: StepWatch, hang: Hang, verdict: HangVerdict | None) -> bool:
     """Return whether a hang in the status of this run of the job is over.
 
-    A leader that has just begun to watch does not know it: the hang stays until a step moves. A leader that has found
-    the hang itself knows more: it is over too if the limit was raised.
+    A leader that has just begun to watch does not know whether the hang is over: the hang stays until a step moves. A
+    leader that has found the hang itself knows more: it is over too if the limit was raised.
     """
     if verdict is not None:
         return False

@@ -80,8 +80,8 @@ class HangWatch(Rounds):
                 yield job
 
     def _read(self, keys: list[JobKey]) -> tuple[Look, dict[JobKey, JobReports]] | None:
-        """Return the reports of jobs; None if they cannot be read. The epoch is read last: if it is that of the look
-        before, Redis was not flushed until the reports were read."""
+        """Return the reports of jobs; None if they cannot be read. The epoch is read last: if it is the epoch of the
+        previous look, Redis was not flushed until the reports were read."""
         try:
             reports = self.reports.read(keys)
             return Look(self.elapsed(), self.store.epoch()), reports
@@ -99,7 +99,7 @@ class HangWatch(Rounds):
         return step_watch.look(before, health.run, running, told, health.reported, now, continues=continues)
 
     def _judge(self, job: JobView, watch: StepWatch, now: float) -> dict[str, Any]:
-        """Judge a job, and return the fields of its status that do not say what was found."""
+        """Judge a job, and return the fields of its status that do not have the finding yet."""
         assert job.health is not None
         health, verdict = job.health, hang_verdict.judge(watch, job.health.rules, now)
         self._watched[job.key] = replace(watch, hung=verdict is not None)

@@ -162,7 +162,7 @@ def _hear(watch: StepWatch, name: str, report: PodReport, now: float) -> PodStep
 
 
 def _leave(pods: Mapping[str, PodSteps], now: float) -> dict[str, PodSteps]:
-    """Return the pods after a look, where those that stand are left by the others if one of these has gone on."""
+    """Return the pods after a look, where pods that stand count as left behind once another pod has made a step."""
     has_stepped = any(pod.has_moved and pod.moved == now for pod in pods.values())
     return {
         name: replace(pod, left=now) if has_stepped and pod.moved < now and pod.left is None else pod

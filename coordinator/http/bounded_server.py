@@ -277,7 +277,7 @@ class HttpServer:
 
     async def _answer(self, question: Question, reader: asyncio.StreamReader) -> Answer:
         """Return the answer that another thread makes. Raises EOFError if the client closes the connection before
-        that."""
+        the request is complete."""
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting.put(_Request(question, answer))
         leaving = asyncio.ensure_future(reader.read(1))
@@ -331,7 +331,7 @@ class _Head:
 
 
 def _read(head: bytes) -> _Head:
-    """Parse the head of a request. Of headers of the same name the first one counts. Raises _Refused."""
+    """Parse the head of a request. Of headers of the same name the first header is used. Raises _Refused."""
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):

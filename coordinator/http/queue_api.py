@@ -187,7 +187,7 @@ def _refusal(code: int, error: Exception) -> tuple[int, Document]:
 def wait_percentiles(jobs: Iterable[JobView]) -> dict[str, Any]:
     """Return percentiles of the time, in seconds, from submission to admission of the jobs that were admitted last.
 
-    Only first attempts count.
+    Only first attempts are counted.
     """
     first = ((job, job.admission.admitted_at) for job in jobs if job.admission and job.admission.attempt == 1)
     latest = heapq.nlargest(LATEST, ((at.timestamp(), job.submitted) for job, at in first if at))

@@ -89,7 +89,7 @@ def report_api(coordinator: Coordinator, key: ReportKey, batches: ReportBatches)
 
 @contextmanager
 def _writing(batches: ReportBatches, turns: Turns) -> Iterator[None]:
-    """Write batches in a thread while the block runs, and the last one then."""
+    """Write batches in a thread while the block runs, and the last batch at the end."""
     stop = threading.Event()
     thread = threading.Thread(target=batches.run, args=(stop, turns), name="reports")
     thread.start()

@@ -64,7 +64,7 @@ class RedisProbe:
     """Why the server that answered last cannot hold the queues; empty if it can."""
 
     def problem(self) -> str:
-        """Ask, and return why the store cannot be used; empty if it can.
+        """Return, after a request, why the store cannot be used; empty if the store can be used.
 
         A leader without a store would keep out a coordinator that has a store.
         """
@@ -192,7 +192,8 @@ class Coordinator:
             self._rebuild_cause = self._end_term(error)
 
     def _end_term(self, error: Exception) -> RebuildCause:
-        """Log why a term ended, and pause before the next term. Return what that says about the next rebuild."""
+        """Log why a term ended, and pause before the next term. Return the consequence of the end for the next
+        rebuild."""
         if isinstance(error, queue_errors.StaleEpoch | LeadershipLost | cluster_errors.Conflict):
             log.warning("term ended: %s", error)
             self._pause(self.settings.renew_seconds)
@@ -214,7 +215,7 @@ class Coordinator:
         self._turn.mark()
 
     def _lead(self) -> RebuildCause:
-        """Lead until the term ends, and return what makes a rebuild necessary then."""
+        """Lead until the term ends, and return the reason for a rebuild after that."""
         term = ControlLoop(
             self.watches,
             self.store,
@@ -233,7 +234,7 @@ class Coordinator:
         incarnation = self.redis.incarnation = _usable_server(self.store)
         request = self.leadership.requested_rebuild
         if request or self._unreadable:
-            # Content of store and work queue goes, so that the rebuild starts from the cluster alone.
+            # The content of store and work queue is deleted, so that the rebuild starts from the cluster alone.
             self.store.forget(self.leadership.epoch)
             self.work.forget(self.leadership.epoch)
         is_lost = self.store.epoch() == 0
@@ -271,7 +272,7 @@ class Coordinator:
         return "Election"
 
     def _new_epoch(self) -> int:
-        """Return an epoch for a rebuild that is higher than all earlier ones.
+        """Return an epoch for a rebuild that is higher than all earlier epochs.
 
         Taking the Lease has raised the epoch already. The epoch is raised again for a second rebuild in one term. The
         epoch is also raised if the store or the cluster has a higher epoch, because an admin has deleted the Lease or
@@ -302,7 +303,7 @@ class Coordinator:
 def _usable_server(store: QueueStore) -> str:
     """Return the identity of a store's server, which the store uses from now on. Raises StoreUnreachable if a rebuild
     could not be written, so that no epoch is used up for it. The identity is read first: until then, the store raises
-    StoreLost on any other server than the one of the last term."""
+    StoreLost on any other server than the server of the last term."""
     found = store.incarnation()
     if problem := store.problem():
         raise queue_errors.StoreUnreachable(problem)

@@ -200,7 +200,7 @@ class LeaderElection:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop competing. A leader hands the Lease back, so that the next one need not wait until it expires."""
+        """Stop competing. A leader hands the Lease back, so that the next leader need not wait until it expires."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()

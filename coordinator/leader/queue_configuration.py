@@ -73,7 +73,8 @@ class QueueConfiguration:
         return pool_capacity.capacity(setting, nodes, pods)
 
     def apply(self) -> None:
-        """Write the current queues and pool to the store, and mark the jobs that a change of them concerns."""
+        """Write the current queues and pool to the store, and mark the jobs that a change of queues or pool
+        concerns."""
         if not self.settings.implicit_queues:
             self.watches.implied.disable()
         queues, nodes = self.specs(), self.watches.nodes.values() if self.watches.nodes else []

@@ -103,7 +103,7 @@ class QueueStatuses(Rounds):
         current = statuses(queues.values(), self.watches.jobs.values(), self.cost, self.watches.errors, room)
         for name, status in current.items():
             shown, key = queues[name].status.model_dump(), QueueKey(name)
-            # A merge patch keeps what it does not name, so a resource that is no longer used is set to null.
+            # A merge patch keeps fields that it does not name, so a resource that is no longer used is set to null.
             unused = dict.fromkeys(shown["usage"].keys() - status["usage"].keys())
             fields = status | {"usage": status["usage"] | unused}
             if status == shown or self.lane.is_under_way(key, fields):

@@ -64,7 +64,7 @@ class Reasons(Rounds):
         self.lane.refresh = self._refresh
 
     def note(self, job: JobView, reason: Eligibility | None) -> None:
-        """Record the reason that routing gives for a job. None as a reason withdraws an earlier reason."""
+        """Record the reason that routing gives for a job. A reason of None withdraws an earlier reason."""
         if reason is not None:
             self._put(job, reason.code, reason.sentence)
         elif self.lane.waiting(job.key).get("reason", "Next") in eligibility.CODES | {""}:

@@ -199,7 +199,7 @@ class StatusWriter:
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         """`term` returns the epoch for which this process leads now; 0: it does not lead. The requests of `cluster`
-        should not be repeated: the lanes do that."""
+        should not be repeated: the lanes repeat failed requests."""
         self.cluster, self._watches, self._elapsed = cluster, watches, elapsed
         jobs, queues = watches.jobs, watches.queues
         job = "TorchJob {0.namespace}/{0.name}"

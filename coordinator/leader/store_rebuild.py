@@ -68,7 +68,7 @@ class StoreRebuild:
         counts the pods after that. Before the very first epoch no job was ever admitted, and the rebuild does not wait.
 
         If the store is on another server than before, its copy of the data may lack the newest charges, and workers may
-        still act on them with the old server. The rebuild counts when all of them have followed.
+        still act on them with the old server. The rebuild counts when all processes have followed.
         """
         self.turn.allow(STAGE_SECONDS)
         self.watches.quota_jobs.touch()
@@ -139,7 +139,7 @@ class StoreRebuild:
 
     def _is_summed(self) -> bool:
         """Return whether usages are the sums of the reservations. A worker may raise a charge between two readings, so
-        only what several of them show counts."""
+        only a difference that several readings show counts."""
         return any(
             held_charges.are_summed(self.store.snapshot(1), self.store.reservations().values()) for _ in range(LOOKS)
         )
@@ -230,7 +230,7 @@ class StoreRebuild:
         return result
 
     def _reread(self, jobs: dict[JobKey, JobView], keys: list[JobKey]) -> frozenset[JobKey]:
-        """Read these jobs into `jobs`; return the keys of those that could not be read."""
+        """Read these jobs into `jobs`; return the keys of the jobs that could not be read."""
         for number, key in enumerate(keys[:MOST_REREAD]):
             try:
                 newest = self.watches.read(key)

@@ -58,7 +58,7 @@ def answer(probes: Probes, path: str, query: str) -> ProbeAnswer | None:
 
 
 def problems(checks: Iterable[Check]) -> str:
-    """Return what fails, as a line for people; empty if nothing does."""
+    """Return the failed checks, as a line for people; empty if no check fails."""
     return "; ".join(f"{check.name}: {check.problem}" for check in checks if check.problem)
 
 

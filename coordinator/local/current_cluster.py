@@ -50,13 +50,13 @@ def data_folder(environ: Mapping[str, str]) -> Path | None:
 
 
 def make_current(environ: Mapping[str, str], folder: Path) -> None:
-    """Make the cluster of a data folder the current one. Raises LocalError if the note cannot be written."""
+    """Make the cluster of a data folder the current cluster. Raises LocalError if the note cannot be written."""
     made = LocalCluster(str(folder), socket.gethostname())
     _change(environ, lambda entries: [*(entry for entry in entries if entry != made), made])
 
 
 def remove(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool]) -> bool:
-    """Remove the cluster of a data folder from the note; return whether it was the current one.
+    """Remove the cluster of a data folder from the note; return whether this cluster was the current cluster.
 
     The next current cluster is the running cluster that was made current last, or the last cluster if none runs. Raises
     LocalError if the note cannot be written.

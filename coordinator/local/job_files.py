@@ -42,7 +42,7 @@ def find_old(roots: Iterable[Path], before: float, unfinished: Collection[str]) 
 
 
 def remove(folder: JobFolder) -> None:
-    """Remove a folder. Raises OSError if some of it stays."""
+    """Remove a folder. Raises OSError if a part of the folder stays."""
     shutil.rmtree(folder.path)
 
 

@@ -173,7 +173,8 @@ def _check_write(path: Path) -> None:
 
 
 def _check_socket(path: Path) -> None:
-    """Check that Redis can listen on a socket in the folder, or in a short one elsewhere if its path is too long."""
+    """Check that Redis can listen on a socket in the folder, or in a shorter folder elsewhere if its path is too
+    long."""
     try:
         folder = server_program.socket_path(Files(path).layout).parent
         probe = (folder if folder.is_dir() else path) / f".s{secrets.token_hex(2)}"

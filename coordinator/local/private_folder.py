@@ -18,7 +18,7 @@ _OTHERS = 0o077
 
 
 def secure(data: Path) -> list[str]:
-    """Create the folder, or close it to other users; return notes about that. The cluster must not run.
+    """Create the folder, or close it to other users; return notes about this change. The cluster must not run.
 
     Raises LocalError for a folder of another user, and for an open folder with other files, since closing it may break
     their use.

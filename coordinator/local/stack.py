@@ -138,7 +138,7 @@ def hurry_command(data: Path) -> str:
 
 
 def check_log_size(text: str) -> str:
-    """Return the value of `--container-log-max-size`. Raises ValueError if the node does not accept it."""
+    """Return the value of `--container-log-max-size`. Raises ValueError if the node does not accept the value."""
     machine.log_bytes(text)
     return text
 
@@ -204,9 +204,9 @@ def _start_api_server(start: StackStart, requested_port: int = 0) -> None:
 
 
 def _free_port(start: StackStart, requested: int) -> int:
-    """Return the API server's port: the requested one, or, if that is 0, the port of the last start.
+    """Return the API server's port: the requested port, or, if the requested port is 0, the port of the last start.
 
-    Waits for the API server of a killed stack to free the port. Raises LocalError if another program uses it.
+    Waits for the API server of a killed stack to free the port. Raises LocalError if another program uses the port.
     """
     port = requested or _noted_port(start.files.port)
     with contextlib.suppress(LocalError):
@@ -277,7 +277,7 @@ def _start_redis(options: StackOptions, plan: RedisCommand | None, files: Files,
 
 
 def _plan_redis(options: StackOptions, files: Files) -> RedisCommand | None:
-    """Plan the stack's own Redis; None if the stack uses another one. Raises LocalError if Redis cannot run."""
+    """Plan the stack's own Redis; None if the stack uses another Redis. Raises LocalError if Redis cannot run."""
     if options.redis:
         return None
     try:

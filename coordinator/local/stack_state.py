@@ -166,7 +166,7 @@ def _holder(data: Path) -> str | None:
 def _lock_text(data: Path) -> str | None:
     """Return the text of the lock if it is locked, else None.
 
-    While a process takes the lock, the text is empty or that of an earlier holder for a moment.
+    While a process takes the lock, the text is empty or the text of an earlier holder for a moment.
     """
     try:
         with Files(data).lock.open() as lock:
@@ -182,7 +182,7 @@ def _lock_text(data: Path) -> str | None:
 
 
 def _take_lock(descriptor: int) -> bool:
-    """Take the lock; return whether that succeeded. Waits for commands that hold it for an instant to test it."""
+    """Take the lock; return whether that succeeded. Waits for commands that hold the lock for an instant to test it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         with contextlib.suppress(BlockingIOError):
@@ -194,7 +194,7 @@ def _take_lock(descriptor: int) -> bool:
 
 
 def _signature(pid: int) -> str:
-    """Return process id and start time, which distinguish a process from a later one with the same id.
+    """Return process id and start time, which distinguish a process from a later process with the same id.
 
     The start time is missing where the system does not provide it.
     """

@@ -308,7 +308,7 @@ def supervise(
     children: Children | None = None,
     turns: Turns | None = None,
 ) -> int:
-    """Keep the commands alive until SIGTERM or SIGINT, then stop them. Returns exit code 1 if one had to be killed.
+    """Keep the commands alive until SIGTERM or SIGINT, then stop them. Returns exit code 1 if a child had to be killed.
 
     `children` gets the messages of the processes about themselves; the supervisor is one of the loops in `turns`.
 

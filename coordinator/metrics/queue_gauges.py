@@ -95,7 +95,8 @@ def _queue(name: str, views: list[QueueSnapshot], snapshot: Snapshot, now: float
 
 
 def _cohorts(groups: Mapping[str, list[QueueSnapshot]]) -> Iterator[Sample]:
-    # A cohort has series of its own if one of its queues has, so that the bound for queues holds for cohorts, too.
+    # A cohort has series of its own if one of its queues has series, so that the bound for queues holds for cohorts,
+    # too.
     named = {view.spec.cohort for name, views in groups.items() if name != OTHERS for view in views}
     members: dict[str, list[QueueSnapshot]] = defaultdict(list)
     for views in groups.values():

@@ -194,7 +194,7 @@ def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -
 
 
 def holders(room: ScarceRoom, reservations: Iterable[Reservation]) -> Document:
-    """Return the jobs that hold most of a room, the largest first, and how many others hold some of it."""
+    """Return the jobs that hold most of a room, the largest first, and how many other jobs hold a part of it."""
     held = [(room.sizes(each.queue, each.charge), each) for each in reservations]
     largest = sorted(
         ((sizes, each) for sizes, each in held if sizes),

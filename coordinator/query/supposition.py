@@ -108,8 +108,8 @@ def _describe_unqueued_rest(job: JobView, held: Document, limits: ClusterLimits,
 
 
 def _describe_large_rest(job: JobView, limits: ClusterLimits) -> Document:
-    """Return the answer for a job that would be too large for its queue or the pool with one step of workers more: what
-    it asks for with all the workers that it wants."""
+    """Return the answer for a job that would be too large for its queue or the pool with one step of workers more: the
+    requests of the job with all the workers that it wants."""
     assert job.admission is not None
     assert job.workers is not None
     more = amounts.scale(job.workers.share, growth_entries.missing(job))

@@ -152,7 +152,7 @@ COORDINATOR = Role(
     name="coordinator",
     purpose="`torchq coordinator`: watches the cluster, writes the status of queues and why jobs wait, and its Lease",
     rules=(
-        # Get: needed where the cached job is older than one of its pods.
+        # The verb get is needed where the cached job is older than one of its pods.
         PolicyRule(resource=TORCHJOBS, verbs=("get", *_FOLLOW)),
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
         PolicyRule(resource=TENANT_QUEUES, verbs=_FOLLOW),
@@ -172,8 +172,8 @@ WORKER = Role(
     name="worker",
     purpose="`torchq worker`: makes and deletes the pods, services and pod groups of jobs, writes their status",
     rules=(
-        # Delete: needed for ttlSecondsAfterFinished. Everywhere: a job whose namespace allows no pods is read, too, and
-        # its status says so.
+        # Delete: needed for ttlSecondsAfterFinished. The permission is for all namespaces: a job whose namespace allows
+        # no pods is read, too, and its status says so.
         PolicyRule(resource=TORCHJOBS, verbs=("get", "delete"), everywhere=("get",)),
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",), everywhere=("patch",)),
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",)),
@@ -213,12 +213,12 @@ USER = Role(
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",), by_hand=("get", "update")),
         *_of_each(SCALE_OUTS, SCALE_INS, verbs=("get", "create"), by_hand=(*_FOLLOW, "delete")),
         # Creating pods would bypass the queues, so it is not granted; `submit` tries a dry run and works without it.
-        # `job logs -f` follows new pods, and reads a pod again to know which run of it an answer is of.
+        # `job logs -f` follows new pods, and reads a pod again to know to which run an answer belongs.
         PolicyRule(resource=PODS, verbs=("get", "list", "watch")),
         PolicyRule(resource=PODS, subresource="log", verbs=("get",)),
         PolicyRule(resource=EVENTS, verbs=("list", "create")),
-        # `torchq run` keeps the code of jobs in them. Delete: some API servers require it to change the owners of an
-        # object; the garbage collection deletes them with their last job.
+        # `torchq run` keeps the code of jobs in ConfigMaps. Delete: some API servers require it to change the owners of
+        # an object; the garbage collection deletes them with their last job.
         PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch"), by_hand=("delete",)),
         # `job show` uses them for a job that waits for a ResourceQuota.
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """When a pod has reported, and whether its last report came beside that."""
+    """When a pod has reported, and whether its last report was taken in addition."""
 
     at: float
     with_last: bool = False
@@ -93,7 +93,7 @@ class ReportBatches:
             self._answered.popitem(last=False)
 
     def _put(self, source: _Source, report: Report, now: float) -> None:
-        """Let a report wait for the next batch. An answer that waits already stays in it."""
+        """Let a report wait for the next batch. A waiting answer to a request to save stays in the report."""
         before, _ = self._waiting.get(source, (report, now))
         if (before.checkpoint or 0) > (report.checkpoint or 0):
             report = replace(report, checkpoint=before.checkpoint)

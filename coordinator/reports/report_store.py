@@ -26,7 +26,7 @@ _READ = Script("reports/read", preludes=("lib/clock",))
 
 
 class ReportReader(Protocol):
-    """The side of those who judge and show reports."""
+    """The interface for code that judges and shows reports."""
 
     def read(self, keys: Iterable[JobKey]) -> dict[JobKey, JobReports]:
         """Return the reports of the jobs that have any. The reports may include pods that are gone. Raises

@@ -39,7 +39,8 @@ def document(job: TorchJob, pod: str, written_rank: int | None = None) -> dict[s
 
 
 def _rank(job: TorchJob, member: PodMember, written: int | None) -> int | None:
-    """Return the rank of a pod: the one that its places give, or that follows from the job. torchrun may choose it."""
+    """Return the rank of a pod: the rank in its places, or the rank that follows from the job. torchrun may choose
+    it."""
     if member.task_type in task_members.meeting_tasks(job.spec):
         return None
     by_place = job.admission is not None and topology.is_ordered(job, job.admission, member)

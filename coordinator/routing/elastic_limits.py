@@ -51,6 +51,6 @@ def of_admitted(job: JobView, admission: Admission, wanted: int, step: int, shar
 
 
 def most(limit: int, step: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest multiple of a step that is not above a limit and fits. A smaller number than one that fits
+    """Return the largest multiple of a step that is not above a limit and fits. If a number fits, every smaller number
     must fit as well."""
     return step * bisect.bisect_left(range(step, limit + 1, step), True, key=lambda count: not fits(count))

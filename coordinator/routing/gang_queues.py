@@ -68,7 +68,7 @@ def share_of(job: JobView, pods: Iterable[PodView], rules: RoutingRules, charge:
 
 
 def rooms(queues: Mapping[str, GangQueue], shares: Iterable[Share]) -> dict[str, GangRoom]:
-    """Return the room in each queue, given what jobs hold there."""
+    """Return the room in each queue, given the amounts that jobs hold there."""
     charged: dict[str, dict[str, int]] = {}
     bound: dict[str, dict[str, int]] = {}
     for share in shares:
@@ -100,7 +100,7 @@ def _levels(name: str, queues: Mapping[str, GangQueue]) -> Iterator[GangQueue]:
 
 
 def _limits(name: str, queues: Mapping[str, GangQueue], used: Mapping[str, Amounts]) -> Iterator[tuple[str, Limit]]:
-    """Yield the limits of a queue and of those above it, each with the name of the queue that has it."""
+    """Yield the limits of a queue and of its parent queues, each with the name of its queue."""
     below = ""
     for level in _levels(name, queues):
         kept = _kept(level, below, queues, used) if below else NOTHING

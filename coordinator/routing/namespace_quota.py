@@ -100,12 +100,12 @@ def yielding_jobs(
 ) -> frozenset[JobKey]:
     """Return the jobs of a namespace that ResourceQuotas refused before and that let others go first.
 
-    Of one queue, only the first jobs that fit together are in the order. Otherwise all refused jobs would be picked
-    when there is room for one, and all but one would be refused again.
+    In each queue, only the first jobs that fit together are in the order. Otherwise all refused jobs would be picked
+    when there is room for one, and all jobs but one would be refused again.
 
-    `arrived` returns how many pods of a job exist: until all of them do, the ResourceQuota does not show the others as
-    used. `place` sorts the jobs of a queue. A job whose status says that it waits for something else, for example for
-    free GPUs, lets no other job wait, since it may wait for long.
+    `arrived` returns how many pods of a job exist: until all of these pods do, the ResourceQuota does not show the
+    others as used. `place` sorts the jobs of a queue. A job whose status says that it waits for something else, for
+    example for free GPUs, lets no other job wait, since it may wait for long.
     """
     refused = [job for job in jobs if job.waits is not None and job.waits.refusal is not None]
     if len(refused) < 2 or not quotas:

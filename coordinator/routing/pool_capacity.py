@@ -18,9 +18,9 @@ PoolSetting = Amounts | Literal["nodes"] | None
 def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[PodView]) -> Amounts | None:
     """Return the size of the pool, or None if the setting says that nothing is scarce.
 
-    If the size follows from the nodes, it is what ready nodes offer minus what foreign pods occupy there. The pool has
-    none of any other resource, because a job that asks for such a resource would be admitted and never run. A cluster
-    without nodes has room for no job.
+    If the size follows from the nodes, the size is the amount that ready nodes offer, minus the amount that foreign
+    pods occupy there. The pool has none of any other resource, because a job that asks for such a resource would be
+    admitted and never run. A cluster without nodes has room for no job.
     """
     if setting != "nodes":
         return setting

@@ -159,7 +159,7 @@ def _waiting(job: JobView, offer: Offer, rules: RoutingRules, now: float) -> Rou
 
 
 def _finished_attempt(job: JobView, rules: RoutingRules) -> int:
-    """Return the newest attempt that is over; 0 if none is.
+    """Return the newest attempt that is over; 0 if no attempt is over.
 
     If the queue drains, the pick after the newest attempt is over as well. The attempt of a job in phase Suspended is
     not over: the owner resumed the job before its room was freed.
@@ -189,7 +189,7 @@ def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | Non
 
 def entry(job: JobView, rules: RoutingRules) -> Entry:
     """Return the entry of a waiting job. If it can be admitted with fewer workers than it requests, it demands the
-    least number, and takes as many more as there is room for."""
+    least number, and takes as many further workers as fit."""
     waiting, counts = _least_entry(job, rules), job.workers
     if counts is None:
         return waiting

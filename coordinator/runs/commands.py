@@ -108,7 +108,7 @@ def _in_shell(command: Sequence[str]) -> Sequence[str]:
 
 
 def _without_env(command: Sequence[str]) -> Sequence[str]:
-    """Return a command without `env NAME=VALUE` before it."""
+    """Return a command without `env NAME=VALUE` before the command."""
     if command[0] != "env":
         return command
     rest = list(command[1:])

@@ -65,7 +65,9 @@ class Fields:
         return value
 
     def range(self, name: str, default: int, least: int, most: int) -> tuple[int, int] | int:
-        """Return a whole number within bounds; or two, the lower one first, written as 1..3 or as a list."""
+        """Return a whole number within bounds; or two whole numbers, the lower number first, written as 1..3 or as a
+        list.
+        """
         value = self._values.get(name, default)
         if isinstance(value, str) and (found := _RANGE.fullmatch(value.strip())):
             value = [int(found[1]), int(found[2])] if found[2] else int(found[1])

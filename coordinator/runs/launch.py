@@ -56,7 +56,7 @@ def launch(
 
 
 def with_mark(job: Manifest, submitted: str) -> Manifest:
-    """Return a job with the mark of its submission, in place of an earlier one."""
+    """Return a job with the mark of its submission, in place of an earlier mark."""
     metadata = job["metadata"]
     annotations = {**(metadata.get("annotations") or {}), labels.SUBMITTED: submitted}
     return {**job, "metadata": {**metadata, "annotations": annotations}}

@@ -57,7 +57,7 @@ class CodeSummary:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that is ready to be submitted. Nothing of it depends on the folder any more."""
+    """A run that is ready to be submitted. The prepared run does not depend on the folder any more."""
 
     manifest: Manifest
     """The TorchJob."""
@@ -135,7 +135,7 @@ def _with_image(request: RunRequest, *, embedded: bool) -> RunRequest:
 
 
 def dry_run(cluster: Cluster, prepared: PreparedRun, vetting: Vetting = UNVETTED) -> None:
-    """Validate a run as `start` does, and create nothing. Raises as `start` does."""
+    """Validate a run as `start` does, and create nothing. Raises the errors of `start`."""
     body = prepared.manifest
     if prepared.if_exists == "replace":  # the name is free later
         stand_in = names.stand_in(body["metadata"]["name"], _RANDOM.choice)

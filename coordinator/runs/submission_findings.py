@@ -89,7 +89,7 @@ def _refusal(never: Sequence[CheckedJob], verb: Verb) -> str:
 
 
 def _summarize(checked_jobs: Iterable[CheckedJob]) -> list[str]:
-    """Return one line for each distinct finding, whatever the number of jobs that have it."""
+    """Return one line for each distinct finding, whatever the number of jobs with this finding."""
     names: dict[str, list[str]] = {}
     for job in checked_jobs:
         for finding in job.findings:
@@ -108,7 +108,7 @@ def pod_findings(task: str, causes: Mapping[str, str]) -> list[Obstacle]:
 
 
 def overridden(job: TorchJob) -> list[Obstacle]:
-    """Return the findings about fields of pod templates in whose place a field of the task counts."""
+    """Return the findings about fields of pod templates that a field of the task overrides."""
     tasks = job.spec.torch_task_specs
     given = {name: task.template["spec"].get("restartPolicy") for name, task in tasks.items()}
     return [

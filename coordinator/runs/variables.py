@@ -77,7 +77,7 @@ def literal(text: str) -> str:
 
 
 def parse_assignments(lines: Mapping[str, str], field: str) -> dict[str, str]:
-    """Return variables written as NAME=VALUE, by the place of each. Raises InvalidRun with the place."""
+    """Return variables written as NAME=VALUE, with the place of each variable. Raises InvalidRun with the place."""
     found = {}
     for place, line in lines.items():
         name, equals, value = line.partition("=")

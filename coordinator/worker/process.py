@@ -44,7 +44,7 @@ EXPECTED = (errors.ClusterError, ReconcileError)
 
 def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife, meter: Meter = NO_METER) -> None:
     """Reconcile until a stop signal was handled; then close the connections. `life` shows the activity of the process,
-    `meter` counts what happens to jobs."""
+    `meter` counts the events of jobs."""
     life.caches = caches = WorkerCaches(cluster, settings)
     caches.start(life.turns)
     life_events = LifeEventWriter(cluster)
@@ -76,7 +76,9 @@ def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife, meter:
 
 
 def _owner(cluster: KubernetesCluster, settings: Settings) -> str:
-    """Return the installation of this worker; empty if its account may not read it, as that of an older version."""
+    """Return the installation of this worker; empty if its account may not read it, as with the account of an older
+    version.
+    """
     try:
         return own_installation.read(cluster, settings.lease_namespace).encode()
     except errors.ClusterError as error:
@@ -100,7 +102,9 @@ def _reconciler(
 
 
 def _describe_restarts(settings: ReconcileSettings, caches: WorkerCaches) -> str:
-    """Describe what restarts the containers of pods in place, as far as nodes tell; each job's status has the rest."""
+    """Describe the driver that restarts the containers of pods in place, as far as nodes show it; each job's status has
+    the details.
+    """
     obstacle = node_view.restart_obstacle(caches.nodes.values()) if settings.make_pods else ""
     chosen = choice.preferred(settings, obstacle) or InPlace(driver=settings.in_place)
     return f"containers are restarted by {chosen.driver}" + (f" ({chosen.message})" if chosen.message else "")

@@ -206,7 +206,7 @@ def _without_gpus(spec: TorchJobSpec) -> Iterator[str]:
 
 
 def cycles(tasks: Mapping[str, TaskSpec]) -> Iterator[Problem]:
-    """Yield the first cycle in the dependencies of the tasks, if there is one."""
+    """Yield the first cycle in the dependencies of the tasks, if there is a cycle."""
     upstreams = {
         name: [dependency.task_type for dependency in task.depends_on if dependency.task_type != name]
         for name, task in tasks.items()

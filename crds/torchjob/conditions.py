@@ -94,7 +94,7 @@ Conditions = tuple[Condition, ...]
 def set_condition(
     conditions: Iterable[Condition], type: str, status: bool, reason: str, message: str, now: datetime, generation: int
 ) -> Conditions:
-    """Return the conditions with one of them set, at its place or at the end.
+    """Return the conditions with one condition set, at its place or at the end.
 
     The transition time of the condition changes only if its status changes.
     """

@@ -216,8 +216,8 @@ def job_charge(
     """Return the amounts that an admitted job takes from its queue's quota and the pool: one job, and its largest
     demand at a time.
 
-    `measured` is what one existing pod of each task type requests. The larger of that and of the template's requests
-    counts. `workers` replaces the number of workers.
+    `measured` is the requests of one existing pod of each task type. The larger of the measured and the template's
+    requests is used. `workers` replaces the number of workers.
 
     For each stage, the demands of the stage and of all stages that overlap it are added. The charge is the largest of
     these sums, name by name. The charge is exact where stages follow each other. The result is never too small, because
@@ -234,7 +234,7 @@ def job_charge(
 def _tasks_demand(
     spec: StagedSpec, task_types: Iterable[str], measured: Mapping[str, Amounts], workers: int | None
 ) -> dict[str, int]:
-    """Return what all pods of some tasks request."""
+    """Return the total requests of all pods of the given tasks."""
     tasks = ((name, spec.torch_task_specs[name]) for name in task_types)
     demands = (
         scale(
@@ -301,7 +301,9 @@ def chosen_ports(pod_spec: PodSpec, *, leads: bool) -> frozenset[HostPort]:
 
 
 def literal_ports(pod_spec: PodSpec) -> list[int]:
-    """Return the numbers to which containers of a pod set the variables of PORT_VARIABLES, in the order of these."""
+    """Return the numbers to which containers of a pod set the variables of PORT_VARIABLES, in the order of these
+    variables.
+    """
     variables = [variable for container in pod_spec.get("containers") or () for variable in container.get("env") or ()]
     return [
         int(text)

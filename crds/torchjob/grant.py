@@ -16,7 +16,7 @@ def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
     """Return the job with the number of workers that an admission grants. The job needs no more workers to run than it
     requests.
 
-    Versions that wrote no number of growths did not imply a task Rendezvous. Their pods run without it.
+    Versions that wrote no number of growths did not imply a task Rendezvous. The pods of these tasks run without it.
     """
     before = job.spec.torch_task_specs
     if WORKER not in before:
@@ -34,7 +34,7 @@ def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
 
 
 def _without_store(tasks: Mapping[str, TaskSpec]) -> dict[str, TaskSpec]:
-    """Return the tasks without the rendezvous store, for which none of them waits."""
+    """Return the tasks without the rendezvous store, for which no task waits."""
     return {name: _without_upstream(task) for name, task in tasks.items() if name != RENDEZVOUS}
 
 

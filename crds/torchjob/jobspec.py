@@ -203,7 +203,7 @@ class TorchJobSpec(StrictModel):
         return self.beyond_gangs_of({name: demand.pod_charge(task) for name, task in self.tasks.items()})
 
     def beyond_gangs_of(self, shares: Mapping[str, Amounts]) -> Amounts:
-        """Return what these members request, given one pod's share of each task."""
+        """Return the requests of these members, given one pod's share of each task."""
         together: dict[str, int] = {}
         for name, task in self.tasks.items() if self.min_members else ():
             count = self.least_workers if name == WORKER else task.num_tasks
@@ -308,7 +308,7 @@ class TorchJobSpec(StrictModel):
     def shutdown_timeout(self, task_type: str) -> int:
         """Return the number of seconds that torchrun gives the processes of a pod to end, before the pod is killed:
         that is, the grace of the pod without the margin, but at least half of the grace. A limit of the elastic policy
-        shortens that.
+        shortens this time.
         """
         grace, policy = self.grace(task_type), self.torch_elastic_policy
         limit = policy.shutdown_timeout_seconds if policy is not None else None

@@ -103,7 +103,9 @@ def _items(dependencies: Any) -> tuple[Any, ...]:
 
 
 def _with_store(tasks: dict[str, Any]) -> dict[str, Any]:
-    """Return the tasks with the store, and with those that meet there waiting for it; `tasks` have their defaults."""
+    """Return the tasks with the store, and let the tasks that meet there wait for the store; `tasks` have their
+    defaults.
+    """
     worker, fixed = tasks[WORKER], {"auxiliary": True, "critical": True}
     successes = _successes(tasks, WORKER)
     # In the stage of the workers, the store takes no room beside the stages before.
@@ -117,7 +119,7 @@ def _with_store(tasks: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wait_for_store(task: Any) -> Any:
-    """Return a task that waits until the store runs, unless it says itself how it waits for it."""
+    """Return a task that waits until the store runs, unless its own dependencies name the store."""
     dependencies = task.get("dependsOn", ()) if isinstance(task, dict) else None
     if RENDEZVOUS in (name for name, _ in _upstreams(task)) or not isinstance(dependencies, list | tuple):
         return task

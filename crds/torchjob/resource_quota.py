@@ -271,8 +271,8 @@ def shortage(
 ) -> Shortage | None:
     """Return the first ResourceQuota without room for a job; None if all are known to have room.
 
-    `services`: whether a service is created for each rank 0. `claimed`: by ResourceQuota, what other jobs are about
-    to use.
+    `services`: whether a service is created for each rank 0. `claimed`: by ResourceQuota, the amounts that other jobs
+    are about to use.
     """
     return next(_shortages(needs, quotas, services, claimed), None)
 

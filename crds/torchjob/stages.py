@@ -37,7 +37,7 @@ def group_tasks(tasks: Tasks) -> tuple[Stage, ...]:
     names_by_awaited: dict[frozenset[str], list[str]] = {}
     for task_type in tasks:
         names_by_awaited.setdefault(awaits[task_type], []).append(task_type)
-    # A task that waits for another one waits for more tasks than that one, so the size gives the order.
+    # A task that waits for another task waits for more tasks than that other task, so the size gives the order.
     ordered = sorted(names_by_awaited.items(), key=lambda item: len(item[0]))
     return tuple(Stage(index, before, tuple(names)) for index, (before, names) in enumerate(ordered))
 

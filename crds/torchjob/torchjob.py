@@ -88,7 +88,8 @@ class TorchJob(StrictModel):
     def save_request(self) -> int:
         """The number of the request to save before workers are removed or restarted; 0 if there is no request.
 
-        The status does not tell whether the workers have saved; the removal or the restart begins once they have.
+        The status does not tell whether the workers have saved; the removal or the restart begins once the workers have
+        saved.
         """
         saving = self.status.saving
         if saving is not None and self.spec.scheduling_policy.checkpoint_seconds:
@@ -125,7 +126,7 @@ class TorchJob(StrictModel):
 
     @property
     def larger_requests(self) -> Mapping[str, Amounts]:
-        """For each task type, what one pod requests beyond its template: as it was measured, and memory that has
+        """For each task type, what one pod requests beyond its template: measured additions, and memory that has
         grown."""
         measured, grown = self.pod_measurements, self.grown_memory
         if not grown:

@@ -32,7 +32,7 @@ def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> l
 
 
 def _restricted(pod: PodTemplate) -> list[str]:
-    """Check what the Pod Security Standard `restricted` demands of the fields that these pods have."""
+    """Check the rules of the Pod Security Standard `restricted` for the fields that these pods have."""
     spec, wrong = pod.spec, []
     own = spec.get("securityContext", {})
     if any(spec.get(name) for name in ("hostNetwork", "hostPID", "hostIPC")):

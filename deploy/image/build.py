@@ -137,7 +137,7 @@ def revision() -> str:
 
 
 def _provide_base(builder: Builder, base: str) -> None:
-    """Pull the base, or make one if none is given. Raise ImageError on failure."""
+    """Pull the base, or make a base if none is given. Raise ImageError on failure."""
     if succeeds(*builder.inspecting, base or BASE):
         return
     if base.startswith(LOCAL):
@@ -217,7 +217,9 @@ def _build(builder: Builder, image: str, labels: Mapping[str, str]) -> None:
 
 
 def _check(table: Table, builder: Builder, image: str, labels: Mapping[str, str]) -> None:
-    """Check the image and add a line for each check. A line that needs an earlier one is left out if that failed."""
+    """Check the image and add a line for each check. A line that needs an earlier line is left out if the earlier line
+    failed.
+    """
     found = builder.inspect(image)
     table.check("config", lambda: check_config(found, labels))
     table.check("size", lambda: _sizes(found))

@@ -104,7 +104,7 @@ class Trial:
         return f"/healthz and /readyz answered 200 after {time.monotonic() - began:.1f} s"
 
     def run_job(self) -> str:
-        """Create one job and return how long it took until it succeeded."""
+        """Create one job and return the time until the job succeeded."""
         api, began = self._api(), time.monotonic()
         api.create(TORCHJOBS, _JOB, "default")
 
@@ -128,7 +128,7 @@ class Trial:
         return f"ended with code 0, {time.monotonic() - began:.1f} s after SIGTERM"
 
     def close(self) -> None:
-        """Stop what still runs, the cluster last."""
+        """Stop the running processes, the cluster last."""
         for process in reversed(self._processes.values()):
             process.terminate()
             try:

@@ -155,7 +155,7 @@ class Kubelet:
             self.ending_pods = tuple(pod for pod in pods if pod is not None)
 
     def _take_changes(self) -> None:
-        """Take all waiting changes; wait a tick for the first one."""
+        """Take all waiting changes; wait a tick for the first change."""
         is_busy = self._deleted or any(worker.wake_at < float("inf") for worker in self._active.values())
         patience = _TICK_SECONDS if is_busy else _IDLE_SECONDS
         with suppress(queue.Empty):
@@ -192,7 +192,8 @@ class Kubelet:
         try:
             self._active[pod.uid] = self._workers[pod.uid] = PodWorker(pod, self._context)
         except INVALID_SPEC_ERRORS as e:
-            # The API server rejects such a pod today, but one of an older version may have stored it.
+            # The API server rejects such a pod today, but an older version of the API server may have stored such a
+            # pod.
             logger.error("pod %s is not run: its spec cannot be read: %s", pod, e)
         except Exception as e:
             self._errors.record(_subject(pod), e)

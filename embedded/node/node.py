@@ -208,7 +208,7 @@ def _observed_node(node: Manifest) -> ObservedNode:
 
 @contextmanager
 def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> Iterator[LocalNode]:
-    """Run a node for the time of the block, as the only one on its data folder.
+    """Run a node for the time of the block, as the only node on its data folder.
 
     Raise NodeFailed or ClusterError if it fails.
     """
@@ -282,7 +282,7 @@ def _settings(options: argparse.Namespace) -> NodeSettings:
 def _exclusive_lock(layout: Layout) -> Iterator[None]:
     """Hold the lock of the only node of a data folder; the lock ends with the process.
 
-    Raise NodeFailed if another node has it.
+    Raise NodeFailed if another node has the lock.
     """
     layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(layout.root / "node.lock", os.O_RDWR | os.O_CREAT, 0o600)

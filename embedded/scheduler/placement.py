@@ -85,7 +85,7 @@ def _place_group(members: PodGroupMembers, capacity: NodeCapacity, gangs: Gangs)
 
 
 def _pending_hold(group: PodGroup, node: Node, gangs: Gangs) -> Hold | None:
-    """Return what keeps a PodGroup in the phase Pending, if anything.
+    """Return the reason that keeps a PodGroup in the phase Pending, if there is a reason.
 
     The resources of other groups are not subtracted. A group that leaves Pending reserves nothing, so it cannot keep
     another group Pending; the capacity at the time of binding decides which group runs.
@@ -125,7 +125,7 @@ def _is_enough(group: PodGroup, pods: Sequence[LocalPod]) -> bool:
 def _fit(
     group: PodGroup, members: PodGroupMembers, capacity: NodeCapacity
 ) -> tuple[list[LocalPod], list[tuple[LocalPod, Refusal]]]:
-    """Return the pods that fit together, and the others with the reason for each.
+    """Return the pods that fit together, and the other pods with the reason for each.
 
     Pods that the minimums of tasks need come first. Small pods come before large ones, so that the largest number of
     pods fits; among pods of equal size the oldest comes first.

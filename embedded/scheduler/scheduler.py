@@ -48,7 +48,7 @@ class ObservedNode:
 
 
 class PodGroupCache:
-    """All PodGroups and Queues. Any thread may read it; only the scheduler's thread writes to it.
+    """All PodGroups and Queues. Any thread may read the scheduler's state; only the scheduler's thread writes to it.
 
     The writes of the scheduler count before the API server shows it. A write that failed is decided again.
     """
@@ -141,7 +141,8 @@ class Scheduler:
         self._thread.join()
 
     def wake(self) -> None:
-        """Request a cycle: a pod has changed, or what pods depend on. Callable from any thread."""
+        """Request a cycle: a pod has changed, or an object that pods depend on has changed. Callable from any
+        thread."""
         self._changed.set()
 
     def _run(self) -> None:

@@ -18,7 +18,7 @@ def _steady() -> float:
 
 
 class ServerTime:
-    """The time of an API server, by its last answer. Any thread may use it."""
+    """The time of an API server, by its last answer. Any thread may use the object."""
 
     def __init__(self, clock: Callable[[], float] = time.time, steady: Callable[[], float] = _steady) -> None:
         """`clock` is the clock of the machine, which may be set; `steady` is never set."""

@@ -18,7 +18,7 @@ LATE_SECONDS = 30.0
 
 
 class Turn:
-    """One loop of a process. Only the thread of the loop changes it; any thread may read it.
+    """One loop of a process. Only the thread of the loop changes the object; any thread may read it.
 
     As a context manager it is the loop's life: its loop is late until the first mark, and not any more after its end.
     """
@@ -89,7 +89,7 @@ class Turns:
         self._loops: tuple[Turn, ...] = ()
 
     def loop(self, name: str) -> Turn:
-        """Return a loop, which must turn from now on. A loop of the same name takes the place of one before it."""
+        """Return a loop, which must turn from now on. A loop of the same name takes the place of an earlier loop."""
         turn = Turn(name, self._clock)
         with self._lock:
             self._loops = (*(each for each in self._loops if each.name != name), turn)

@@ -67,7 +67,7 @@ def encode_tie(entry: Entry) -> str:
 
 def encode_entry(entry: Entry) -> str:
     """Encode an entry with its key and without its sequence. Defaults are left out: kind "admit", returning false, port
-    false, and those of further workers. Raises Unstorable."""
+    false, and the defaults of further workers. Raises Unstorable."""
     if entry.most or entry.idle or not math.isfinite(entry.submitted):
         check(entry)
     return _exact(
@@ -213,8 +213,9 @@ def decode_account(text: Text) -> Account:
 
 
 def encode_clock(clock: Clock) -> str:
-    """Encode the clock: served, weights, scheme. Where it does not count jobs, a 0 comes before the scheme: version 0.2
-    knows one scheme with two numbers, and reads three numbers before every other one."""
+    """Encode the clock: served, weights, scheme. Where the scheme does not count jobs, a 0 comes before the scheme:
+    version 0.2 knows one scheme with two numbers, and reads three numbers before every other scheme.
+    """
     served, weights, scheme = clock
     return f"{served} {weights} {scheme}" if scheme == ACCOUNT_SCHEME else f"{served} {weights} 0 {scheme}"
 

@@ -121,8 +121,9 @@ def address(connection: Connection) -> str:
 
 
 def incarnation(connection: Connection) -> str:
-    """Return the id that the server chose at its start; empty if it has none or the user may not read it. A pinned
-    client uses no other server from now on."""
+    """Return the id that the server chose at its start; empty if the server has no id or the user may not read the id.
+    A pinned client uses no other server from now on.
+    """
     pin = connection.connection_pool.connection_kwargs.get("pin") or Pin()
     pin.run_id = ""
     pin.run_id = str(facts(connection, "server").get("run_id", ""))
@@ -130,7 +131,7 @@ def incarnation(connection: Connection) -> str:
 
 
 def meter(connection: Connection) -> Meter:
-    """Return what measures the scripts of a client."""
+    """Return the meter of the scripts of a client."""
     location = connection.connection_pool.connection_kwargs.get("location")
     return location.meter if location is not None else NO_METER
 
@@ -176,7 +177,7 @@ def translate_parse_errors(connection: Connection) -> Iterator[None]:
 def evaluate(
     connection: Connection, source: str, sha: str, keys: Sequence[str], arguments: Sequence[str | bytes | int | float]
 ) -> Any:
-    """Run a Lua script by its SHA-1. Send its source if the server does not know it.
+    """Run a Lua script by its SHA-1. Send its source if the server does not know the script.
 
     Raises StoreLost or StaleEpoch if the script's error reply begins with STORELOST or STALEEPOCH.
     """
@@ -260,7 +261,7 @@ class ScriptPipeline:
             self._connection.connection_pool.release(self._socket)
 
     def _drop(self) -> None:
-        """Close the socket. Late answers may still arrive on it, so no other request can use it."""
+        """Close the socket. Late answers may still arrive on the socket, so no other request can use it."""
         self._pending.clear()
         self._socket.disconnect()
         self._connection.connection_pool.release(self._socket)

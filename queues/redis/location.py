@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Location:
-    """The place of Redis for all clients of a process, which use the same server of it."""
+    """The place of Redis for all clients of a process, which use the same server."""
 
     def __init__(self, url: str, file: str = "") -> None:
         """`file` is the file from which the URL was read; empty if the URL is set directly and does not change. `url`
@@ -31,7 +31,7 @@ class Location:
 
     @property
     def may_change(self) -> bool:
-        """Whether the server may become another one while the process runs."""
+        """Whether another server may take over while the process runs."""
         return bool(self.file) or self.has_sentinels
 
     @property

@@ -30,7 +30,7 @@ _REFUSALS = {
 
 
 def problem(facts: Mapping[str, object]) -> str:
-    """Return why a leader must not use a server with these facts (INFO); empty if it may.
+    """Return why a leader must not use a server with these facts (INFO); empty if a leader may use the server.
 
     A single fact that the server does not tell is no problem. Without any fact, nothing can be checked.
     """
@@ -49,8 +49,9 @@ def problem(facts: Mapping[str, object]) -> str:
 
 
 def refusal(facts: Mapping[str, object]) -> str:
-    """Return why a server with these facts probably takes no writes; empty if it does. Only a refused write is certain:
-    Redis does not count all of its memory, and it may be set to continue without its files."""
+    """Return why a server with these facts probably takes no writes; empty if the server probably takes writes. Only a
+    refused write is certain: Redis does not count all of its memory, and it may be set to continue without its files.
+    """
     return _fullness(facts) or _lost_files(facts)
 
 

@@ -22,7 +22,9 @@ class FreeRoom:
     """The free room in each place."""
 
     def __init__(self, picker: Picker, queues: Mapping[str, QueueState], room: Room) -> None:
-        """`room` has what will be used once all that is planned has happened. The room does not change any more."""
+        """`room` has the amounts that will be used once all planned changes are done. The room does not change any
+        more.
+        """
         self._picker = picker
         self._queues = queues
         self._room = room

@@ -21,7 +21,7 @@ class Shares:
     """What queues use beyond their shares, as parts of the pool."""
 
     def __init__(self, room: Room, prices: Prices) -> None:
-        """`room` belongs to the caller, who may change it."""
+        """`room` belongs to the caller, who may change the room."""
         self._room = room
         counted = prices.whole or room.capacity
         self._capacity = {name: amount for name, amount in counted.items() if amount > 0}
@@ -37,7 +37,7 @@ class Shares:
         return self.size(paid) - self._share(queue)
 
     def size(self, used: Amounts) -> float:
-        """Return which part of the pool an amount is."""
+        """Return an amount as a part of the pool."""
         return max([used.get(name, 0) / most for name, most in self._capacity.items()], default=0.0)
 
     def _share(self, queue: str) -> float:

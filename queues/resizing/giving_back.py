@@ -50,7 +50,7 @@ class GivingBack:
         self._present = Room(self._picker, self._queues, ())  # what is used now, by workers on their way out, too
 
     def serve(self) -> None:
-        """Find room for as many waiting jobs as possible."""
+        """Find room for the largest possible number of waiting jobs."""
         waiting = [queue for queue in self._queues.values() if queue.first is not None and queue.spec.open]
         givers_by_queue = givers.by_queue(self._jobs, self._shares) if waiting else {}
         if not givers_by_queue and not any(job.leaving for job in self._jobs if waiting):
@@ -78,7 +78,7 @@ class GivingBack:
         return stays
 
     def _spare(self) -> None:
-        """Let jobs keep what is not needed because others gave more than one waiting job took."""
+        """Let jobs keep room that is not needed because other jobs gave more than the waiting job took."""
         for giver in reversed(self._asked):
             step = amounts.scale(giver.job.unit, giver.job.step)
             while giver.given and self._room.fits(self._queues[giver.job.queue], step):

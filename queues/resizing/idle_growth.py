@@ -91,7 +91,7 @@ class Growth:
 
 
 def may_grow(job: ElasticJob) -> bool:
-    """Return whether a job may grow one day, as it is."""
+    """Return whether a job may grow one day, in its present state."""
     return job.autoscale and not job.leaving and job.wanted <= job.workers <= job.most - job.step
 
 

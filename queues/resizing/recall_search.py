@@ -32,7 +32,7 @@ class HeldRoom(NamedTuple):
 def find(
     picker: Picker, holders: Sequence[HeldRoom], leaving: Sequence[HeldRoom], refused: Collection[JobKey], now: float
 ) -> tuple[JobKey, ...]:
-    """Return which holders give their room to waiting jobs now; the first ones where several could.
+    """Return which holders give their room to waiting jobs now; the first holders where several could.
 
     The room of `leaving` jobs counts as free. `refused` are waiting jobs that nobody gives room to.
     """
@@ -50,7 +50,7 @@ def find(
 
 @dataclass(slots=True)
 class _Search:
-    """The room while it is taken back for one waiting job after the other."""
+    """The room while it is taken back for the waiting jobs one after the other."""
 
     _picker: Picker
     _room: Room
@@ -58,7 +58,7 @@ class _Search:
     given: list[HeldRoom] = field(default_factory=list)
 
     def serve(self, queue: QueueState, nobody: Collection[str]) -> None:
-        """Find room for the jobs of a queue in order, as far as one may pass another. `nobody` are left out."""
+        """Find room for the jobs of a queue in order, as far as a job may pass another job. `nobody` are left out."""
         failed: set[Shape] = set()
         holds_reservation = queue.spec.name == self._picker.reservation_holder
         for candidate in queue.runnable():

@@ -43,7 +43,7 @@ def reasons_kept(
 
 
 def _obstacle(job: ElasticJob) -> KeptCode:
-    """Return why a job does not grow whatever room there is."""
+    """Return the reason for which a job does not grow, whatever room is free."""
     if not job.autoscale:
         return "Off"
     if job.leaving:

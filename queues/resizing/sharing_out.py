@@ -85,8 +85,9 @@ def share_out(growers: Sequence[Grower]) -> None:
 
 
 def _contended(alike: Collection[Sequence[Grower]]) -> set[Place]:
-    """Lower the most steps of each job to what its places have for it alone. Return the places that have less than all
-    their jobs can take. Jobs with the same limits are together."""
+    """Lower the most steps of each job to the room that its places have for this job alone. Return the places that have
+    less than all their jobs can take. Jobs with the same limits are together.
+    """
     wanted: dict[Place, int] = {}
     least: dict[Place, int] = {}
     for group in alike:

@@ -120,7 +120,7 @@ class SnapshotReader:
             )
 
     def _heads(self, heads: list[Any]) -> tuple[WaitingEntry, ...]:
-        """Return the entries up to the first one that neither this answer nor the cache has."""
+        """Return the entries up to the first entry that neither this answer nor the cache has."""
         entries, parts = [], iter(heads)
         for version, _, fields in zip(parts, parts, parts, strict=True):
             waiting = self._entries.get(version) or self._cache(version, fields)

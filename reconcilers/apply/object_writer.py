@@ -42,7 +42,7 @@ class Obstructed(Exception):
     """The next plan has to know an obstacle."""
 
     def __init__(self, obstacle: Obstacle, error: errors.ClusterError | NameTaken | None = None) -> None:
-        """`error` is what made a Blocker; the other obstacles are told without it."""
+        """`error` is the cause of a Blocker; other obstacles are reported without a cause."""
         super().__init__(obstacle)
         self.obstacle = obstacle
         self.error = error
@@ -133,7 +133,7 @@ class ObjectWriter:
             raise ObserveAgain(self.name_retry) from error
 
     def annotate_job(self, annotations: Mapping[str, str]) -> None:
-        """Merge annotations into the job, if this account may do that."""
+        """Merge annotations into the job, if this account may patch jobs."""
         change = {"metadata": {"annotations": dict(annotations), "uid": self.key.uid}}
         try:
             self.patch(TORCHJOBS, self.key.name, change)
@@ -185,22 +185,24 @@ class ObjectWriter:
         return True
 
     def delete_request(self, name: str, uid: str) -> None:
-        """Delete a request to recreate containers. If that fails, the request stays until its pod is gone, and nothing
-        else waits for it."""
+        """Delete a request to recreate containers. If the deletion fails, the request stays until its pod is gone, and
+        nothing else waits for it.
+        """
         try:
             self.delete(self.requests, name, uid)
         except errors.ClusterError as error:
             log.info("%s: %s %s is not deleted: %s", self.key, self.requests.kind, name, error)
 
     def emit_event(self, event: EmitEvent, now: float) -> None:
-        """Create an Event. If that fails, the Event is lost, because nothing depends on it."""
+        """Create an Event. If the write fails, the Event is lost, because nothing depends on it."""
         try:
             self.cluster.create(EVENTS, events.manifest(self.key, event, now), self.key.namespace)
         except errors.ClusterError as error:
             log.debug("%s: the Event %s could not be created: %s", self.key, event.reason, error)
 
     def existing(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """Return the object that has the name of a new one. Raises Obstructed if the object belongs to no TorchJob.
+        """Return the object that already has the name of a new object. Raises Obstructed if the object belongs to no
+        TorchJob.
 
         A pod of this job whose labels were changed is deleted: no watch of the job's pods shows it.
         """

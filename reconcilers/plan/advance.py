@@ -114,7 +114,7 @@ class Advance:
 
     def _is_over(self) -> bool:
         """Return whether the job is no longer blocked: no group or pod is missing or refused any more, the stuck pods
-        are deleted, or there is room for the memory that its pods are to have."""
+        are deleted, or the pool has room for the memory that its pods are to have."""
         if _is_stuck_reported(self.run.job):
             return True
         if status.waits_for_memory(self.run.job.status):
@@ -125,7 +125,7 @@ class Advance:
         return about_groups and not any(isinstance(action, CreateObject) for action in self.groups.actions)
 
     def _stages(self) -> dict[str, StageStatus]:
-        """Return which stages have begun, and which of them have run."""
+        """Return which stages have begun, and which of the begun stages have run."""
         stages = dict(self.run.job.status.stages)
         for stage in self.run.progress.begun if self.at.settings.make_pods else ():
             entry = stages.get(str(stage.index))
@@ -196,8 +196,9 @@ class Advance:
     def _waits_for_removed_pods(self) -> bool:
         """Return whether removed workers have to be gone before any pod is created.
 
-        Pods from before the last restart must not be met; at a rendezvous of its own generation a pod meets none of
-        them. And where a growth was revoked, room is reserved only for the workers that stay.
+        No pod may meet pods from before the last restart; a rendezvous has a name for each generation, so that pods
+        meet only pods of their generation. And where a growth was revoked, room is reserved only for the workers that
+        stay.
         """
         job, remaining = self.run.job, [pod for pod in self.run.removed if pod_view.occupies(pod)]
         return (self._revoked_to is not None and bool(remaining)) or (

@@ -59,7 +59,7 @@ def spread(seconds: float, what: str) -> float:
 def remaining_pause(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float:
     """Return the seconds until a job has backed off; 0 if it does not back off.
 
-    A pause longer than the longest possible one is ignored: a clock was set back, or an admin has shortened the
+    A pause longer than the longest possible pause is ignored: a clock was set back, or an admin has shortened the
     setting.
     """
     if status.restart_not_before is None:
@@ -84,8 +84,9 @@ def job_pause(status: TorchJobStatus, settings: ReconcileSettings, now: datetime
 
 
 def seconds_until_forgotten(status: TorchJobStatus, now: datetime) -> float | None:
-    """Return the seconds until a job has run long enough for its earlier restarts to be forgotten; 0 or less if it has.
-    The result is None if the job does not run, or there is nothing to forget."""
+    """Return the seconds until a job has run long enough for its earlier restarts to be forgotten; 0 or less if the job
+    has run for long enough. The result is None if the job does not run, or there is nothing to forget.
+    """
     if status.restart_not_before is None and not status.consecutive_restarts:
         return None
     ran = conditions.find(status.conditions, "Running")
@@ -162,7 +163,7 @@ def clear() -> dict[str, Any]:
 
 
 def describe(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> str:
-    """Return when a job goes on, as the end of a sentence; empty if the job continues at once."""
+    """Return when a job continues, as the end of a sentence; empty if the job continues at once."""
     if remaining_pause(status, settings, now) <= 0 or status.restart_not_before is None:
         return ""
     subject = "pods are" if status.backing_off else "all pods are"
@@ -178,7 +179,7 @@ def _whole_second_after(now: datetime, seconds: float) -> datetime:
 
 
 def _merge_pods(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the waiting pods of both; empty, which means the whole job, if either is."""
+    """Return the waiting pods of both pauses; empty, which means the whole job, if either pause is of the whole job."""
     return _limit_pods(tuple(dict.fromkeys(some + more))) if some and more else ()
 
 

@@ -35,7 +35,9 @@ Pods = tuple[PodView, ...]
 
 
 def has_succeeded(granted: Grant, pods: Pods) -> bool:
-    """Return whether the pods of the newest admission have completed the job, also if the coordinator alone saw it."""
+    """Return whether the pods of the newest admission have completed the job, even if only the coordinator has seen the
+    completion.
+    """
     if find_record(granted.wanted) is not None:
         return True
     if not (granted.wanted.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
@@ -96,8 +98,8 @@ def finish(job: TorchJob, after: TorchJobStatus, at: Moment, before: tuple[Actio
 
 
 def _result_giver(granted: Grant | None, pods: Pods) -> PodView | None:
-    """Return the pod that gives the result of the job: of the last run and the last stage that gave one, the pod with
-    rank 0, else the first that did. The result is None if there is no such pod.
+    """Return the pod that gives the result of the job: of the last run and the last stage with a result, the pod with
+    rank 0, else the first pod with a result. The result is None if there is no such pod.
 
     Which process has rank 0 is for the training to say: torchrun's own rendezvous gives ranks in another order.
     """
@@ -109,7 +111,7 @@ def _result_giver(granted: Grant | None, pods: Pods) -> PodView | None:
 
 
 def _order_of_givers(member: PodMember) -> tuple[int, float, str]:
-    """Return what orders the pods that gave a result: later stages, then ranks, then pods without a rank."""
+    """Return the sort key of the pods that gave a result: later stages, then ranks, then pods without a rank."""
     return -member.stage, math.inf if member.rank is None else member.rank, member.name
 
 
@@ -143,7 +145,7 @@ def plan_finished(job: TorchJob, at: Moment) -> Plan:
     deletions = deletion.delete(leftovers, shorten=True) + report_stuck_pods(at)
     has_occupying_pods = any(pod_view.occupies(pod) for pod in observation.pods)
     requeue_after = earliest((remaining, active if has_occupying_pods and not is_returning else None))
-    # The newest spec is recorded as observed; the counts of pods stay as they are.
+    # The newest spec is recorded as observed; the counts of pods stay unchanged.
     changed = status.patch_from(job.status, status.observe_generation(job))
     writes = (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
     return Plan(writes + deletions + at.group_deletions, requeue_after=requeue_after)

@@ -138,7 +138,7 @@ class JobVerdict:
 def find_faults(
     job: TorchJob, pods: Iterable[PodView], dead: frozenset[str], restarting: frozenset[str]
 ) -> Sequence[PodFault]:
-    """Return the faults of the job's pods that are not counted yet, the decisive one first.
+    """Return the faults of the job's pods that are not counted yet, the decisive fault first.
 
     `dead` are names of nodes; `restarting` are the uids of pods whose containers are being restarted on request.
     """
@@ -183,7 +183,7 @@ def missing_pod_fault(job: TorchJob, member: PodMember, seen: PodView | None) ->
 def _find_fault_of_task(
     job: TorchJob, policy: str, pod: PodView, dead: frozenset[str], restarting: frozenset[str]
 ) -> PodFault | None:
-    """Return the fault of a pod as it counts, also for the rendezvous store and the pods that meet there."""
+    """Return the fault of a pod, with the rules for the rendezvous store and for the pods that meet there."""
     if rendezvous.is_store(job, pod) and not pod.deleting and rendezvous.cannot_serve(pod):
         message = (
             f"{describe(pod) if pod.finished else f'pod {pod.name} does not run: {pod.problem}'}; {rendezvous.REMEDY}"
@@ -260,8 +260,9 @@ def _blame_order(fault: PodFault, timed: bool) -> tuple[bool, bool, bool, float,
     """Return the key that sorts the decisive fault first.
 
     A pod that could not start comes first; a disruption comes before other faults, which it explains. A pod that lost a
-    peer or was asked to stop follows from another one, so such a pod comes last. Then the earliest failure comes first,
-    a failure by a signal before a failure with a chosen exit code, and a permanent one before others.
+    peer or was asked to stop follows from another failure, so such a pod comes last. Then the earliest failure comes
+    first, a failure by a signal before a failure with a chosen exit code, and a permanent failure before other
+    failures.
     """
     pod = fault.pod
     code = pod.exit_code if pod.cause is None else pod.cause
@@ -276,13 +277,13 @@ def _blame_order(fault: PodFault, timed: bool) -> tuple[bool, bool, bool, float,
 
 
 def _follows(pod: PodView) -> bool:
-    """Return whether the end of a pod follows from that of another one, as far as the pod itself reports it."""
+    """Return whether the end of a pod follows from the end of another pod, as far as the pod itself reports it."""
     code = pod.exit_code if pod.cause is None else pod.cause
     return pod.lost_peer or code == 128 + signal.SIGTERM
 
 
 def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, now: float) -> JobVerdict:
-    """Judge the faults together: at most one restart. `now` is in seconds since the epoch."""
+    """Judge the faults together, so that they cause at most one restart. `now` is in seconds since the epoch."""
     root = job_faults[0]
     if root.kind == "Permanent":
         return JobVerdict(True, root.reason, root.message, wait=_settling(job, root, now))
@@ -326,16 +327,18 @@ def _settling(job: TorchJob, root: PodFault, now: float) -> float:
 
 
 def is_irreplaceable(job: TorchJob, pod: PodView, alone: frozenset[str]) -> bool:
-    """Return whether no other pod can take the place of this one, because the pod belongs to one of the tasks `alone`
-    (`rendezvous.find_closing_tasks`) and has joined its peers."""
+    """Return whether no other pod can take the place of the given pod, because the pod belongs to one of the tasks
+    `alone` (`rendezvous.find_closing_tasks`) and has joined its peers.
+    """
     return pod.task in alone and not static_world.has_yet_to_join(job, pod.task, pod.index)
 
 
 def is_whole(job: TorchJob, pod: PodView) -> bool:
     """Return whether a fault of this pod restarts the whole job.
 
-    The job's restartScope decides, except that a critical task always does and an auxiliary task never does. A pod that
-    has closed the rendezvous where it met others always does. A pod that has yet to join the others never does.
+    The job's restartScope decides, except that the fault of a critical task always restarts the whole job and the fault
+    of an auxiliary task never does. A pod that has closed the rendezvous where it met other pods always restarts the
+    whole job. A pod that has yet to join the other pods never restarts the whole job.
     """
     if rendezvous.meets_others(job, pod) and rendezvous.has_closed(pod):
         return True

@@ -102,8 +102,8 @@ class Scheduling:
     def least(self, task_type: str) -> int:
         """Return the number of pods of a task that are bound all or none.
 
-        The elastic minimum never changes. Without one, added workers count only when all of them run: a gang that
-        counted them before would have too few bound pods.
+        The elastic minimum never changes. Without such a size, added workers count only when all of them run: a gang
+        that counted added workers earlier would have too few bound pods.
         """
         scaling, least = self.job.status.scaling, self.job.spec.gang_members(task_type)
         is_joining = scaling is not None and scaling.deadline is not None
@@ -139,8 +139,8 @@ class Scheduling:
     ) -> Groups:
         """Return which pods are in no gang.
 
-        Where a gang's size is fixed, a gang has the first pods of each task, as many as its minimum, and no pod is
-        added once one of them is bound.
+        Where a gang's size is fixed, a gang has the first pods of each task, up to its minimum, and no pod is added
+        once one of these pods is bound.
         """
         if not (self.together and self.backend.is_fixed):
             return Groups()

@@ -96,7 +96,7 @@ def charge_growth(
     job: TorchJob, after: TorchJobStatus, no_memory: NoMemory | None
 ) -> tuple[tuple[RaiseCharge, ...], TorchJobStatus]:
     """Return the charge for memory that grows with a status, to be carried out before the status is written, and the
-    status with it; the status alone if there is no room, or nothing to charge for."""
+    status with it; the status alone if there is no room, or no memory to charge."""
     grown, admission = job.model_copy(update={"status": after}), job.admission
     uncharged = find_uncharged(grown)
     if uncharged is None or admission is None or no_memory is not None:

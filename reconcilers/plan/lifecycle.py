@@ -157,10 +157,10 @@ def _may_stay(pod: PodView, members: Mapping[str, PodMember]) -> bool:
 
 
 def _give_back(active: Active, at: Moment) -> DeletePodsFirst | Requeue | None:
-    """Return the state of a job that cannot use its resources; None if it can.
+    """Return the state of a job that cannot use its resources; None if the job can use them.
 
-    There is no room for what its pods request, a ResourceQuota or a gang scheduler refuses them, or they do not run in
-    time.
+    There is no room for the requests of its pods, a ResourceQuota or a gang scheduler refuses them, or they do not run
+    in time.
     """
     job, pods, told = active.job, at.observation.pods, status.admission_message(active.job.status)
     if at.reason in _DECIDED:

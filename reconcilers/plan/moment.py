@@ -44,7 +44,7 @@ class Deadline:
         due = [stage for stage in progress.begun_stages(job) if _must_run(job, stage)] if self.seconds else []
         if not due or status.is_leaving(job.status):  # if it goes on, its time begins again
             return None
-        # A pod that is being deleted does not count.
+        # A pod that is being deleted is not counted.
         job_progress = progress.assess(job, (pod for pod in pods if not pod.deleting))
         late = (stage for stage in due if not progress.all_running(job, job_progress, (stage,)))
         delays = [delay for delay in (self._pause_end(job), self.ready_again) if delay is not None]

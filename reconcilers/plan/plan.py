@@ -93,10 +93,10 @@ def _plan_job(at: Moment) -> Plan:
         if at.grant is not None and ending.has_succeeded(at.grant, observation.pods):
             after = status.finish(granted, "Succeeded", "Succeeded", ending.done_message(observation.pods), at.now)
             return ending.finish(granted, after, at)
-        # 2. A cancelled job ends in any phase: its pods are deleted once the status says so.
+        # 2. A cancelled job ends in any phase: its pods are deleted once the status shows the end.
         if job.spec.cancel:
             return _fail(granted, "Cancelled", "cancelled by its owner", at)
-        # 3. The API server refuses the pods as they are: at first, without what torchq adds to them.
+        # 3. The API server refuses the pods: as a first step, the additions of torchq are left out.
         if (without := choice.decline_refused(granted, at)) is not None:
             return Plan(status.write(granted, without, observation.pods), 0.0)
         if (refused := observation.met(InvalidPod)) is not None:
@@ -131,7 +131,8 @@ def _plan_by_state(job: TorchJob, at: Moment) -> Plan:
             result = _plan_active(active, at)
             removals = _delete_removed(active, result, at.deletion)
             if removals and not any(isinstance(action, PatchObject) for action in result.actions):
-                # The minimum of a group is lowered before any of its pods goes: a restart of the others may come first.
+                # The minimum of a group is lowered before any of its pods is removed: a restart of the other pods may
+                # come first.
                 removals = (*Advance(run=active, at=at).changed_groups, *removals)
             return replace(result, actions=result.actions + removals)
 
@@ -168,7 +169,7 @@ def _save_first(cause: DeletionCause, pods: ending.Pods, at: Moment) -> Plan | N
 
 def _send_back(job: TorchJob, why: str, after: TorchJobStatus, at: Moment) -> Plan:
     """Return the plan of a job without pods that waits again. Where the job lacks room because of its own pods, an
-    Event says so: its owner looks for the reason there.
+    Event reports it: its owner looks for the reason there.
     """
     # A ResourceQuota may count the job's services, too, and does not show to whom they belong.
     services = ending.delete_all_services(job, ()) if why == status.NAMESPACE_QUOTA else ()
@@ -209,14 +210,14 @@ def _plan_active(active: Active, at: Moment) -> Plan:
     # 1. The fence: no pods are created before the admission is in the cluster.
     if not is_written:
         return _plan_admission(active, at)
-    # 2. A due step of a change of its size is written before anything follows from it.
+    # 2. A due step of a change of its size is written before any other action.
     resize = Change(run=active, at=at)
     if (resized := next_step(resize)) is not None:
         return Plan(status.write(job, resized.after, active.pods) + resized.events, requeue_after=0.0)
     # 3. Its pods may request more than it is charged for: that is settled before another pod is created.
     if (charged := _settle_charge(active, at)) is not None:
         return charged
-    # 4. Failures of its pods end the job or set it back; a restart that is under way goes on.
+    # 4. Failures of its pods end the job or set it back; a restart that is under way continues.
     recovery = _recover(active, at)
     if recovery.after is not None and recovery.ended:
         return ending.finish(job, recovery.after, at, recovery.before)
@@ -234,7 +235,7 @@ def _plan_active(active: Active, at: Moment) -> Plan:
 
 def _settle_charge(active: Active, at: Moment) -> Plan | None:
     """Return the plan of a job that is charged for less than its pods request, or are to request; None if it is not, or
-    if there is no room for memory that is to grow. The charge is raised before the status says so."""
+    if there is no room for memory that is to grow. The charge is raised before the status shows the raised charge."""
     job = active.job
     excess = measure.find_excess(job, active.admission.charge, active.pods)
     if excess is None:
@@ -268,7 +269,7 @@ def _plan_missing(active: Active, at: Moment, recovery: Recovery) -> Plan:
 
 
 def _plan_recall(active: Active, refusal: Refusal | None, at: Moment) -> Plan | None:
-    """Return the plan of a job that gives its room back because of a refusal; None if it keeps it."""
+    """Return the plan of a job that gives its room back because of a refusal; None if the job keeps its room."""
     if refusal is None or not refusals.is_recalled(active.job.status, refusal):
         return None
     after = status.vacate(active.job, conditions.WAITS_FOR_SCHEDULER, refusal.message, at.now)
@@ -277,7 +278,7 @@ def _plan_recall(active: Active, refusal: Refusal | None, at: Moment) -> Plan | 
 
 
 def _choose(active: Active, at: Moment) -> tuple[Active, tuple[RaiseCharge, ...]]:
-    """Return the job with what restarts its missing pods in place, and the charge for that."""
+    """Return the job with the driver that restarts its missing pods in place, and the charge for this driver."""
     if not at.settings.make_pods or active.members.keys() <= {pod.name for pod in at.observation.pods}:
         return active, ()
     chosen = choice.choose(active.job, active.admission, at)
@@ -299,7 +300,8 @@ def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
 
 
 def _plan_admission(active: Active, at: Moment) -> Plan:
-    """Write the admission, and the request for workers that it does not have; then create what may exist now."""
+    """Write the admission, and the request for workers that it does not have; then create the pods that may exist
+    now."""
     # Both stay for the admission's lifetime.
     scheduler = active.job.spec.scheduling_policy.gang_scheduler or at.settings.gang_scheduler
     update = {"gang_scheduler": scheduler, "topology": at.settings.topology}

@@ -76,7 +76,7 @@ def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
 
 
 def _begun_members(job: TorchJob, task: TaskMembers, task_type: str, current: Iterable[PodView]) -> TaskMembers:
-    """Return the counts of a task of which those pods are needed that have begun, and as many as its minimum.
+    """Return the counts of a task of which the begun pods are needed, and at least its minimum of pods.
 
     A pod that is missing although all pods of the task existed may have begun, too.
     """
@@ -132,7 +132,7 @@ def _has_status_counts(job: TorchJob, task_type: str) -> bool:
 
 
 def _may_start(job: TorchJob, progress: JobProgress, task_type: str) -> bool:
-    """Return whether all upstream tasks have progressed far enough. A failed task never has."""
+    """Return whether all upstream tasks have progressed far enough. A failed task never has run."""
     return all(_has_reached(progress, dependency) for dependency in job.spec.tasks[task_type].depends_on)
 
 

@@ -104,7 +104,9 @@ class RecoveryContext:
 
     @cached_property
     def _leaving(self) -> tuple[LeavingPod, ...]:
-        """The pods that leave their nodes before they lose them; the failures that follow from that are not judged."""
+        """The pods that leave their nodes before they lose them; the failures that follow from such a departure are not
+        judged.
+        """
         behind = progress.completed_tasks(self.job)
         needed = [pod for pod in self.pods if pod.task not in behind]
         return departures.find(self.job, needed, self.at.observation.departures)
@@ -135,8 +137,9 @@ class RecoveryContext:
         )
 
     def _leads(self) -> frozenset[str]:
-        """Return the names of the pods that count as restarted before those that connect to them. Pods that meet at the
-        rendezvous store need no order."""
+        """Return the names of the pods that count as restarted before the pods that connect to them. Pods that meet at
+        the rendezvous store need no order.
+        """
         leads = frozenset(member.lead for member in self.run.members.values())
         return leads - {self.job.pod_name(RENDEZVOUS, 0)} if self.job.spec.rendezvous else leads
 
@@ -249,7 +252,7 @@ class RecoveryContext:
         """Return the next step of the restarts that are under way."""
         job_step, pod_step = self._restarts.job_step(), self._restarts.pod_step()
         if job_step.blocked and self.job.status.phase == "Running" and _uids_to_delete(job_step.actions):
-            # A new world restarts the pods of a running job, which goes on running unless pods are replaced.
+            # A new world restarts the pods of a running job, which continues to run unless pods are replaced.
             message = "pods are replaced, because their containers could not be restarted in place"
             return Recovery(status.enter(self.job, "Admitted", "Restarting", message, self.at.now))
         if pod_step.failed:

@@ -116,7 +116,9 @@ def uses_up_restarts(job: TorchJob, lost: int) -> bool:
 
 
 def has_no_restart_left(job: TorchJob) -> bool:
-    """Return whether the processes of the pods have used up their restarts, so that the next loss would end them."""
+    """Return whether the processes of the pods have used up their restarts, so that the next loss would end the
+    processes.
+    """
     policy = job.spec.torch_elastic_policy
     limit = policy.effective_max_restarts if job.spec.rendezvous and policy is not None else 0
     return 0 < limit <= job.status.training_restarts
@@ -130,8 +132,8 @@ def why_restarted(job: TorchJob) -> str:
 
 
 def find_closing_tasks(job: TorchJob, pods: Iterable[PodView]) -> frozenset[str]:
-    """Return those of the tasks that decide the success of the job whose pods have no successors any more, in lower
-    case."""
+    """Return the tasks whose pods get no successors any more, among the tasks that decide the success of the job, in
+    lower case."""
     current = [pod for pod in pods if pod.restart == job.status.restart_generation]
     succeeded = {pod.task for pod in current if pod.phase == "Succeeded"}
     if not succeeded:

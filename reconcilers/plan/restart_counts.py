@@ -40,7 +40,7 @@ def count_failure(
     )
     field = "disruptions" if verdict.kind == "Disruption" else "restart_count"
     failures = _count_node_failure(after.node_failures, verdict.node)
-    # Where the node itself restarts containers, it is the only one, so no pod could go elsewhere.
+    # Where the node itself restarts containers, this node is the only node, so no pod could go elsewhere.
     most = settings.node_failures if settings.in_place != "local" else integers.LARGEST
     avoided = (node for node, times in failures.items() if times >= most)
     return after.model_copy(
@@ -120,7 +120,7 @@ def count_removal(job: TorchJob, after: TorchJobStatus) -> TorchJobStatus:
 
 
 def _count_node_failure(failures: Mapping[str, int], node: str) -> dict[str, int]:
-    """Count one more failure of a node; if there are too many nodes, those with the fewest failures are dropped."""
+    """Count one more failure of a node; if there are too many nodes, the nodes with the fewest failures are dropped."""
     counts = dict(failures)
     if node:
         counts[node] = counts.get(node, 0) + 1

@@ -168,8 +168,9 @@ def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: s
 
 
 def send_back(job: TorchJob, reason: str, message: str, queue: QueueStatus, now: datetime) -> TorchJobStatus:
-    """Return the status of a job that is sent back because of its own pods. A stage that has succeeded stays so: it is
-    not run again because a later one could not start."""
+    """Return the status of a job that is sent back because of its own pods. A stage that has succeeded stays succeeded:
+    the stage is not run again because a later stage could not start.
+    """
     update = {"queue": queue, "stages": rendezvous.stages_after_restart(job)}
     return release(job, "Queued", reason, message, now).model_copy(update=update)
 
@@ -183,7 +184,7 @@ def back_off(job: TorchJob, now: datetime, seconds: float, **fields: Any) -> Que
 
 
 def pause(job: TorchJob, tries: int, first: float, longest: float = LONGEST_BACKOFF) -> float:
-    """Return the seconds that a job waits after a number of tries in a row: twice as long after each."""
+    """Return the seconds that a job waits after a number of tries in a row: the time doubles after each try."""
     return backoff.spread(min(longest, first * 2.0 ** min(tries - 1, 64)), f"{job.metadata.uid}/{tries}")
 
 
@@ -204,14 +205,14 @@ def requeue(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetim
 
 
 def requeue_exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a job that is sent back because there is no room for what its pods really request. The job
+    """Return the status of a job that is sent back because there is no room for the real requests of its pods. The job
     is queued again with that amount."""
     queue = QueueStatus(name=job.queue, since=now, tries=admission_tries(job, now))
     return send_back(job, EXCEEDS, message, queue, now)
 
 
 def record_charge(job: TorchJob, charge: Amounts, measured: PodMeasurements | None) -> TorchJobStatus:
-    """Return the status of a job that is charged for what its pods really request."""
+    """Return the status of a job that is charged for the real requests of its pods."""
     assert job.admission is not None
     admission = job.admission.model_copy(update={"charge": dict(charge)})
     return observe_generation(job).model_copy(update={"admission": admission, "measured": measured})
@@ -253,7 +254,7 @@ def vacate(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobS
 
 
 def block_on_stuck_pods(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a job whose pods should no longer exist but do."""
+    """Return the status of a job whose pods should no longer exist but still exist."""
     return block(job, Blocker(PODS_STUCK, message), now)
 
 
@@ -323,8 +324,8 @@ def count_pods(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
 
 
 def upstream_task_counts(job: TorchJob, stages: Iterable[str]) -> dict[str, TaskStatus]:
-    """Return the counts of the tasks that some stages, by index, had waited for: all succeeded, whatever exists of them
-    now."""
+    """Return the counts of the tasks that some stages, by index, had waited for: all succeeded, whatever pods of the
+    tasks exist now."""
     begun = [stage for stage in job.spec.stages if str(stage.index) in stages]
     return {name: TaskStatus(succeeded=job.spec.tasks[name].num_tasks) for stage in begun for name in stage.awaits}
 
@@ -345,9 +346,10 @@ def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tupl
     """Return the action that writes a status with the counts of some pods.
 
     There is none if only the counts would change, unless all pods of a running task exist now for the first time: then
-    one that disappears without a trace is missed (`recovery`).
+    a pod that disappears without a trace is missed (`recovery`).
     """
-    # Pods of an earlier restart do not count any more. A job that runs on while it is resized has restarted none.
+    # Pods of an earlier restart do not count any more. A job that continues to run during a resize has restarted no
+    # containers.
     runs_on = after.phase == "Running" and static_world.has_worlds(job, after.admission)
     current = (pod for pod in pods if runs_on or pod.restart == after.restart_generation)
     counts = count_pods(job, current) | upstream_task_counts(job, after.stages)

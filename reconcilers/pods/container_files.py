@@ -29,7 +29,8 @@ def add_stop_mark(spec: dict[str, Any]) -> None:
     """Let the node append a mark to the termination message of the main container before it asks that container to
     stop, unless the template has a preStop hook of its own.
 
-    The `sh` of the image appends it. Without one the hook fails, which the kubelet reports in an event of the pod.
+    The `sh` of the image appends the mark. Without a `sh` the hook fails, which the kubelet reports in an event of the
+    pod.
     """
     main = containers.main(spec)
     lifecycle = main.get("lifecycle") or {}

@@ -36,8 +36,8 @@ FEWEST_WORKERS = 1
 
 
 def static_variables(member: PodMember, address: str, port: int, processes: int) -> Variables:
-    """Return the variables of one pod. `address` and `port` are those of the world's rank 0, `processes` is the number
-    of processes that torchrun starts in it. A pod outside of the world gets no rank.
+    """Return the variables of one pod. `address` and `port` are the address and port of the world's rank 0, `processes`
+    is the number of processes that torchrun starts in it. A pod outside of the world gets no rank.
     """
     if member.rank is None:
         return {**BASE, **({"MASTER_ADDR": address, "MASTER_PORT": str(port)} if member.lead else {})}
@@ -114,8 +114,9 @@ def elastic_variables(policy: TorchElasticPolicy) -> Variables:
 
 
 def shutdown_variables(job: TorchJob, task_type: str) -> Variables:
-    """Return how long torchrun lets its processes end before it kills them. Without that it is 30 s, whatever the grace
-    of the pod."""
+    """Return how long torchrun lets its processes end before torchrun kills the processes. Without that it is 30 s,
+    whatever the grace of the pod.
+    """
     return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.spec.shutdown_timeout(task_type))}
 
 
@@ -137,7 +138,7 @@ def report_variables(job: TorchJob, pod: str, access: ReportAccess | None) -> Va
 
 
 def rendezvous_id(job: TorchJob) -> str:
-    """Return the name under which the pods meet: another one after each restart of the whole job."""
+    """Return the name under which the pods meet: another name after each restart of the whole job."""
     return f"{job.metadata.uid}-{job.status.restart_generation}"
 
 

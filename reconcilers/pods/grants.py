@@ -86,7 +86,7 @@ class Grant:
 
 
 def add_indexes(admission: Admission, granted: int, to: int) -> list[int]:
-    """Return the granted indexes and the lowest free ones, `to` indexes in total."""
+    """Return the granted indexes and the lowest free indexes, `to` indexes in total."""
     taken = frozenset(grant.indexes(admission, granted))
     free = (index for index in count() if index not in taken)
     return sorted({*taken, *islice(free, to - len(taken))})

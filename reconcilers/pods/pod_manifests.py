@@ -222,7 +222,7 @@ def _spot_labels(task: TaskSpec, member: PodMember) -> Mapping[str, str]:
 
 def service(blueprint: Blueprint, lead: PodMember) -> Manifest:
     """Return the headless service of a pod that others connect to. The service also names a pod that is not ready,
-    which may need the others to become so.
+    which may need the other pods to become ready.
     """
     port = blueprint.port(lead.name)
     return {
@@ -369,8 +369,8 @@ def set_restart_policy(spec: dict[str, Any], task_policy: str, driver: str) -> N
 def avoid_nodes(spec: dict[str, Any], nodes: Iterable[str], *, strictly: bool) -> None:
     """Make a fresh copy of a template avoid nodes: as a requirement with `strictly`, else as a preference.
 
-    The template's own node constraints stay in force. The terms of a required affinity are alternatives, so each of
-    them gets the constraint.
+    The template's own node constraints stay in force. The terms of a required affinity are alternatives, so each term
+    gets the constraint.
     """
     names = sorted(nodes)
     if not names:

@@ -88,7 +88,7 @@ def trial_pod(job: TorchJob) -> Manifest:
 
 
 def is_kept(pod: Manifest) -> bool:
-    """Return whether an API server has kept the agent and its rule: one without the feature drops the rule."""
+    """Return whether an API server has kept the agent and its rule: a server without the feature drops the rule."""
     agents = (each for each in pod["spec"].get("initContainers") or () if each["name"] == containers.RESTART_AGENT)
     return any(agent.get("restartPolicyRules") == [RULE] for agent in agents)
 

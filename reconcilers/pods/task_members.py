@@ -52,10 +52,10 @@ class PodMember:
         return (pod.task, pod.index) == (self.task_type.lower(), self.index)
 
     def show(self, pod: PodView) -> PodView:
-        """Return the pod of this name as it counts.
+        """Return the pod of this name in the state that counts.
 
-        Users can change its labels, and services find it by these. So unless it has ended, a pod whose labels do not
-        agree with its name is as good as deleted.
+        Users can change the labels of a pod, and services find the pod by its labels. So unless it has ended, a pod
+        whose labels do not agree with its name is as good as deleted.
         """
         if self.is_labelled(pod):
             return pod
@@ -72,9 +72,9 @@ def members(
 ) -> dict[str, PodMember]:
     """Return every pod of the job under an admission, by name, in the order of ranks.
 
-    `workers` are the indexes of the workers; None means the lowest ones. `world` is the number of workers that ranks
-    count, for a job whose ranks and world size do not depend on the workers that it has; None means those workers.
-    `joining` are the indexes of workers that have no rank yet.
+    `workers` are the indexes of the workers; None means the lowest indexes. `world` is the number of workers that ranks
+    count, for a job whose ranks and world size do not depend on the workers that it has; None means the number of
+    workers that the job has. `joining` are the indexes of workers that have no rank yet.
     """
     spec = job.spec
     gates = [_gate(task) for task in spec.tasks.values()]

@@ -30,7 +30,7 @@ NodeLabels = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class PodLocation:
-    """Where a pod is: the values of the ordered labels of its node, empty where the node does not have one."""
+    """Where a pod is: the values of the ordered labels of its node, empty where the node does not have the label."""
 
     name: str
     values: tuple[str, ...]

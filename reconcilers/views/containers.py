@@ -46,7 +46,7 @@ def main(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the state of the main container; empty if the node has not reported one."""
+    """Return the state of the main container; empty if the node has not reported the state."""
     state: Mapping[str, Any] = status_of(main(pod["spec"])["name"], pod.get("status") or {}).get("state") or {}
     return state
 
@@ -128,7 +128,7 @@ def closed_since(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: M
 
 
 def find_agent_failure(status: Mapping[str, Any]) -> str:
-    """Return why a pod's agent cannot run; empty if nothing speaks against it."""
+    """Return why a pod's agent cannot run; empty if there is no reason."""
     for entry in status.get("initContainerStatuses") or ():
         state, before = entry.get("state") or {}, entry.get("lastState") or {}
         if entry.get("name") == RESTART_AGENT and "running" not in state:
@@ -145,7 +145,7 @@ def _explain(ended: Mapping[str, Any]) -> str:
 
 def read(spec: Mapping[str, Any]) -> Requests:
     """Return the requests of a pod (`demand.pod_demand`). If the pod requests too many resources, the result has one
-    more than a job can be charged for."""
+    resource more than a job can be charged for."""
     if sum(len(spec.get(name) or ()) for name in ("containers", "initContainers")) > MOST_CONTAINERS:
         return _compute_requests(spec)
     parts = {

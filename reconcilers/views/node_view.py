@@ -144,7 +144,7 @@ def departures(
 
     A node with one of the taints will go away with all its pods. A cordoned node may stay: its pods leave it only if
     the other nodes could hold the job with its least number of workers. Otherwise these pods would be deleted without a
-    need. Pods that may not be evicted stay on it.
+    need. Pods that may not be evicted stay on the node.
     """
     found = _nodes_of(nodes, pods)
     doomed = {node.name: f"has the taint {key}" for node in found if (key := _taint(node, leaving_taints))}
@@ -232,7 +232,7 @@ def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
 def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJobSpec) -> bool:
     """Return whether the nodes that are not avoided could hold the whole job if they were empty.
 
-    A gang that cannot run without an avoided node must not be kept away from it.
+    A gang that cannot run without an avoided node must not be kept away from this node.
     """
     excluded = frozenset(avoided)
     all_nodes = nodes.values() if nodes is not None else []

@@ -42,7 +42,7 @@ class CodeFailure:
 
 
 def find_failure(status: Mapping[str, Any]) -> CodeFailure | None:
-    """Return why the code of a pod cannot be unpacked; None if nothing speaks against it."""
+    """Return why the code of a pod cannot be unpacked; None if there is no reason."""
     for state in _ended_states(status):
         said, code = str(state.get("message") or ""), state.get("exitCode")
         if code == _OWN_FAILURE:

@@ -109,7 +109,8 @@ class GroupReader:
         return replace(group, phase="Ready" if group.phase == "Ready" else "Refused", reason=reason, message=message)
 
     def explain(self, group: GroupView) -> GroupView:
-        """Return a group that no scheduler has seen, or that is not let in without a condition, with what is known."""
+        """Return a group that no scheduler has seen, or that is not let in without a condition, with the known
+        facts."""
         if group.since is None or self.clock() - group.since < UNSEEN_SECONDS or group.deleting:
             return group
         if not group.seen:

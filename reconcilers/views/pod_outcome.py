@@ -197,7 +197,7 @@ def _is_doubtful(terminated: Mapping[str, Any]) -> bool:
 
 
 def _have_all_ended(status: Mapping[str, Any]) -> bool:
-    """Return whether all containers have ended; a node ends the sidecars among the init containers with them."""
+    """Return whether all containers have ended; a node ends the sidecars among the init containers at the same time."""
     shown = status.get("containerStatuses") or ()
     return bool(shown) and all("terminated" in (each.get("state") or {}) for each in shown)
 

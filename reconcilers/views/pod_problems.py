@@ -75,7 +75,7 @@ def place(reason: str, message: str) -> int:
     """Return the place of a problem among the problems of a job's pods, the most telling first; WAITS_FOR_OTHERS is the
     last.
 
-    One pod of a gang has the cause, and the scheduler says of the others that they wait for it.
+    One pod of a gang has the cause, and the scheduler says that the other pods wait for this pod.
     """
     if reason in (SCHEDULABLE, "StartGate"):
         return WAITS_FOR_OTHERS
@@ -89,8 +89,8 @@ def place(reason: str, message: str) -> int:
 
 
 def _failure_problem(pod: Manifest, status: Mapping[str, Any]) -> PodProblem:
-    """Return the pod's own reason, else the reason of its main container if that failed, else that of the first failed
-    one."""
+    """Return the pod's own reason, else the reason of its main container if that failed, else the reason of the first
+    failed container."""
     if (failure := pod_code.find_failure(status)) is not None:
         return PodProblem(failure.reason, failure.message)
     states = (
@@ -137,7 +137,7 @@ def _gate_problem(status: Mapping[str, Any]) -> PodProblem | None:
 
 
 def _crash_problem(pod: Manifest) -> PodProblem | None:
-    """Return the problem of a main container that has failed: for good, or until its node reports what happens next."""
+    """Return the problem of a main container that has failed: for good, or until its node reports the next step."""
     ended = containers.main_state(pod).get("terminated") or {}
     return (
         PodProblem(ended.get("reason") or "Error", f"exit code {ended['exitCode']}") if ended.get("exitCode") else None
@@ -174,7 +174,7 @@ def _source_of(volume: Mapping[str, Any]) -> str:
 
 
 def _init_container_message(pod: Manifest) -> str:
-    """Return which init container is at work: the last running one, because sidecars keep running."""
+    """Return which init container is at work: the last running container, because sidecars keep running."""
     running = [
         container_status["name"]
         for container_status in _init_containers(pod.get("status") or {})
@@ -187,7 +187,7 @@ def is_up(pod: Manifest) -> bool:
     """Return whether the main container runs, or has ended well. A pod without container states counts by its phase.
 
     A pod's phase stays Running while a crashed container waits to be started again or for its image, and while another
-    container runs. The job does not train then. The crash of a sidecar does not count.
+    container runs. The job does not train then. The crash of a sidecar is ignored.
     """
     phase = (pod.get("status") or {}).get("phase")
     return phase == "Running" and "waiting" not in containers.main_state(pod) and not _crash_problem(pod)

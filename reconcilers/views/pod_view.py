@@ -192,7 +192,7 @@ def must_be_stopped(pod: PodView, now: float) -> bool:
 
 
 def list_names(names: Sequence[str], most: int = 5) -> str:
-    """Return the first names of pods, and how many more there are: no message grows with the size of its job."""
+    """Return the first names of pods, and the number of further pods: no message grows with the size of its job."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

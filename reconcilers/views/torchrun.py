@@ -180,7 +180,7 @@ def _follows(raised: RaisedException) -> bool:
 def _last_line(message: str, root: re.Match[str] | None) -> str:
     """Return the last informative line, without rulers and torchrun's hints.
 
-    If torchrun reports only the exit code of a process, the line is the last one before torchrun's report.
+    If torchrun reports only the exit code of a process, the line is the last line before torchrun's report.
     """
     before = "" if root is None or (exit_cause(message) or 0) > 128 else _before_torchrun(message)
     output = before or (root.group().partition(_AFTERMATH)[0] if root else message)
@@ -207,8 +207,8 @@ def _is_cut(message: str) -> bool:
 
 
 def exit_cause(message: str) -> int | None:
-    """Return the exit code of the process that failed first, as a shell gives it (128 + signal); None if nothing
-    reports it.
+    """Return the exit code of the process that failed first, in the form of a shell (128 + signal); None if
+    no output reports the code.
 
     If a signal told torchrun itself to stop, that signal is the cause.
     """

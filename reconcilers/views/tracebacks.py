@@ -127,7 +127,7 @@ class _Reader:
     def _is_over(self, line: str) -> bool:
         if not line.strip() or len(self._message) >= MOST_LINES or _opens(line):
             return True
-        # Among processes without a rank, another one may have failed next.
+        # Among processes without a rank, another process may have failed next.
         return bool(_OVER.match(line) or (self._source == (None, None) and _USUAL.match(line, 0, _LONGEST_NAME)))
 
     def _look(self, number: int, line: str) -> None:

@@ -26,8 +26,9 @@ _ABSENT = object()
 def make_module(sources: Sequence[str], function: str, values: Mapping[str, object]) -> str:
     """Return the source of a module that defines a function of a notebook and all that it needs.
 
-    `sources` are the cells in the order in which they were run, `values` what their names mean now. Imports, functions
-    and classes are taken from the cells. Numbers, text, and lists and maps of these are sent with their present values.
+    `sources` are the cells in the order in which they were run, `values` are the present values of their names.
+    Imports, functions and classes are taken from the cells. Numbers, text, and lists and maps of these are sent with
+    their present values.
 
     Raises Refused, naming everything else that the function needs.
     """

@@ -85,7 +85,7 @@ def _file(function: Callable[..., Any], module: ModuleType | None) -> str:
 
 
 def _name_of_script(module: ModuleType | None, file: str) -> str:
-    """Return the name by which the job imports what runs here as a script, or by `python -m NAME`."""
+    """Return the name by which the job imports a module that runs here as a script, or by `python -m NAME`."""
     spec = getattr(module, "__spec__", None)
     if spec is not None and spec.name != "__main__":
         return str(spec.name)

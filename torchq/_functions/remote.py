@@ -87,7 +87,7 @@ class RemoteFunction(Generic[P, R]):
         """Run the function as a job, with this folder as it is now, and return the job's handle.
 
         Every rank calls the function with these arguments. The return value of rank 0 is the result of the job, and
-        `Job.result` returns it as JSON has it. A function that returns None gives no result, so it may call
+        `Job.result` returns it as JSON expresses it. A function that returns None gives no result, so it may call
         `torchq.result`.
 
         Raises Refused for a function that the job could not find by its module and name, as a lambda. Raises Invalid
@@ -135,7 +135,9 @@ def remote(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
 
 def _find(function: Callable[..., Any], folder: str) -> tuple[str, FunctionCall]:
-    """Return the name of the module that the job imports, and how it finds it. Raises Refused."""
+    """Return the name of the module that the job imports, and the way in which the job finds the module. Raises
+    Refused.
+    """
     name = function.__qualname__
     main = vars(sys.modules["__main__"])
     cells = main.get("In")

@@ -36,7 +36,7 @@ def output() -> Path:
     if folder.is_dir():
         return folder
     _create(folder)
-    # The next job must not take along what this run writes.
+    # The next job must not inherit the files that this run writes.
     (folder / ".gitignore").write_text("*\n")
     return folder
 

@@ -48,7 +48,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class ReportSender:
-    """A thread that sends the newest report, and what the coordinator has answered."""
+    """A thread that sends the newest report, and the answers of the coordinator."""
 
     def __init__(self, access: tuple[str, str, str, str], seconds: float = SECONDS) -> None:
         """Create a sender; its thread starts with the first report. `access` is the result of `report_access`."""
@@ -69,7 +69,8 @@ class ReportSender:
 
     def offer(self, report: Report) -> None:
         """Take a report with a step, in place of a report that has not been sent yet."""
-        # The answer to a request to save stays true, so it goes with every later report: one of them will arrive.
+        # The answer to a request to save stays true, so the answer is part of every later report: one of the reports
+        # will arrive.
         self._checkpoint = report.get("checkpoint", self._checkpoint)
         known = {} if self._checkpoint is None else {"checkpoint": self._checkpoint}
         with self._condition:
@@ -101,7 +102,7 @@ class ReportSender:
             turn = time.monotonic() + self._seconds
 
     def _take(self, turn: float) -> tuple[dict[str, Any] | None, bool]:
-        """Wait for the next report and for its turn. Return the report, and whether it is the last one."""
+        """Wait for the next report and for its turn. Return the report, and whether it is the last report."""
         with self._condition:
             self._condition.wait_for(lambda: self._newest is not None or self._ends)
             self._condition.wait_for(lambda: self._is_urgent or self._ends, max(0.0, turn - time.monotonic()))
@@ -109,7 +110,7 @@ class ReportSender:
             return body, self._ends
 
     def _put_back(self, body: dict[str, Any]) -> None:
-        """Let a report wait for another turn, unless a newer one waits."""
+        """Let a report wait for another turn, unless a newer report waits."""
         with self._condition:
             if self._newest is None:
                 self._newest = body

@@ -55,7 +55,7 @@ class _Reporter:
 
     def reset(self) -> None:
         """Forget everything: a child after a fork has neither the thread of its parent nor its reports."""
-        # A handler of a signal may report while its own thread does.
+        # A handler of a signal may report while its own thread reports.
         self._lock = threading.RLock()
         self._throttle = Throttle()
         self._said: set[str] = set()

@@ -24,7 +24,7 @@ _START, _IDLE_SECONDS = 1_700_000_000.0, 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """The state of all queues. Each has one elastic job of 4 workers."""
+    """The state of all queues. Each queue has one elastic job of 4 workers."""
 
     most: int = 8
     idle: int = 0

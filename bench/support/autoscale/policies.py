@@ -106,7 +106,7 @@ class On(Policy):
 
 class PlainLoop(Policy):
     """EDL's loop without entitlement: every 30 s it fills the free room, or, while some job waits for room, makes jobs
-    smaller until the oldest one fits. The policy asks neither for which job, nor whether the workers are enough."""
+    smaller until the oldest job fits. The policy asks neither for which job, nor whether the workers are enough."""
 
     every = 30.0
 

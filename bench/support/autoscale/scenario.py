@@ -30,8 +30,8 @@ _SIZES = (1, 1, 1, 1, 1, 1, 1, 2, 4, 8)
 def trace(path: Path, room: float) -> Scenario:
     """Return the tasks of a CSV file, without the tenth that was submitted first. Raises BenchError.
 
-    In the openb trace, 10 of its 13 million seconds see a tenth of its tasks. The pool is the part `room` of what the
-    jobs would use at once, and has room for the largest job.
+    In the openb trace, 10 of its 13 million seconds see a tenth of its tasks. The pool is the part `room` of the room
+    that the jobs would use at once, and has room for the largest job.
     """
     found = scenarios.trace(path, room)
     late = found.jobs[len(found.jobs) // 10 :]
@@ -90,7 +90,7 @@ def _queues(weights: Mapping[str, int], pool: Amounts) -> list[QueueSpec]:
 
 
 def _with_elastic(jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs, every third of those with GPUs as an elastic one whose workers are as large as the job was."""
+    """Return the jobs, every third job with GPUs as an elastic job whose workers are as large as the job was."""
     return [
         _elastic(job) if number % _EVERY == 0 and job.entry.demand.get(GPU, 0) else job
         for number, job in enumerate(jobs)

@@ -40,7 +40,7 @@ _MARK = "TORCHQ_CONTAINER"
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """One elastic job, which has a queue of its own whose quota is what its largest size needs."""
+    """One elastic job, which has a queue of its own whose quota is enough for its largest size."""
 
     folder: Path
     mode: str

@@ -97,7 +97,7 @@ def losses(lines: Iterable[Line]) -> dict[int, float]:
 
 
 def loss_gap(disturbed: dict[int, float], undisturbed: dict[int, float], steps: int = 50) -> float:
-    """Return by how many percent the mean loss of the last steps differs from that of an undisturbed run.
+    """Return by how many percent the mean loss of the last steps differs from the loss of an undisturbed run.
 
     Raises ValueError if the runs have no step in common.
     """

@@ -44,7 +44,7 @@ Tell = Callable[[str], object]
 
 
 class Refused(CoordinatorError):
-    """The API server refuses objects of the backup. The message names them."""
+    """The API server refuses objects of the backup. The message names the objects."""
 
 
 class Interrupted(CoordinatorError):
@@ -77,7 +77,9 @@ class CodeRequests:
         return job.code is None or job.code in self.saved or self._stored(job, job.code) is not None
 
     def try_to_keep(self, job: SavedJob) -> None:
-        """Let the API server check the requests that keep the code of a job, by dry runs. Raises what it refuses."""
+        """Let the API server check the requests that keep the code of a job, by dry runs. Raises the errors with which
+        the API server refuses.
+        """
         archive = self._archive(job)
         for part in config_maps.manifests(archive, 1, job.namespace) if archive is not None else ():
             name = part["metadata"]["name"]
@@ -88,7 +90,7 @@ class CodeRequests:
                 self.cluster.create(CONFIG_MAPS, part, job.namespace, dry_run=True)
 
     def release(self, job: SavedJob, stored: Manifest) -> Manifest:
-        """Keep the code of a job that was created on hold, let the job go, and return it.
+        """Keep the code of a job that was created on hold, release the job, and return the job.
 
         Raises Conflict if the job has changed meanwhile, StoreFailed, and any ClusterError.
         """
@@ -123,7 +125,7 @@ def read(paths: Iterable[str]) -> Backup:
 
 
 def restore(cluster: Cluster, backup: Backup, options: RestoreOptions, tell: Tell) -> Counter[str]:
-    """Restore the objects of a backup, tell what becomes of each, and return the number of objects by action.
+    """Restore the objects of a backup, print the outcome of each, and return the number of objects by action.
 
     Raise Refused before anything is created, or with `skip_refused` at the end, if the API server refuses objects.
     Raise Interrupted if the API server refuses an object later.
@@ -294,7 +296,7 @@ def _take(cluster: Cluster, step: Step, job: SavedJob, stored: Manifest | None, 
 
 
 def _format(refusals: Mapping[str, str]) -> str:
-    """Return the refusals for people, equal ones of many objects once."""
+    """Return the refusals for people, with equal refusals of many objects only once."""
     shown = [*refusals.values()][:MOST_NAMED]
     more = len(refusals) - len(shown)
     head = f"the API server refuses {len(refusals)} objects of the backup:"

@@ -187,7 +187,7 @@ def _job(source: str, body: Manifest) -> SavedJob:
     kept = {key: value for key, value in annotations.items() if key not in _REQUESTS} | {labels.RESTORED: uid}
     new = _manifest(body, {"name": name, "namespace": namespace}, kept, source)
     if end is not None:
-        # A job that is created cancelled would end as cancelled, however the old one ended.
+        # A job that is created cancelled would end as cancelled, however the old job ended.
         new["spec"] = {name: value for name, value in spec.items() if name != "cancel"} | {"suspend": True}
     policy, needed = _map(spec, "schedulingPolicy", source), code.needed(spec, namespace) if end is None else None
     if needed is not None:
@@ -213,7 +213,7 @@ def _job(source: str, body: Manifest) -> SavedJob:
 
 
 def _manifest(body: Manifest, metadata: Manifest, annotations: Manifest, source: str) -> Manifest:
-    """Return the manifest of a new object with the labels, the annotations and the spec of the old one."""
+    """Return the manifest of a new object with the labels, the annotations and the spec of the old object."""
     named = _map(_map(body, "metadata", source), "labels", source)
     metadata = metadata | ({"labels": named} if named else {}) | ({"annotations": annotations} if annotations else {})
     return {key: body[key] for key in ("apiVersion", "kind")} | {"metadata": metadata, "spec": body.get("spec")}

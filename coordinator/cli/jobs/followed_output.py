@@ -63,7 +63,7 @@ class LinePrinter:
         self._write(_ERASE + click.unstyle(text)[: columns - 1])
 
     def note(self, text: str) -> None:
-        """Print what torchq says."""
+        """Print a message of torchq."""
         self.clear()
         click.echo(text, err=True)
 
@@ -104,7 +104,7 @@ def without_hold(item: Manifest) -> Manifest:
 
 
 def follow_to_end(session: Session, key: JobKey) -> int:
-    """Print what happens to a job until it ends, and return the exit code: 0 if it succeeded, else 1."""
+    """Print the events of a job until it ends, and return the exit code: 0 if it succeeded, else 1."""
     with JobFeeds(session.cluster) as feeds:
         stop = threading.Event()
         try:

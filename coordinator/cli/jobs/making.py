@@ -22,7 +22,7 @@ Tell = Callable[[str], object]
 
 
 class PartlySubmitted(CoordinatorError):
-    """Not all jobs were made, and the jobs that were made could not be deleted. The message names them."""
+    """Not all jobs were made, and the jobs that were made could not be deleted. The message names the jobs."""
 
 
 def nothing(_: object) -> None:
@@ -47,13 +47,14 @@ class JobMaker:
         self._tell = tell
 
     def validate(self, document: Submission) -> ValidatedJob:
-        """Validate a job, without making it. Raise any ClusterError, AlreadyExists with what to do."""
+        """Validate a job, without making it. Raise any ClusterError, AlreadyExists with a solution."""
         try:
             return validation.validate(self._cluster, document)
         except errors.AlreadyExists as error:
             if not self._replace:
                 raise errors.AlreadyExists(self._second_try(document)) from error
-        # The name itself is valid: a job has it. Another one stands for it, so that all the rest is validated.
+        # The name itself is valid, because a job has this name. Another name stands for it, so that the other fields
+        # are validated.
         metadata = {**document.body["metadata"]}
         metadata["generateName"] = f"{metadata.pop('name')[:40]}-"
         body = {**document.body, "metadata": metadata}

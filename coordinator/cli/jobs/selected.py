@@ -57,7 +57,7 @@ class JobChoice:
     ) -> None:
         """Call `act` with each of the jobs.
 
-        `prepare` gets all of them before the first call. `prepare` returns the jobs in the order of the calls, or
+        `prepare` gets all of the jobs before the first call. `prepare` returns the jobs in the order of the calls, or
         raises an error that prevents all calls.
 
         Raise the error of a single named job; after errors of several jobs, which are printed, raise SystemExit with
@@ -105,9 +105,9 @@ def check_change(
 
 
 def idle_first(items: list[Manifest]) -> list[Manifest]:
-    """Return jobs in the order in which a command ends them: those without room before those with room, newest first.
+    """Return jobs in the order in which a command ends them: jobs without room before jobs with room, newest first.
 
-    The room that is freed goes to the first job that waits, so none of the ended jobs may still wait at that time.
+    The room that is freed is given to the first waiting job, so none of the ended jobs may still wait at that time.
     """
     newest_first = sorted(items, key=columns.submission_order, reverse=True)
     return sorted(newest_first, key=job_ref.is_admitted)

@@ -67,7 +67,7 @@ def _take(waits: Waits, first: bool) -> list[JobEnding]:
 
 
 def _keys(session: Session, feeds: JobFeeds, jobs: JobChoice) -> list[JobKey]:
-    """Return the keys of the jobs. Names are looked up in the watch, so that a thousand of them cost one request."""
+    """Return the keys of the jobs. Names are looked up in the watch, so that a thousand names cost one request."""
     jobs.check()
     if jobs.selector:
         return [job_ref.key(item) for item in jobs.select(session)]

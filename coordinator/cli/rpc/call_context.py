@@ -59,7 +59,7 @@ class ClusterAccesses:
 
 
 class OpenCall:
-    """One call of a client. A thread works for it; the thread that reads the requests cancels it."""
+    """One call of a client. A thread works for the call; the thread that reads the requests cancels it."""
 
     def __init__(self, tell: Tell = lambda _text, _level: None) -> None:
         """Create a call. `tell` sends a note for people, with the level `info` or `warning`."""
@@ -76,7 +76,7 @@ class OpenCall:
         return self.stop.is_set()
 
     def when_cancelled(self, close: Callable[[], object]) -> None:
-        """Let the cancellation call `close`, which ends what the thread of this call waits for."""
+        """Let the cancellation call `close`, which ends the wait of this call's thread."""
         with self._changed:
             if not self.is_cancelled:
                 self._closers.append(close)
@@ -99,7 +99,7 @@ class OpenCall:
             self._changed.notify_all()
 
     def may_send(self) -> bool:
-        """Wait until one more item may be sent, and count it. Return False once the call is cancelled."""
+        """Wait until one more item may be sent, and count this item. Return False once the call is cancelled."""
         with self._changed:
             self._changed.wait_for(lambda: self._allowed > 0 or self.is_cancelled)
             self._allowed -= 1

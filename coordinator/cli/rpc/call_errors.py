@@ -53,7 +53,7 @@ class CallError:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The error as the protocol has it."""
+        """The error in the form of the protocol."""
         return {"code": self.code, "message": self.message, "data": {"kind": self.kind, **self.more}}
 
 

@@ -37,7 +37,7 @@ def next_picks(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
 
 
 def position(access: ClusterAccess, params: Params, call: OpenCall) -> int | None:
-    """Return the place of a job in its queue; None if it does not wait in one."""
+    """Return the place of a job in its queue; None if the job does not wait in a queue."""
     document = reads("job", "position", of="job")(access, params, call)
     place = document.get("position") if document.get("state") == "waiting" else None
     return None if place is None else int(place)

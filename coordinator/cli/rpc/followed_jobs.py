@@ -112,7 +112,7 @@ def _ends(access: ClusterAccess, keys: list[JobKey], params: Params, call: OpenC
 
 
 def read_result(access: ClusterAccess, ending: JobEnding, call: OpenCall) -> tuple[Any, str]:
-    """Return the result of a job, and why it cannot be read; empty if it can."""
+    """Return the result of a job, and why the result cannot be read; empty if the result can be read."""
     kept = kept_results.find(ending.result)
     if kept is None:
         return ending.result, ""

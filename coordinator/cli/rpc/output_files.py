@@ -21,7 +21,7 @@ FOLDER = "outputs"
 
 
 def outputs(access: ClusterAccess, params: Params, _call: OpenCall) -> dict[str, Any]:
-    """Return where the files of a job are: the folder here, or the claim and the path in it."""
+    """Return where the files of a job are: the folder on this machine, or the claim and the path in the claim."""
     return place_of(access, job_ref.find(access.session, params["job"]))
 
 

@@ -47,7 +47,7 @@ def dry_run(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[
 def _submit(
     submit: Callable[..., JobKey | None], access: ClusterAccess, prepared: PreparedRun, params: Params, call: OpenCall
 ) -> JobKey | None:
-    """Submit a run, or check it. An error says in Python's words what helps against a name that is taken."""
+    """Submit a run, or check it. The error about a name that is taken names the solution in the terms of Python."""
     try:
         return submit(access.session.cluster, prepared, _vetting(access, params, call))
     except runs.RunNameTaken as error:
@@ -60,7 +60,7 @@ def _prepare(access: ClusterAccess, params: Params, call: OpenCall) -> PreparedR
     """Pack the folder. Reports to the caller which files were packed, and which files look like secrets and were left
     out.
 
-    The job runs with the caller's Python; if its folder has none of the name `python`, with the first one on PATH.
+    The job runs with the caller's Python; if its folder has no program `python`, with the first `python` on PATH.
     """
     session, environ, python = access.session, access.session.environ, params["python_folder"]
     given = {name: value for name, value in params.items() if name not in ("python_folder", "anyway")}

@@ -102,7 +102,9 @@ def _share(room: int, reading: Reading) -> tuple[int, int, int]:
 
 
 def _rows(room: int, queues: int) -> int:
-    """Return how many queues fit below their header; one line less if some are left out, for their number."""
+    """Return how many queues fit below their header; one line less if some queues are left out, for the number of
+    these.
+    """
     rows = max(room - 1, 0)
     return rows if rows >= queues else max(rows - 1, 0)
 

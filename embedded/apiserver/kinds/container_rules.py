@@ -26,7 +26,7 @@ def each(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def check(container: dict[str, Any], path: str, names: set[str]) -> Iterator[Cause]:
-    """Yield the problems of a container; `names` are those of earlier containers, to which the container's name is
+    """Yield the problems of a container; `names` are the names of earlier containers, to which the container's name is
     added.
     """
     name = container.get("name", "")

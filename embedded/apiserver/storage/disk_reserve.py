@@ -48,7 +48,7 @@ class DiskReserve:
             self.ensure(0)
 
     def ensure(self, size: int) -> bool:
-        """Allocate room for a number of bytes and for the reserve; return whether the disk had it."""
+        """Allocate room for a number of bytes and for the reserve; return whether the disk had this room."""
         with suppress(OSError, sqlite3.Error):
             if not self._is_log_long():  # SQLite does not read the bytes behind the last commit
                 allocate(self._log, _LOG_BYTES)

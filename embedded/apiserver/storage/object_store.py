@@ -100,7 +100,7 @@ class Store:
     # Writing
 
     def put(self, resource: str, manifest: Manifest) -> StoredObject:
-        """Store a new version of an object and return it; its resourceVersion is the next one.
+        """Store a new version of an object and return it; its resourceVersion is the next number.
 
         Raise StatusError (InsufficientStorage) if the disk is full and the change creates an object, or makes an object
         grow.

@@ -100,7 +100,7 @@ class GarbageCollector:
             return True
 
     def _collect(self, uid: str) -> bool:
-        """Delete the dependents of a deleted owner; return whether all of them are handled."""
+        """Delete the dependents of a deleted owner; return whether all dependents are handled."""
         if self._store.key_of(uid) is not None:
             return True
         found = [(key.resource, self._stored(key)) for key in self._store.dependents(uid)]

@@ -63,7 +63,8 @@ class Writer:
     def update(
         self, kind: Kind, current: StoredObject, candidate: Manifest, options: WriteOptions, *, section: str = ""
     ) -> bytes:
-        """Replace an object, or one section of it (`status`), by an admitted candidate. Raise any StatusError."""
+        """Replace an object, or one section of the object (`status`), by an admitted candidate. Raise any
+        StatusError."""
         old = current.manifest()
         _check_version(kind, current, candidate, options)
         managed = candidate["metadata"].get("managedFields") if options.apply else None

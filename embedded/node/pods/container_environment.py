@@ -100,8 +100,8 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 def _node_variables(container: Mapping[str, Any], context: ContainerContext) -> dict[str, str]:
     """Return the variables that the node sets.
 
-    A container gets as many threads as it requests CPUs. Otherwise libraries would start as many threads in every
-    container as the whole machine has CPUs.
+    A container gets one thread for each CPU that it requests. Otherwise libraries would start one thread for each CPU
+    of the whole machine in every container.
     """
     threads = max(1, demand.requests(container).get("cpu", 0) // 1000)
     folders = {pod_requirements.variable(name): folder for name, folder in context.volumes.items()}
@@ -122,7 +122,7 @@ def _path(pod: LocalPod, context: ContainerContext) -> str:
 def _working_folder(container: Mapping[str, Any], context: ContainerContext) -> str:
     """Return the container's workingDir; below a mount that the container finds by a variable, in the volume's folder.
 
-    Of mounts in each other, the deepest one counts.
+    Of mounts in each other, the deepest mount decides.
     """
     written = container.get("workingDir") or ""
     wanted = posixpath.normpath(written) if written else ""

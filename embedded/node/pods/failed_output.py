@@ -97,7 +97,7 @@ def first_missing(command: Sequence[str], output: str, exists: Callable[[str], b
     complaints = [line for line in output.splitlines() if _MISSING.search(line)]
     quoted: list[str] = [path for line in complaints for path in _QUOTED.findall(line)]
     for name in (*_argument_paths(command), *quoted):
-        # The whole name, and not a part of a longer one.
+        # The pattern matches the whole name, and not a part of a longer name.
         named = re.compile(rf"(?<![\w.-]){re.escape(name.removeprefix('./'))}(?![\w-])")
         if any(map(named.search, complaints)) and not exists(name):
             return name

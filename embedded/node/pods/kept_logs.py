@@ -70,7 +70,7 @@ class KeptLogs:
             logger.warning("the logs of pod %s/%s are not kept: %s", record.namespace, record.pod, e)
 
     def _account(self, folder: Path) -> None:
-        """Remember the size of the logs that were kept last, and remove the oldest ones beyond the bounds."""
+        """Remember the size of the logs that were kept last, and remove the oldest logs beyond the bounds."""
         if self._sizes is None:
             self._sizes = {kept: _size(kept) for kept in _kept_folders(self._layout.job_logs)}
         self._sizes[folder] = _size(folder)
@@ -78,7 +78,7 @@ class KeptLogs:
         self._trim(list(self._sizes), self._bounds.total)
 
     def _trim(self, folders: list[Path], most: int) -> None:
-        """Remove the first of these folders until the others have less than the bound, by an eighth."""
+        """Remove the first of these folders until the other folders are an eighth below the bound."""
         assert self._sizes is not None
         if sum(self._sizes[folder] for folder in folders) <= most:
             return

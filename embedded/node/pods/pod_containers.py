@@ -75,7 +75,7 @@ class PodContainers:
         """Who had the ports that containers could not use, when they ended."""
 
     def forget_problems(self) -> None:
-        """Forget what kept containers from starting: the next attempt shows it anew."""
+        """Forget the reason that kept containers from starting: the next attempt shows the reason anew."""
         self.start_problems: dict[str, StartProblem] = {}
         """The reason why a container that is to start cannot start yet, by its name."""
         self.volume_problem = ""
@@ -138,7 +138,8 @@ class PodContainers:
         self._context.ports.watch(self._uid, networked)
 
     def port_problem(self, pod: LocalPod) -> str:
-        """Return what the pod has to do with a port of another job; who has a port is found when the pod ends."""
+        """Return how the pod is connected with a port of another job; the owner of a port is found when the pod
+        ends."""
         taken = taken_port(pod, self.histories, self._context.runs)
         if taken and taken not in self._holders:
             self._holders[taken] = self._context.ports.holder(taken)

@@ -70,7 +70,7 @@ class PodWorker:
         return self._failure in (None, shutdown.FAILURE) and not self._shutdown.is_marked_in(self.pod)
 
     def ending_pod(self) -> EndingPod | None:
-        """Return the pod as one for which the node's shutdown has to wait; None if the pod has ended."""
+        """Return the pod as a pod for which the node's shutdown has to wait; None if the pod has ended."""
         if not self._containers.alive_runs() and (self._status.released or not self.pod.is_deleting):
             return None
         termination = self._termination
@@ -110,7 +110,7 @@ class PodWorker:
         self.wake_at = min(plan.wake_at, now + containers.check_seconds(), self._deadline())
 
     def _show_ends(self, now: float) -> None:
-        """Report how containers ended that start again, before they do."""
+        """Report how containers ended that start again, before the next runs begin."""
         ends = pod_status.unseen_ends(self._containers.spec, self._containers.histories, self._status.content)
         if ends:
             state = replace(self._state(), ends_to_show=ends)
@@ -205,7 +205,7 @@ class PodWorker:
     def _report(self, now: float) -> None:
         """Write the pod's status and release what the pod no longer needs."""
         runs = self._containers.alive_runs()
-        # A run that is just beginning is reported once it has begun, a moment later: that saves one write.
+        # A run that is just beginning is reported once it has begun, a moment later: this delay saves one write.
         beginning = self._containers.awaits_answer or any(run.started_at is None for _, run in runs)
         if not (beginning or self.pod.is_finished):
             status = pod_status.running_status(self._state(), self._status.with_other_conditions(self.pod), now)

@@ -36,7 +36,7 @@ class Report:
 
 
 class Reporter:
-    """A thread that writes statuses, those of one pod in their order."""
+    """A thread that writes statuses, the statuses of one pod in their order."""
 
     def __init__(self, cluster: Cluster, errors: ObjectErrors | None = None) -> None:
         self._cluster = cluster
@@ -138,7 +138,7 @@ class PodStatusWriter:
             self._reporter.report(Report(pod, status, ends))
 
     def show(self, pod: LocalPod, status: Status) -> None:
-        """Queue a status that no later one replaces before it is written."""
+        """Queue a status that no later status replaces before it is written."""
         self.content = {**self.content, **status}
         self._reporter.report(Report(pod, steps=(status,)))
 

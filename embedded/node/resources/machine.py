@@ -45,7 +45,7 @@ class Machine:
 
 
 def measure(folder: Path, environment: Mapping[str, str]) -> Machine:
-    """Return what this process may use of this machine; `folder` is on the disk to which pods write."""
+    """Return the resources of this machine that this process may use; `folder` is on the disk to which pods write."""
     return Machine(cpus(), memory(), gpus(environment), shutil.disk_usage(folder).total)
 
 
@@ -123,7 +123,7 @@ def _number(path: Path) -> int:
 
 
 def _limit_files(controller: str, unified: str, legacy: str) -> Iterator[Path]:
-    """Yield the files that may limit this process: the files of its own control group and of all groups above it."""
+    """Yield the files that may limit this process: the files of its own control group and of all its parent groups."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

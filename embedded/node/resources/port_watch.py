@@ -58,7 +58,7 @@ class PortWatch(PodWatch[NetworkedPod]):
     _members: ContainerProcesses = field(default_factory=ContainerProcesses)
 
     def watch(self, uid: str, pod: NetworkedPod | None) -> None:
-        """Set the containers of a pod that run now; None if none does. Callable from any thread."""
+        """Set the containers of a pod that run now; None if no container runs. Callable from any thread."""
         with self._changed:
             self._put(uid, pod)
 
@@ -72,7 +72,7 @@ class PortWatch(PodWatch[NetworkedPod]):
         return self._notes.get(uid, "")
 
     def holder(self, port: int) -> str:
-        """Return who accepts connections at a port, as the end of a sentence; empty if nobody does."""
+        """Return the owner of a port that accepts connections, as the end of a sentence; empty if no process does."""
         inodes = loopback.read().listening.get(port)
         if not inodes:
             return ""
@@ -96,7 +96,7 @@ class PortWatch(PodWatch[NetworkedPod]):
         young = {pod.job for pod in pods.values() if self.clock() - pod.started < YOUNG_SECONDS}
         if not young or len({pod.job for pod in pods.values()}) < 2:
             return
-        # The lowest port comes first: it is the one that a script chose, and what the system chooses is above.
+        # The lowest port comes first: a script chose this port, and the ports that the system chooses are above.
         found = sorted(loopback.read().connections(), key=lambda connection: connection.port)
         if not found:
             return

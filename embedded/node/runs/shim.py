@@ -157,7 +157,7 @@ def _record_signal(*_: object) -> None:
 def _signal_pipe() -> int:
     """Return a descriptor from which the numbers of the signals are read that the shim receives and does not ignore.
 
-    SIGCHLD is one of them: a child has ended.
+    SIGCHLD is one of these signals: a child has ended.
     """
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
@@ -200,7 +200,7 @@ def _become(order: Order, ready: int, output: int, problem: str) -> str:
         return "the shim ended before the command began"
     if problem:
         return problem
-    # A shell that started the node in the background ignores SIGQUIT; the command must not inherit that.
+    # A shell that started the node in the background ignores SIGQUIT; the command must not inherit this setting.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -300,7 +300,7 @@ def reserve(folder: str, name: str) -> None:
 
 
 def write_reserved(folder: str, name: str, content: str) -> None:
-    """Write a file whole, into the disk space that was reserved for it; spaces fill the rest."""
+    """Write a file whole, into the disk space that was reserved for it; spaces fill the remaining space."""
     draft = os.path.join(folder, f".{name}")
     file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)
     try:

@@ -75,7 +75,7 @@ class NodeShutdown:
     def explains(self, ending: Ending) -> bool:
         """Return whether a shutdown of the node, the session or the machine ended a run that the node did not end.
 
-        If the run ended while no node process lived, only its shim's record of the signal can show that.
+        If the run ended while no node process lived, only its shim's record of the signal can show the signal.
         """
         if not _is_suspicious(ending):
             return False
@@ -113,7 +113,7 @@ class PodShutdown:
         return frozenset(self.mark.asked) if self.mark else frozenset()
 
     def meet(self, pod: Containers, histories: Histories, signalled_runs: SignalledRuns, now: float) -> float | None:
-        """Mark a pod that has not finished, if the shutdown ends it or has ended it.
+        """Mark a pod that has not finished, if the shutdown ends the pod or has ended it.
 
         Return the time until which the report of its end is to be held back, in seconds since the epoch, if any.
         """
@@ -134,7 +134,7 @@ class PodShutdown:
         """Mark the pod now, or return the time at which to try again.
 
         Times in the API are whole seconds. So a pod is not marked in a second in which one of its containers ended:
-        that end could not be distinguished from ends after the mark.
+        such an end could not be distinguished from ends after the mark.
         """
         times = [ending.finished_at for history in histories.values() if (ending := pod_lifecycle.last_ending(history))]
         if any(int(time) == int(now) for time in times):
@@ -163,7 +163,7 @@ class PodShutdown:
             self._write(replace(self.mark, asked_at=since, asked=tuple(sorted(runs))))
 
     def _write(self, mark: Mark) -> None:
-        """Write the mark to disk, if the disk takes it.
+        """Write the mark to disk, if the disk has room for the mark.
 
         A disk that takes no mark takes no record of the container's end either, and an unknown end is no failure.
         """

@@ -155,7 +155,9 @@ def runs_since_restart(pod: Containers, histories: Histories) -> Histories:
 
 
 def awaits_restart(pod: Containers, histories: Histories) -> bool:
-    """Return whether a run from before a restart in place is alive: no run starts before all of them have ended."""
+    """Return whether a run from before a restart in place is alive: no run starts before all runs from before have
+    ended.
+    """
     return any(
         history and history[-1].alive and history[-1].restart < pod.first(name) for name, history in histories.items()
     )

@@ -134,7 +134,7 @@ class Change:
 
     @property
     def is_all_or_none(self) -> bool:
-        """Whether all of the requested workers are added, or none; not if the owner has changed the number since."""
+        """Whether all of the requested workers are added, or none; false if the owner has changed the number since."""
         return self.scaling is not None and self.scaling.to == self.wish and self.scaling.is_all_or_none
 
     @cached_property
@@ -184,8 +184,8 @@ class Change:
         return earliest((*(seconds for seconds in times if seconds is not None and seconds > 0), self.save.remaining))
 
     def may_save(self, names: Collection[str]) -> bool:
-        """Return whether the workers are asked to save before some of them are removed: the owner wants that, and
-        they train."""
+        """Return whether the workers are asked to save before some of them are removed: this is the case if
+        the owner wants it and the workers train."""
         is_running = self.run.job.status.phase == "Running" and not (self.victims or self.has_ended)
         asks = self.run.wanted.spec.scheduling_policy.checkpoint_seconds > 0 and self.wanted < self.granted
         return asks and is_running and not frozenset(names) <= frozenset((*self.missing, *self.joining))
@@ -265,7 +265,7 @@ class Change:
         **fields: Target | Resized | Saving | None,
     ) -> ChangeStep:
         """Return the write of a change, of an admission and of other fields of the status; with `join`, workers that
-        wait for their rank get it. A target that is over is removed by the way."""
+        wait for their rank get the rank. A target that is over is removed by the way."""
         wanted, granted = self.run.wanted, admission or self.run.job.status.admission
         update = {"scaling": scaling, "admission": granted, "target": self.target, **fields}
         after = status.observe_generation(self.run.job).model_copy(update=update)

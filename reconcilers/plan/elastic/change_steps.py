@@ -159,7 +159,7 @@ def finish_removal(job: Change) -> ChangeStep | None:
 
 
 def _after_removal(job: Change, scaling: Scaling, left: int) -> Scaling | None:
-    """Return the change that goes on after a removal: other workers have yet to join, or another number is wanted."""
+    """Return the change that continues after a removal: other workers have yet to join, or another number is wanted."""
     if job.is_joining and scaling.from_workers < left and (job.missing or job.joining):
         return job.change(left, from_workers=scaling.from_workers, deadline=scaling.deadline)
     to = job.to(left)
@@ -205,8 +205,8 @@ def _begin_removal(job: Change) -> ChangeStep | None:
 
 
 def _leaving(job: Change, surplus: int) -> tuple[str, ...]:
-    """Return the workers to remove: first those that a request names, and all of them if it names exactly
-    these."""
+    """Return the workers to remove: first the workers that a request names, and all of its workers if the
+    request names exactly these."""
     asked = job.asked
     if asked is None or asked.to != job.wish or job.has_ended:
         return job.workers.choose(surplus)

@@ -45,7 +45,7 @@ class SaveRequest:
 
 
 def begin(job: TorchJob, purpose: str, now: datetime) -> Saving | None:
-    """Return the request to save before a restart that the status has to record; None if one is open already. The
+    """Return the request to save before a restart that the status has to record; None if a request is open already. The
     answer counts for every restart that is planned meanwhile.
     """
     saving, limit = job.status.saving, timedelta(seconds=job.spec.scheduling_policy.checkpoint_seconds)
@@ -55,8 +55,8 @@ def begin(job: TorchJob, purpose: str, now: datetime) -> Saving | None:
 
 
 def must_save(job: TorchJob, pods: Iterable[PodView]) -> bool:
-    """Return whether a job is asked to save before all of its pods are deleted on purpose: its owner wants that, and
-    none of them has ended or is about to."""
+    """Return whether a job is asked to save before all of its pods are deleted on purpose: this is the case if
+    its owner wants it and no pod has ended or is about to end."""
     if not job.spec.scheduling_policy.checkpoint_seconds or job.status.phase != "Running":
         return False
     present = tuple(pods)

@@ -86,7 +86,7 @@ def write(request: RequestView, after: ScaleStatus) -> tuple[PatchRequest, ...]:
 
 
 def merge(plans: Iterable[RequestPlan]) -> RequestPlan:
-    """Return several plans as one."""
+    """Return several plans as one plan."""
     parts = tuple(plans)
     actions = tuple(action for part in parts for action in part.actions)
     return RequestPlan(actions, 0.0 if actions else earliest(part.requeue_after for part in parts))
@@ -200,7 +200,7 @@ class Following:
         return has_named and self.granted <= self._most(wanted) and not self.victims and self.all_run
 
     def _most(self, wanted: int) -> int:
-        """Return how many workers the job may have when it requests so many: idle growth stays."""
+        """Return how many workers the job may have when its spec requests this number: idle growth stays."""
         return max(wanted, self.job.wanted_workers)
 
     def _moved(self) -> tuple[str, ...]:

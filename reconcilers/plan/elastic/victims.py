@@ -60,8 +60,9 @@ class Workers:
         return tuple(order[:late])
 
     def refusal(self, names: Sequence[str], least: int) -> str:
-        """Return why exactly these pods cannot be removed; empty if they can. `least` is the number of workers that the
-        job has to keep."""
+        """Return why exactly these pods cannot be removed; empty if the pods can be removed. `least` is the number of
+        workers that the job has to keep.
+        """
         if not names:
             return "no pods are named"
         if len(set(names)) < len(names):

@@ -33,7 +33,7 @@ def is_shown(status: TorchJobStatus) -> bool:
 
 
 def settle(job: TorchJob, after: TorchJobStatus, message: str) -> TorchJobStatus:
-    """Return a status of a job without a hang that is void in it; `message` is the message for a running job that does
+    """Return a status of a job without a hang that is void; `message` is the message for a running job that does
     not hang."""
     if after.hang is None and not is_shown(after):
         return after

@@ -43,7 +43,7 @@ def report(job: TorchJob, hang: Hang) -> TorchJobStatus | None:
 def judge(job: TorchJob, hang: Hang, pods: Sequence[PodView], now: datetime) -> JobVerdict:
     """Return the verdict on a job that hangs and is to be restarted, as on a failure of the pod to blame.
 
-    Without such a pod all pods are restarted, and none of them is blamed.
+    Without such a pod all pods are restarted, and no pod is blamed.
     """
     blamed = next((pod for pod in pods if pod.name == hang.blamed and pod.started), None)
     fault = PodFault(blamed or pods[0], "Retryable", finding.describe(hang), irreplaceable=blamed is None)

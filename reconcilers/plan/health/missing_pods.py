@@ -69,7 +69,7 @@ class WaitingPods:
         return MissingPods(reason, min(due, default=None), self._refusal(reason))
 
     def _judge(self, old: Sequence[PodView], unbound: Sequence[PodView], lost: Sequence[PodView]) -> Blocker | None:
-        """Return the reason: a ladder, the one that names more of the cause first."""
+        """Return the reason: a ladder, in which a reason that names more of the cause comes first."""
         if lost and (split := self._describe_gang(lost)):
             return split
         if troubled := [pod for pod in unbound if pod.problem]:
@@ -82,7 +82,7 @@ class WaitingPods:
         return Blocker(NOT_STARTING, not_running_reason.summarize(self.job, stopped, ())) if stopped else None
 
     def _refusal(self, reason: Blocker | None) -> Refusal | None:
-        """Return the refusal of a gang that is not bound; pods beyond its minimum do not count. A job that has run in
+        """Return the refusal of a gang that is not bound; pods beyond its minimum are ignored. A job that has run in
         this admission is left in its room."""
         if refusals.has_run(self.job, self.scheduling.admission):
             return None

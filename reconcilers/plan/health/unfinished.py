@@ -36,7 +36,7 @@ class UnfinishedPods:
     """When the first pod of the others ended, in seconds since the epoch."""
 
     def describe(self, *, is_long: bool) -> str:
-        """Return the sentence about them."""
+        """Return the sentence about these pods."""
         since = timestamps.format_time(self.since)
         return f"the job waits for {self.names}, as others have ended with 0 since {since}" + (
             f"; {RANKS_REMEDY}" if is_long else ""
@@ -45,7 +45,7 @@ class UnfinishedPods:
 
 def find(job: TorchJob, members: Mapping[str, PodMember], pods: Iterable[PodView]) -> UnfinishedPods | None:
     """Return the pods for which an admitted job waits; None if none of its present stages has a pod that succeeded, or
-    all have."""
+    all pods have succeeded."""
     if not task_members.needs_all_tasks(job):
         return None
     decisive = {task_type.lower() for task_type in task_members.decisive_tasks(job)} - progress.completed_tasks(job)

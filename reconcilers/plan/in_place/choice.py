@@ -53,8 +53,9 @@ class Choice:
 
 
 def preferred(settings: ReconcileSettings, obstacle: str) -> InPlace | None:
-    """Return what restarts pods in place; `obstacle` is why Kubernetes cannot, empty if it can. None if pods need
-    nothing for a restart in place."""
+    """Return the driver that restarts pods in place; `obstacle` is the reason for which Kubernetes cannot, empty if
+    Kubernetes can. None if pods need nothing for a restart in place.
+    """
     if not settings.make_pods or settings.in_place in ("recreate", "local"):
         return None
     if settings.in_place == "kruise":
@@ -132,7 +133,9 @@ def _without(job: TorchJob, after: TorchJobStatus, settings: ReconcileSettings, 
 
 
 def _carry_on(job: TorchJob, chosen: InPlace | None, *, settled: bool = False) -> InPlace | None:
-    """Return a choice with what stays of the one before: pods with agents may still exist, and are paid for."""
+    """Return a choice with the remaining parts of the previous choice: pods with agents may still exist, and are paid
+    for.
+    """
     before = job.status.in_place
     if chosen is None:
         return None

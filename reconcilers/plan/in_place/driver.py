@@ -67,19 +67,19 @@ class TimeLimit:
         remaining = self.timeout - (self.now - since) if since is not None else 0.0
         if failed:
             return RestartProgress("Failed", failed)
-        # A user may have written the time: one far in the future would never pass.
+        # A user may have written the time: a time far in the future would never pass.
         if remaining <= 0 or remaining > self.timeout + CLOCK_SKEW:
             return RestartProgress("Failed", f"not done within {self.timeout:g} s")
         return RestartProgress("InProgress", remaining=remaining)
 
     def request(self, text: str) -> dict[str, str]:
-        """Return the annotations that request a restart, or record that one is requested."""
+        """Return the annotations that request a restart, or record that a restart is requested."""
         return {labels.RESTART_CONTAINERS: text, labels.RESTART_REQUESTED_AT: timestamps.format_time(self.now)}
 
 
 def purpose_of(generation: int, request: str) -> str:
     """Return the number of a restart: of the whole job in its generation, or of single pods for the owner's request of
-    this id. People recognise the generation in it."""
+    this id. People recognise the generation in the number."""
     if not request:
         return str(generation)
     return str(UNPLANNED + int(hashlib.sha256(request.encode()).hexdigest()[:12], 16))

@@ -112,7 +112,7 @@ class Drivers:
     """Whether requests to Kruise can be created."""
 
     def of(self, pod: PodView) -> Driver:
-        """Return the driver by which a restart of a pod is under way, if one is."""
+        """Return the driver by which a restart of a pod is under way, if a restart is under way."""
         if self.setting == "local":
             return self.local
         return self.agent if pod.has_restart_agent else self.kruise
@@ -182,7 +182,8 @@ def can_restart_any(job: TorchJob, pods: Iterable[PodView], settings: ReconcileS
 
 
 def _starts_again(job: TorchJob, pod: PodView) -> bool:
-    """Return whether the pod's node starts its containers again when they end. If it does not, no container of the pod
-    would be left after a request to end them."""
+    """Return whether the pod's node starts its containers again when they end. If the node does not restart them, no
+    container of the pod would be left after a request to end them.
+    """
     policies = {name.lower(): task.restart_policy for name, task in job.spec.torch_task_specs.items()}
     return pod.self_healing or policies.get(pod.task) == "Always"

@@ -29,7 +29,7 @@ SEPARATOR = "/"
 
 
 def show(observation: Observation) -> Observation:
-    """Return the observation with the pods as they count."""
+    """Return the observation with the pods in the state that counts."""
     job = observation.job
     if not isinstance(job, TorchJob) or job.is_finished:
         return observation
@@ -44,8 +44,9 @@ def show(observation: Observation) -> Observation:
 
 
 def _has_ended_well(pod: PodView) -> bool:
-    """Return whether the main container of a pod has ended with 0, also if that counts as a failure because its node
-    was asked to stop it."""
+    """Return whether the main container of a pod has ended with 0, even if this end counts as a failure because its
+    node was asked to stop it.
+    """
     is_stopped = pod.phase == "Failed" and pod.exit_code == 0 and not (pod.deleting or pod.disruption)
     return pod.phase == "Succeeded" or is_stopped
 

@@ -49,8 +49,8 @@ class Kruise:
     def ask(self, pods: tuple[PodView, ...], purpose: str) -> tuple[Action, ...]:
         """Return the actions that request a restart of the containers of pods."""
         named = (PatchPodMetadata(pods, {"annotations": note}),) if (note := rendezvous(self.job)) else ()
-        # A restart of all pods is in the status; that of a single pod has to be on the pod, whose view may be newer
-        # than that of the request.
+        # A restart of all pods is in the status; the restart of a single pod has to be recorded on the pod, whose view
+        # may be newer than the view of the request.
         marked = self._mark(pods, purpose) if int(purpose) >= UNPLANNED else ()
         names = {pod.uid: request_name(pod.name, purpose) for pod in pods}
         open_ones = (each for each in self.requests if each.pod_uid in names and each.verdict == "InProgress")
@@ -96,7 +96,9 @@ class Kruise:
         return counted | ({labels.RESTART_CONTAINERS: purpose} if purpose else {}) | unmarked
 
     def obstacle(self, pod: PodView) -> str:
-        """Return why a restart of this pod would take longer than a new pod does; empty if it would not."""
+        """Return why a restart of this pod would take longer than a new pod does; empty if a restart would not take
+        longer.
+        """
         if pod.problem:
             return f"its main container does not run: {pod.problem}"
         if pod.restarts and pod.ended is not None and self.limit.now - pod.ended < BACKOFF_ENDS:
@@ -189,8 +191,9 @@ def request_name(pod: str, purpose: str) -> str:
 
 
 def _containers(job: TorchJob, pod: PodView) -> list[str]:
-    """Return the names of the containers of a pod that have not ended by themselves, the main one first: the others may
-    wait for it."""
+    """Return the names of the containers of a pod that have not ended by themselves, the main container first, because
+    the others may wait for it.
+    """
     task = next(task for name, task in job.spec.torch_task_specs.items() if name.lower() == pod.task)
     spec = task.template["spec"]
     main = containers.main(spec)["name"]

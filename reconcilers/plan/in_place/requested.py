@@ -27,7 +27,7 @@ WITH_GRACE = f"by new pods, which keeps their grace period: a restart in place w
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedRestart:
-    """An open request, with the pods of its job and what can restart them."""
+    """An open request, with the pods of its job and the drivers that can restart the pods."""
 
     job: TorchJob
     request: RestartRequest
@@ -41,7 +41,7 @@ class RequestedRestart:
 
     @cached_property
     def in_place(self) -> tuple[PodView, ...]:
-        """Those of them that are restarted in place."""
+        """The pods that are restarted in place."""
         if self.request.how == "Recreate" or self.keeps_grace:
             return ()
         explicit = self.request.how == "InPlace"
@@ -100,7 +100,9 @@ class RequestedRestart:
         return (EmitEvent("RestartRequested", message), *self._refusal())
 
     def _refusal(self) -> Iterable[EmitEvent]:
-        """Return the Event about pods that cannot be restarted in place although their owner has asked for that."""
+        """Return the Event about pods that cannot be restarted in place although their owner has requested a restart in
+        place.
+        """
         if self.request.how != "InPlace" or not self.replaced:
             return ()
         names = pod_view.list_names([pod.name for pod in self.replaced], MOST_NAMED)

@@ -68,7 +68,7 @@ class RestartStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
-    """One job's pods, and what restarts their containers."""
+    """One job's pods, and the drivers that restart their containers."""
 
     job: TorchJob
     pods: tuple[PodView, ...]
@@ -152,8 +152,9 @@ class Restarts:
         )
 
     def can_restart(self, pod: PodView, *, explicit: bool = False) -> bool:
-        """Return whether a pod's containers can be restarted in place, and are to be; `explicit`: its owner wants it
-        so."""
+        """Return whether a pod's containers can be restarted in place, and are to be restarted; `explicit` says that
+        the owner wants a restart in place.
+        """
         return self._is_up(pod) and self.drivers.can_restart(pod, explicit=explicit)
 
     def request_restart(self, pods: tuple[PodView, ...], request: str) -> tuple[Action, ...]:
@@ -218,8 +219,8 @@ class Restarts:
         return tuple(PatchPodMetadata(group, {"annotations": dict(new)}) for new, group in by_change.items() if new)
 
     def _progress(self, pod: PodView) -> RestartProgress:
-        """Return the progress of a pod's restart with the job. Where pods read from annotations whom they meet, a
-        restart by the node itself may have been too early for that."""
+        """Return the progress of a pod's restart with the job. Where pods read from annotations with which pods they
+        meet, a restart by the node itself may have been too early to read the new values."""
         reads_annotations = self.places or self.job.spec.rendezvous
         find = self.drivers.progress if reads_annotations else self.drivers.progress_with_job
         return find(pod, str(self.generation))

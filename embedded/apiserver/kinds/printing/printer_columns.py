@@ -55,7 +55,7 @@ def name_column(*, wide: bool = False) -> PrintedColumn:
 
 
 def age_column() -> PrintedColumn:
-    """Return the column with the age of the object, the last one of most tables."""
+    """Return the column with the age of the object, the last column of most tables."""
     return time_column("Age", lambda body, now: ages.ago(body["metadata"].get("creationTimestamp"), now))
 
 
