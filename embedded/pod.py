@@ -186,5 +186,6 @@ def _group(metadata: Mapping[str, Any], *, owned: bool) -> str:
     gang: str | None = (metadata.get("annotations") or {}).get(labels.GANG)
     owners = (metadata.get("ownerReferences") or ()) if owned else ()
     owner = next((owner["uid"] for owner in owners if owner.get("controller")), None)
-    # The namespace is a part of the name: a user of one namespace must not be able to join the groups of another.
+    # The namespace is a part of the name: a user of one namespace must not be able to join the groups of another
+    # namespace.
     return f"{metadata['namespace']}/{gang or owner or metadata['uid']}"

@@ -37,7 +37,9 @@ class Cache(Generic[T]):
 
     @property
     def version(self) -> int:
-        """The newest resourceVersion that was read; 0 before the first, or if the server's versions are not numbers."""
+        """The newest resourceVersion that was read; 0 before the first read, or if the server's versions are not
+        numbers.
+        """
         return self._version
 
     def get(self, key: Key) -> T | None:

@@ -100,7 +100,9 @@ class Informer(Generic[T]):
 
     @property
     def resource_version(self) -> int:
-        """The newest version that was read, in objects and bookmarks; 0 before the first, or if it is not a number."""
+        """The newest version that was read, in objects and bookmarks; 0 before the first read, or if it is not a
+        number.
+        """
         return self._cache.version
 
     def wait_for(self, resource_version: int, timeout: float) -> bool:

@@ -37,9 +37,9 @@ def wait(
 ) -> float | None:
     """Return the seconds before the next attempt; None if there should be no further attempt.
 
-    `attempt` counts from 1, `elapsed` is in seconds since the first, and `jitter` is uniform in [0, 1). The wait
-    is the server's Retry-After and our own backoff together, so that not all clients of the server come back in the
-    same instant.
+    `attempt` counts from 1, `elapsed` is in seconds since the first attempt, and `jitter` is uniform in [0, 1). The
+    wait is the server's Retry-After and our own backoff together, so that not all clients of the server come back in
+    the same instant.
     """
     if attempt >= settings.attempts or elapsed >= settings.slow_seconds or not _is_worthwhile(failure, repeatable):
         return None

@@ -27,7 +27,7 @@ _UNKNOWN_CODE = 500
 class Stream(Generic[T]):
     """Values read from an open response; an iterator that `close` ends, from any thread, even while it waits.
 
-    A generator cannot do this: closing a running generator raises ValueError.
+    A generator cannot be closed from another thread: closing a running generator raises ValueError.
     """
 
     def __init__(self, response: Response, values: Iterator[T]) -> None:

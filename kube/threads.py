@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 def exit_on_thread_failure(end: Callable[[int], object] = os._exit) -> None:
     """Log an exception that a thread does not catch, and call `end` with EXIT_CODE, from now on.
 
-    Each program calls this once, before it starts threads. Tests do not: pytest reports such exceptions itself. `end`
-    must not run exit handlers: they would wait for the other threads.
+    Each program calls this function once, before it starts threads. Tests do not: pytest reports such exceptions
+    itself. `end` must not run exit handlers: they would wait for the other threads.
     """
 
     def fail(args: threading.ExceptHookArgs) -> None:

@@ -1,13 +1,14 @@
-"""What a queue may hold: its quota, what the queue may borrow, and what its cohort has in total; and which resources
+"""The limits of a queue: its quota, what the queue may borrow, and what its cohort has in total; and which resources
 are limited.
 
-One rule: pure, and computed from the usage of every member. `lua/store/commit.lua` does the same with running sums.
+One rule: pure, and computed from the usage of every member. `lua/store/commit.lua` computes the same limits with
+running sums.
 
 A store counts sums of usage only of some resources. Every commit and every snapshot reads the sums, so a user must not
 be able to add a name to the sums: sums over names that jobs make up would slow the picks of all queues. A resource that
-limits nothing needs no sum. The resources that a limit names always count, and the standard ones count because people
-look at them. A charge in a reservation keeps all its names: when a name begins to count, the store computes the sums
-again from the reservations.
+limits nothing needs no sum. The resources that a limit names always count, and the standard resources count because
+people look at them. A charge in a reservation keeps all its names: when a name begins to count, the store computes the
+sums again from the reservations.
 """
 
 from collections.abc import Iterable

@@ -239,7 +239,8 @@ class PickCycle:
         pending = begun.popleft()
         committed = pending.commit.outcome()
         if committed.alone or committed.others:
-            # The picker knows its own picks; the queues that others changed beside them are read in the next round.
+            # The picker knows its own picks; the queues that other writers changed at the same time are read in the
+            # next round.
             self._change = committed.change
             self._others |= frozenset(committed.others)
         self._add_entries(picker, pending, committed)
@@ -268,7 +269,7 @@ class PickCycle:
         picker.add_entries(pending.batch.needs_entries, entries)
 
     def _read(self, picker: Picker | None, most: int) -> Picker:
-        """Return a picker that knows the store as it is now. Read up to `most` entries of queues whose first few
+        """Return a picker that knows the present store. Read up to `most` entries of queues whose first few
         cannot go."""
         heads = min(most, self._reach)
         if picker is None:

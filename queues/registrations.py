@@ -81,7 +81,7 @@ def parse_member(worker: str, text: bytes) -> Member:
 def find_refusal(own: Registration, store: StoreIdentity) -> str:
     """Return why a worker must not take batches of the store's leader; empty if the worker may take batches.
 
-    An empty store refuses nobody: its owner is recorded by whoever fills it."""
+    An empty store refuses no worker: its owner is recorded by whoever fills it."""
     if store.layout not in (0, own.layout):
         return (
             f"this worker (torchq {own.version or 'of an unknown version'}) uses layout {own.layout} of the queues in "

@@ -2,9 +2,10 @@
 
 One rule: values only. The settings become rules in one place.
 
-A job that finds no room in the pool has to wait until running jobs have made it, and the room that is kept for it
-meanwhile is idle. How long that takes is seldom known. But of jobs that have run for a time, half run for as long again
-or longer, roughly, whatever their lengths. So the job's patience is the median age of what runs, 30 seconds at least:
+A job that finds no room in the pool has to wait until running jobs free the room, and the room that is kept for it
+is idle in the meantime. How long that takes is seldom known. But of jobs that have run for a time, half run for as long
+again or longer, roughly, whatever their lengths. So the job's patience is the median age of what runs, 30 seconds at
+least:
 
     what runs                                      patience   room is kept for about
     jobs of about a minute                         30 s       a minute

@@ -87,7 +87,7 @@ class SyncCalls:
             return self._process
 
     def _lock(self) -> threading.Lock:
-        """Return the lock. In a fork, forget the process of the parent, and the lock, which nobody may release."""
+        """Return the lock. In a fork, forget the process of the parent, and the lock, which no thread may release."""
         if self._owner != os.getpid():
             self._owner, self._starting, self._process = os.getpid(), threading.Lock(), None
         return self._starting

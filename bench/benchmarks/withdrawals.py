@@ -167,7 +167,7 @@ def run(seconds: int, seed: int) -> Figures:
     """Play every game for a number of seconds.
 
     Return the largest sum of idle and used GPUs of the player in any game, as a part of its fair share; and the same
-    for each shape of jobs, with the default cost and with the cost by which they are cheap.
+    figure for each shape of jobs, with the default cost and with the cost by which they are cheap.
     """
     played = {name: measure(play, seconds, seed) for name, play in GAMES.items()}
     share = 1 / (1 + len(OTHERS))

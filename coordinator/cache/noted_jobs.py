@@ -65,8 +65,9 @@ class NotedJobs:
 
 
 def is_autoscaled(job: JobView) -> bool:
-    """Return whether the coordinator may change a job's number of workers by itself: it holds room, or has a target all
-    the same."""
+    """Return whether the coordinator may change a job's number of workers by itself: the job holds room, or has a
+    target without room.
+    """
     scaling = job.autoscaling
     holds = job.admission is not None or (scaling is not None and scaling.target is not None)
     return scaling is not None and holds and not job.finished

@@ -104,7 +104,9 @@ def find(session: Session) -> Queries:
 
 
 def ask(session: Session, question: Callable[[Queries], T], otherwise: Callable[[Exception], T]) -> T:
-    """Return the answer to a question about the queues, or, if nobody answers, what `otherwise` makes of the error."""
+    """Return the answer to a question about the queues, or, if no coordinator answers, the result of `otherwise` for
+    the error.
+    """
     try:
         return question(find(session))
     except USER_ERRORS as error:

@@ -49,7 +49,7 @@ def change_job(
 ) -> Manifest:
     """Patch a job, report the change, and return the changed job."""
     metadata = job["metadata"]
-    # The uid keeps the patch from a job of the same name that was submitted meanwhile.
+    # The uid keeps the patch from a job of the same name that was submitted in the meantime.
     patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": metadata["uid"]}}
     after = session.cluster.patch(TORCHJOBS, metadata["name"], patch, metadata["namespace"], dry_run=change.dry_run)
     report(session, after, code, f"job {metadata['namespace']}/{metadata['name']} {change_text}", change)

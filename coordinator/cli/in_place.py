@@ -1,7 +1,7 @@
 """Whether the containers of a job can be restarted in place, which the mode InPlaceRestart is for.
 
-One rule: commands do not know the settings of the workers, so the drivers that the cluster has decide. If that cannot
-be read, nothing is said.
+One rule: commands do not know the settings of the workers, so the drivers that the cluster has decide. If the cluster
+cannot be read, no driver is reported.
 """
 
 from collections.abc import Iterable, Iterator

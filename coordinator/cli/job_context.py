@@ -1,6 +1,6 @@
 """The reading of the objects around a job: its pods, the pod groups of its gang, its last events, its reports.
 
-One rule: an object that is forbidden or missing becomes a note, and the rest is shown nevertheless.
+One rule: an object that is forbidden or missing becomes a note, and the other objects are shown nevertheless.
 """
 
 from collections.abc import Callable, Iterable

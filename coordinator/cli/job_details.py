@@ -242,7 +242,7 @@ def _blockers(pods: Iterable[Manifest]) -> list[Document]:
 
 
 def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: JobContext) -> list[Document]:
-    """Return why pods do not exist yet, as far as the objects show it."""
+    """Return why pods do not exist yet, as far as the objects show the reason."""
     if missing <= 0:
         return []
     reason, message = _missing_reason(job, task_type, job_context)

@@ -209,7 +209,7 @@ def describe_sharing(pods: Iterable[Manifest]) -> list[str]:
 
 
 def describe_silence(item: Manifest, training: Document, now: datetime) -> str:
-    """Return the hint that a running job has stopped to report, which nobody watches; empty if no hint is due."""
+    """Return the hint that a running job has stopped to report, which is not watched; empty if no hint is due."""
     status, spec = item.get("status") or {}, item["spec"]
     if status.get("phase") != "Running" or (spec.get("health") or {}).get("hangTimeoutSeconds"):
         return ""

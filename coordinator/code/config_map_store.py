@@ -76,7 +76,7 @@ class ConfigMapStore:
         raise StoreFailed(f"ConfigMap {owner.namespace}/{name} changed {MOST_TRIES} times in a row: try again")
 
     def _find(self, part: Manifest, owner: JobKey) -> Manifest | None:
-        """Return a part as it is stored, and create it if it does not exist; None if it came meanwhile."""
+        """Return a part as it is stored, and create it if it does not exist; None if the part came in the meantime."""
         metadata = part["metadata"]
         try:
             return self.cluster.get(CONFIG_MAPS, metadata["name"], owner.namespace)

@@ -164,7 +164,8 @@ class Collector:
         return None
 
     def repair(self, seconds: float) -> None:
-        """Have the leader rebuild the queues. Raises CoordinatorError if the leader does not do so within `seconds`."""
+        """Have the leader rebuild the queues. Raises CoordinatorError if the leader does not rebuild within
+        `seconds`."""
         rebuild_request.request_rebuild(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
 
 

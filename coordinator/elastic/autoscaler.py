@@ -1,7 +1,7 @@
 """The leader's step that changes the numbers of workers: it plans, claims room, writes targets and grants idle growth.
 
 One rule: one thread, after a round of picks, when a plan is due (`PlanTimes`). The knowledge that
-the autoscaler remembers only delays a change, so a new leader that remembers nothing harms nobody.
+the autoscaler remembers only delays a change, so a new leader that remembers nothing does no harm.
 
 A growth has two steps. The target is written first, so that a worker process takes up the grant of the store. The store
 grants a growth once the watch shows the target, and only if the newest plan still wants the growth.
@@ -163,7 +163,7 @@ class Autoscaler:
         return found
 
     def _one(self, job: JobView, circumstances: Circumstances, known: dict[JobKey, _Known]) -> ElasticJob | None:
-        """Return one job as a plan takes it: as before, if neither the job nor anything around it has changed."""
+        """Return one job as a plan takes it: unchanged, if neither the job nor anything around it has changed."""
         before, rules = self._known.get(job.key), circumstances.rules
         if not elastic_jobs.is_settled(job, circumstances):
             return elastic_jobs.of(job, circumstances)
@@ -239,7 +239,7 @@ class Autoscaler:
         return targets.decide(job, resize, plan.needed, now)
 
     def _look_at_gains(self, jobs: Mapping[JobKey, JobView], now: float) -> None:
-        """Judge the growths of the jobs that ask for it, if that is due. Without reports, nobody is judged."""
+        """Judge the growths of the jobs that ask for it, if that is due. Without reports, no job is judged."""
         if self.reports is None or abs(now - self._looked_at) < GAIN_SECONDS:
             return
         self._looked_at = now

@@ -43,7 +43,7 @@ class Memory:
         self.gains = Gains()
 
     def forget_idle_room(self) -> None:
-        """Forget how long room has been idle, because nobody looks at it now."""
+        """Forget how long room has been idle, because no plan reads it now."""
         self.idle_since = NO_IDLE_ROOM
 
     def update(self, jobs: Mapping[JobKey, JobView], idle_since: IdleRoom, now: float) -> None:

@@ -1,5 +1,5 @@
-"""The leader's step for jobs whose scheduler does not bind their gang: it takes their room back while somebody else
-waits for it, and has them tried again when something has changed.
+"""The leader's step for jobs whose scheduler does not bind their gang: the step takes the room of these jobs
+back while another job waits for it, and lets the jobs be tried again when something has changed.
 
 One rule: what is remembered here only shortens or delays a wait, so a new leader that remembers nothing harms nobody.
 

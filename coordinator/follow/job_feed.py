@@ -271,7 +271,7 @@ class JobFeed:
 
 
 class Subscription:
-    """The news of some jobs, in one inbox. `close` ends them, from any thread."""
+    """The news of some jobs, in one inbox. `close` ends the wait for them, from any thread."""
 
     def __init__(self, *followed: tuple[JobFeed, list[JobKey]]) -> None:
         """Begin to follow jobs, each by the feed of its namespace. Raise any ClusterError."""
@@ -309,7 +309,7 @@ class JobChanges(Subscription, Iterator[Manifest | None]):
 
 
 class JobFeeds:
-    """The feeds of a process: one for each namespace that somebody has asked for."""
+    """The feeds of a process: one for each namespace that a caller has requested."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

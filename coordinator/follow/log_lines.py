@@ -223,7 +223,7 @@ class Overlap:
 
     @property
     def since(self) -> str:
-        """The time from which to ask for the rest; empty for the whole output."""
+        """The time from which to request the remaining output; empty for the whole output."""
         return self._time
 
     def begin_answer(self) -> None:

@@ -19,7 +19,7 @@ from kube.api import Cluster, LogOptions, PieceStream
 
 
 class OtherRun(Exception):
-    """The container was started again meanwhile, so the answer may be of another run."""
+    """The container was started again in the meantime, so the answer may be of another run."""
 
 
 class NotKept(Exception):

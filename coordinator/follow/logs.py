@@ -250,8 +250,8 @@ class _Following:
         self._emit(None)
 
     def _tell_new_files(self, what: str) -> None:
-        """Report which files are deleted with the pod of rank 0, so that nobody looks for them after a restart, or
-        tomorrow.
+        """Report which files are deleted with the pod of rank 0, so that no user searches for these files
+        later.
         """
         if (found := self._source.new_files()) is not None:
             self._emit([LogLine("", f"{what}: {found.describe()}")])

@@ -27,7 +27,7 @@ class NewFiles:
     """The bytes of each file, by its path in the folder."""
 
     def describe(self) -> str:
-        """Return the line that names them, the largest first."""
+        """Return the line that names the new files, the largest first."""
         count = f"{len(self.sizes):,} new file{'s' if len(self.sizes) != 1 else ''}"
         largest = max(self.sizes, key=lambda path: self.sizes[path])
         return f"{count}, {size_text(sum(self.sizes.values()))}: {largest}; torchq.output() keeps them"

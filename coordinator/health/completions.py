@@ -1,4 +1,4 @@
-"""The record of jobs whose pods have completed them, and that no worker has ended.
+"""The record of jobs whose pods have completed them, where no worker has ended the jobs.
 
 One rule: a job that is complete trains no second time. A finished pod may be deleted at any moment, for example by the
 drain of its node, and while no worker looks nothing else would be left of its success. The workers decide what follows.
@@ -87,7 +87,8 @@ class Completions(Rounds):
                 self._since[key] = now  # a worker may write first: then it is looked at again
 
     def _take_noticed(self) -> set[JobKey]:
-        """Take the jobs of which a pod has completed its work. The informer's thread adds others meanwhile."""
+        """Take the jobs of which a pod has completed its work. The informer's thread adds other jobs at the same
+        time."""
         noticed: set[JobKey] = set()
         while self.watches.completed:
             noticed.add(self.watches.completed.pop())

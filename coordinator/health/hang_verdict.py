@@ -55,7 +55,7 @@ def judge(watch: StepWatch, health: Health, now: float) -> HangVerdict | None:
 
 
 def _is_left(watch: StepWatch, pod: PodSteps, health: Health, now: float) -> bool:
-    """Return whether a pod stands while others have gone on without it for its limit."""
+    """Return whether a pod stands while other pods have continued without it for its limit."""
     if pod.left is None:
         return False
     return now - pod.left >= health.hang_timeout_seconds and (

@@ -7,7 +7,7 @@ One rule: no answer waits for anything, and none names a job.
     /metrics   what the process has counted and measured, in the text format of Prometheus
 
 With ?verbose both probes list every check, as kube-apiserver does. A thread of its own makes pages, so that probes are
-answered meanwhile.
+answered at the same time.
 """
 
 import logging

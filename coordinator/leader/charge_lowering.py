@@ -41,7 +41,7 @@ class ChargeLowering:
 
         `held` are the reservations of the jobs, read after the jobs. `pods_version` is the newest resourceVersion of
         pods that this process knows. A growth that was declined before it was granted is refunded to its queue, unless
-        it is idle growth, for which no queue pays.
+        the growth is idle growth, for which no queue pays.
         """
         now = self.elapsed()
         admissions = {job.key: job.admission for job in jobs if job.admission is not None}

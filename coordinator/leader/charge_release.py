@@ -74,8 +74,8 @@ class ChargeRelease:
         """Free the charges of these jobs. `pods_version` is the newest resourceVersion of pods that this process knows.
 
         The store keeps a charge while a worker may know newer pods. After one resync period the charge is freed in any
-        case. A worker that ran the key has lost it by then. An API server that was restored from a backup may never
-        reach its earlier versions.
+        case. A worker that ran the key has lost the key by that time. An API server that was restored from a backup may
+        never reach its earlier versions.
         """
         now, refunds = self.elapsed(), self._refunds(keys)
         since = {key: self._unfreed.pop(key).since if key in self._unfreed else now for key in keys}

@@ -288,7 +288,7 @@ class Coordinator:
 
     def _term_problem(self) -> str:
         """Return how the term hangs; empty if it does not. A leader that hangs gives up the Lease at the last renewal
-        before it has hung for a lease."""
+        before the hang has lasted for the time of a lease."""
         patience = self.settings.lease_seconds - self.settings.renew_seconds
         # The text does not change while the term hangs: the election logs each new one.
         return f"the term has not turned for over {patience:.0f} s" if self._turn.age > patience else ""

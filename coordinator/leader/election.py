@@ -9,8 +9,8 @@ machine sleeps. Every term raises the epoch. The epoch is kept in an annotation 
 Redis has lost all its data.
 
 A coordinator that cannot do a leader's work does not hold the Lease. A candidate that is not fit does not take it, and
-a leader that has not been fit for `lease_seconds` hands it back. A leader whose work hangs hands it back before it has
-hung for that long. If no coordinator is fit, none leads, and the Lease does not change hands.
+a leader that has not been fit for `lease_seconds` hands it back. A leader whose work hangs hands the Lease back before
+the hang has lasted for that time. If no coordinator is fit, none leads, and the Lease does not change hands.
 """
 
 import logging

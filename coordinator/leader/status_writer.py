@@ -4,7 +4,7 @@
     reasons   the reason that a job waits; 20 a second, tenants take turns
     queues    the figures of TenantQueues; 5 a second
 
-One rule: no lane starves another. Each lane has its turn after a few writes of the one before it. A request that fails
+One rule: no lane starves another. Each lane has its turn after a few writes of the previous lane. A request that fails
 or hangs delays the other lanes for its own time. After that, the lane of the failed request waits for at least the same
 time, while the other lanes do not wait.
 
@@ -84,8 +84,8 @@ class Lane(Generic[K]):
         in_a_row: int,
         per_second: float = math.inf,
     ) -> None:
-        """`subject` names for people the written status of `{key}`. `term` returns the leader's epoch; 0: nobody
-        leads."""
+        """`subject` names for people the written status of `{key}`. `term` returns the leader's epoch; 0 if
+        no coordinator leads."""
         self.resource, self.subject, self.in_a_row = resource, subject, in_a_row
         self.refresh: Callable[[K, Put], Put | None] = lambda _, put: put
         """Returns what is to be written by now instead of a put; None: nothing."""

@@ -105,7 +105,7 @@ class _Child:
 
 
 def restart_pause(deaths: int) -> float:
-    """Return the seconds before a child starts again after that many deaths in a row: 0.2, 0.4, 0.8 ... 30."""
+    """Return the seconds before a child starts again after a number of deaths in a row: 0.2, 0.4, 0.8 ... 30."""
     return float(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(deaths - 1, 16)))
 
 

@@ -57,7 +57,7 @@ class QueueNames:
             self._drop(frozenset(queues))
 
     def keep(self, queues: frozenset[str]) -> frozenset[str]:
-        """Forget all queues but these, and return the names of the forgotten queues."""
+        """Forget all queues but the given ones, and return the names of the forgotten queues."""
         with self._lock:
             return self._drop(self._names.keys() - queues)
 

@@ -1,10 +1,10 @@
 """Reports on their way into the store: they wait for a moment, and travel together.
 
-One rule: nobody waits for Redis. A batch that cannot be written is dropped; the next reports take its place.
+One rule: no request waits for Redis. A batch that cannot be written is dropped; the next reports take its place.
 
 A pod reports once in `LEAST_INTERVAL`. Two reports are taken at any time in addition, and do not begin that time anew:
-the one that answers an open request to save, once for each request, because the change of the job waits for it; and the
-last one of a training process, once in that time, because none comes after it.
+the report that answers an open request to save, once for each request, because the change of the job waits for it; and
+the last report of a training process, once in that time, because none comes after it.
 """
 
 import logging

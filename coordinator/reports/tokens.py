@@ -3,7 +3,7 @@
 One rule: neither a key nor a token is ever logged, stored in Redis or written into a message.
 
 A token is `UID.CODE`: the uid of the job, and an HMAC of it with the key. So a token names its job, and
-nobody without the key can make one.
+only the owner of the key can make a token.
 """
 
 import hashlib

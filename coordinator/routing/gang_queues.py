@@ -4,8 +4,8 @@ One rule: pure. Without this check, such a job would be admitted and its group n
 stay idle. A job whose queue is not known has no limit.
 
 The room that pods of others use is the amount that the scheduler reports as allocated, less the pods of jobs that have
-a node. To that, all that jobs hold is added. So the charges of jobs that were just picked count before the scheduler
-has seen these jobs.
+a node. The amounts that torchq's jobs hold are added to this number. So the charges of jobs that were just picked count
+before the scheduler has seen these jobs.
 
     hard   capability of the queue, or of a queue above it, less what is guaranteed to others there
     used   pods of others, and the charges of torchq's jobs, those of queues below included

@@ -82,7 +82,7 @@ def _is_over(refusal: QuotaRefusal, quotas: tuple[Quota, ...]) -> bool:
 
 
 def _is_raised(name: str, before: str, hard: int) -> bool:
-    """Return whether a limit is higher now than it was before."""
+    """Return whether a limit is higher now than before."""
     try:
         return bool(before) and resource_quota.amount(name, before) < hard
     except ValueError:

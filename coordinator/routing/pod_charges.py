@@ -9,9 +9,9 @@ confirms it:
     the amounts    what the pod itself requests, once it is on a node, and what that node offers
     the names      as many as a charge may have; the resources that limit the queue come first
 
-If a pod is newer than the known version of its job, the job is read again. Until that succeeds, the pod counts for the
-job's own queue, if its namespace may use that queue. A pod that counts for no queue takes room in the pool, as a pod
-without labels does.
+If a pod is newer than the known version of its job, the job is read again. Until this read succeeds, the pod counts for
+the job's own queue, if its namespace may use that queue. A pod that counts for no queue takes room in the pool, as a
+pod without labels does.
 """
 
 from collections.abc import Iterable, Mapping

@@ -51,8 +51,8 @@ NOWHERE = CommandPlace()
 
 
 def read(command: Sequence[str], folder: Path, *, here: bool) -> CommandPlace:
-    """Return the facts about a folder that decide whether a command can run there. `here`: it will run on this
-    machine."""
+    """Return the facts about a folder that decide whether a command can run there. `here` says that the command will
+    run on this machine."""
     files: dict[str, ScriptFile] = {}
     for word in command[:_MOST_WORDS]:
         path = folder / word

@@ -176,7 +176,7 @@ def start(cluster: Cluster, prepared: PreparedRun, vetting: Vetting = UNVETTED) 
 
 
 def _attach_or_refuse(cluster: Cluster, prepared: PreparedRun, cause: errors.AlreadyExists) -> JobKey:
-    """Return the job that another client has submitted meanwhile, with `attach`; else raise AlreadyExists."""
+    """Return the job that another client has submitted in the meantime, with `attach`; else raise AlreadyExists."""
     metadata = prepared.manifest["metadata"]
     name = f"{metadata['namespace']}/{metadata['name']}"
     if prepared.if_exists == "attach":

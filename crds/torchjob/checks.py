@@ -164,7 +164,7 @@ def check_submitted(spec: TorchJobSpec) -> Iterator[Problem]:
 
 
 def _unmeant(at: str, pod_spec: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the quantities of a valid pod spec that nobody means."""
+    """Yield the quantities of a valid pod spec that are most likely mistakes."""
     lists = ((f"{at}.{kind}", pod_spec.get(kind) or ()) for kind in ("initContainers", "containers"))
     containers = [(f"{place}[{index}]", each) for place, found in lists for index, each in enumerate(found)]
     for place, owner in [(at, pod_spec), *containers]:

@@ -234,7 +234,7 @@ class TorchJobSpec(StrictModel):
     @property
     def scope(self) -> Literal["Task", "Job"]:
         """The extent of a restart after a pod has failed: all pods, unless the job says otherwise, or is elastic and
-        the other pods can go on without the pod."""
+        the other pods can continue without the pod."""
         is_static = self.torch_elastic_policy is None or self.has_static_worlds
         return self.restart_scope or ("Job" if is_static else "Task")
 

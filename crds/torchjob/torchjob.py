@@ -68,7 +68,7 @@ class TorchJob(StrictModel):
         void.
 
         A target is void after the owner has lowered the number of workers, and outside of the bounds of the policy.
-        Read it of a job as it is stored, not `as_granted`.
+        Read this property of a job as it is stored, not `as_granted`.
         """
         target, policy = self.status.target, self.spec.torch_elastic_policy
         if target is None or policy is None or self.spec.worker_count < target.wish:

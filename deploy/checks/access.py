@@ -1,6 +1,6 @@
 """Roles, bindings and accounts that fit each other, and the Service that users may reach.
 
-One rule: nobody gets more than the tables of coordinator.rbac.permissions grant.
+One rule: no account gets more than the tables of coordinator.rbac.permissions grant.
 """
 
 from collections.abc import Collection, Iterable

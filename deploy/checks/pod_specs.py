@@ -1,4 +1,4 @@
-"""Pods that run as Pod Security `restricted` wants them, with settings, accounts and files that are there.
+"""Pods that run as Pod Security `restricted` requires, with settings, accounts and files that are there.
 
 One rule: every object that a pod names has to exist among the objects, or be named by a value.
 """
@@ -17,7 +17,7 @@ ADDRESSES = {"metrics": "METRICS", "http": "HEALTH", "reports": "REPORT"}
 
 
 def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> list[str]:
-    """Return the problems of the pods. `existing` has the accounts and Secrets that somebody else makes."""
+    """Return the problems of the pods. `existing` has the accounts and Secrets that the chart does not make."""
     found = list(documents)
     return [
         f"{describe(each.owner)}: {text}"

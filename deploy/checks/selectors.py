@@ -15,7 +15,7 @@ REDIS_CLIENTS = frozenset({"coordinator", "worker", "doctor"})
 
 
 def problems(documents: Iterable[Manifest]) -> list[str]:
-    """Return every selector and port that picks something else than it means."""
+    """Return every selector and port that selects other objects than intended."""
     found = list(documents)
     everything = list(pods(found))
     checks: Mapping[str, Callable[[Manifest, list[PodTemplate]], list[str]]] = {

@@ -88,7 +88,7 @@ def no_such_page() -> StatusError:
 
 
 def not_offered(what: str, instead: str) -> StatusError:
-    """Return a 405: a real cluster offers this, the embedded cluster does not."""
+    """Return a 405: a real cluster offers this request, the embedded cluster does not."""
     return StatusError(405, "MethodNotAllowed", f"{what} is not offered by the embedded cluster: {instead}")
 
 

@@ -45,8 +45,8 @@ class ShutdownProgress:
     def step(self, workers: Collection[PodWorker], now: float) -> bool:
         """Update the shutdown's state; return whether every pod has to be synced now.
 
-        The pods are synced when the shutdown begins, when containers may be sent SIGTERM, and when the rest is to be
-        killed.
+        The pods are synced when the shutdown begins, when containers may be sent SIGTERM, and when the remaining
+        containers are to be killed.
         """
         shutdown = self._shutdown
         if shutdown.since is None:

@@ -1,4 +1,4 @@
-"""Makes the Redis of one machine accept commands while the disk is full.
+"""Lets the Redis of one machine accept commands while the disk is full.
 
 One rule: a Redis that cannot write its append-only file refuses every change, and then no job can be suspended and no
 worker gets work. The content of Redis is only an index, which can be rebuilt from the cluster. So the file is switched

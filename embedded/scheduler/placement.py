@@ -1,4 +1,4 @@
-"""Decides which waiting pods are bound now, and why the others are not.
+"""Decides which waiting pods are bound now, and why the other pods are not.
 
 One rule: pure, and a group is bound as a whole or not at all. A part of a group would occupy resources and wait for a
 part that may never fit. For a PodGroup the rule applies to its minimum: pods beyond it, and pods that are created
@@ -112,7 +112,7 @@ def _incomplete_hold(group: PodGroup, members: PodGroupMembers) -> Hold | None:
 
 
 def _missing(group: PodGroup, pods: Sequence[LocalPod]) -> tuple[int, Counter[str]]:
-    """Return how many pods the minimum needs beyond these, in all and of each task."""
+    """Return how many pods the minimum needs beyond the given pods, in total and of each task."""
     counts = Counter(pod.task for pod in pods)
     return max(0, group.minimum - len(pods)), Counter(group.task_minimums) - counts
 

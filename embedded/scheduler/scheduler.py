@@ -74,7 +74,7 @@ class PodGroupCache:
         return self._groups, self._queues
 
     def gangs(self) -> Gangs:
-        """Return all PodGroups and Queues as they are now."""
+        """Return all PodGroups and Queues in their present state."""
         cached = {group.uid: group for group in self._groups.values()}
         self._written = {
             uid: group for uid, group in self._written.items() if uid in cached and group.version > cached[uid].version
@@ -170,7 +170,7 @@ class Scheduler:
     def cycle(self) -> None:
         """Decide once about all waiting pods and carry the decisions out.
 
-        Raise ClusterError if the API server fails; pods that are bound by then stay bound.
+        Raise ClusterError if the API server fails; pods that were bound before the failure stay bound.
         """
         gangs, view = self.pod_groups.gangs(), self._view()
         node = replace(self._node, labels={**view.labels, **self._node.labels})

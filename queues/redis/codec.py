@@ -171,8 +171,9 @@ def decode_spec(text: Text) -> QueueSpec:
 
 
 def encode_rules(spec: QueueSpec) -> str:
-    """Encode the settings that scripts read: the cohort, a space, and the rest as JSON. Queues with equal limits have
-    one JSON text."""
+    """Encode the settings that scripts read: the cohort, a space, and the other settings as JSON. Queues with equal
+    limits have one JSON text.
+    """
     limits = {"quota": dict(spec.quota), "borrowing": dict(spec.borrowing)}
     return f"{spec.cohort} {dump(limits | {'aging_seconds': float(spec.aging_seconds)})}"
 

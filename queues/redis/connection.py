@@ -283,7 +283,8 @@ def read_atomically(connection: Connection, commands: Sequence[Sequence[str]]) -
 
 
 def key_names(connection: Connection, pattern: str) -> list[str]:
-    """Return the names of the keys that match a pattern. A key that is added or deleted meanwhile may be missing."""
+    """Return the names of the keys that match a pattern. A key that is added or deleted during the scan may be
+    missing."""
     with translate_errors(connection):
         names = set(connection.scan_iter(match=pattern, count=_SCAN))
     return sorted(name.decode(errors="replace") for name in names)
@@ -291,7 +292,7 @@ def key_names(connection: Connection, pattern: str) -> list[str]:
 
 def scan(connection: Connection, kind: str, name: str) -> dict[bytes, Any] | None:
     """Read a hash or a sorted set (`kind` "hash", "zset") in pieces; None if the key has another type. An element that
-    is added or deleted meanwhile may be missing."""
+    is added or deleted during the scan may be missing."""
     scan_iter = connection.hscan_iter if kind == "hash" else connection.zscan_iter
     with translate_errors(connection):
         try:

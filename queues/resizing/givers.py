@@ -18,7 +18,7 @@ from queues.resizing.values import ElasticJob
 
 
 class Shares:
-    """What queues use beyond their shares, as parts of the pool."""
+    """The amounts that queues use beyond their shares, as parts of the pool."""
 
     def __init__(self, room: Room, prices: Prices) -> None:
         """`room` belongs to the caller, who may change the room."""

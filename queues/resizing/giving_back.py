@@ -101,9 +101,9 @@ class GivingBack:
     def _may_take_paid(self, queue: QueueState) -> bool:
         """Return whether the first job of a queue holds the pool's reservation, or gets it next.
 
-        Nobody overtakes a job where all the others are content, so that it would never get the reservation by itself.
-        The patience of the waiting job ends as well once it has waited for the least patience: this room need not wait
-        for any job's end.
+        No job overtakes a waiting job if all other queues are content, so that it would never get the reservation by
+        itself. The patience of the waiting job ends as well once it has waited for the least patience: this room need
+        not wait for any job's end.
         """
         holder, first = self._picker.reservation_holder, queue.first
         if holder or self.hasten or first is None or not queue.reservable:

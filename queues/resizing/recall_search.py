@@ -34,7 +34,7 @@ def find(
 ) -> tuple[JobKey, ...]:
     """Return which holders give their room to waiting jobs now; the first holders where several could.
 
-    The room of `leaving` jobs counts as free. `refused` are waiting jobs that nobody gives room to.
+    The room of `leaving` jobs counts as free. `refused` are waiting jobs to which no job gives room.
     """
     queues = picker.queues(now)
     search = _Search(picker, Room(picker, queues, ()), list(holders[:_HOLDERS]))

@@ -21,7 +21,7 @@ LIMITS: tuple[Limit, ...] = ("quota", "cohort", "pool")
 
 
 class Room:
-    """What queues, cohorts and the pool use once the workers of a plan are gone."""
+    """The amounts that queues, cohorts and the pool use once the workers of a plan are gone."""
 
     def __init__(self, picker: Picker, queues: Mapping[str, QueueState], jobs: Iterable[ElasticJob]) -> None:
         """Begin with the state of the picker. Each of the `jobs` belongs to one of the queues."""

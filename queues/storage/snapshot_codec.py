@@ -25,7 +25,7 @@ OMITTED = 0
 
 
 class _LazyWaiting(WaitingEntry):
-    """A waiting entry that is decoded when it is first read. Most entries are picked before that."""
+    """A waiting entry that is decoded when it is first read. Most entries are picked before they are decoded."""
 
     __slots__ = ("_fields",)
     size = 0

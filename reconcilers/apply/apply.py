@@ -217,7 +217,7 @@ class Application:
     def _in_parallel(
         self, work: Callable[[T], Any], items: Sequence[T], *, fenced: bool = False, asks: bool = False
     ) -> None:
-        """Do work on all items, some at a time; all begun work is over when this returns or raises.
+        """Do work on all items, some at a time; all begun work is over when this function returns or raises.
 
         With `asks`, more are done at a time, and for longer. With `fenced`, the fence is checked before each few
         items, and before each item that begins long after the last check: this process may have been suspended between

@@ -62,7 +62,7 @@ def manifest(key: JobKey, event: EmitEvent, now: float, *, owned: bool = False) 
 
 
 def pod_changed(sent: Manifest, made: Manifest) -> EmitEvent | None:
-    """Return the Event about a pod that an admission webhook has made otherwise than it was asked to; None if it is
+    """Return the Event about a pod that an admission webhook has made in another form than requested; None if it is
     fine. The additions of a webhook to a pod are not checked."""
     found = [*_lost_labels(sent, made), *_policy(sent, made)]
     if not found:

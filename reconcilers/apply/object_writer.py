@@ -223,8 +223,8 @@ class ObjectWriter:
     def is_new(self, resource: Resource, manifest: Manifest, error: errors.Forbidden) -> bool:
         """Return whether no object has the manifest's name yet.
 
-        A refusal by a ResourceQuota does not show that, because the API server checks quotas before it looks for the
-        name.
+        A refusal by a ResourceQuota does not show whether an object has the name, because the API server checks quotas
+        before it looks for the name.
         """
         if over_quota.parse_refusal(str(error)) is None:
             return True

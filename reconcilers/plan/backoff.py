@@ -157,8 +157,9 @@ def end_pause(before: TorchJobStatus, now: datetime) -> dict[str, Any]:
 
 
 def clear() -> dict[str, Any]:
-    """Return the changes of the status for a job that gives up its resources or starts again in them: no pod waits any
-    more."""
+    """Return the changes of the status for a job that gives up its resources or starts again with them: no pod waits
+    any more.
+    """
     return {"restart_not_before": None, "backing_off": ()}
 
 

@@ -1,7 +1,7 @@
 """The end of a job: success, failure, deletion, and what is deleted after the end.
 
 One rule: pure. The status records the end before the pods that prove it are deleted; the services, whose existence is
-not recorded anywhere else, are deleted before that.
+not recorded anywhere else, are deleted before this record.
 """
 
 import math

@@ -242,7 +242,7 @@ def is_disrupted(pod: PodView) -> bool:
 
 
 def is_retryable(pod: PodView) -> bool:
-    """Return whether the pod may succeed next time, judging by how it failed."""
+    """Return whether the pod may succeed next time, judging by its failure."""
     if pod.reason in (pod_outcome.OOM_KILLED, pod_end.STOPPED) or _is_over_its_limit(pod):
         return True
     code = pod.exit_code or 0
@@ -364,7 +364,7 @@ def exit_code(pod: PodView) -> int | None:
 
 
 def describe(pod: PodView) -> str:
-    """Return a sentence with the pod's name and how it ended."""
+    """Return a sentence with the pod's name and its end."""
     if pod.reason in SHUT_DOWN:
         return f"pod {pod.name} was ended with its node{f' {pod.node}' * bool(pod.node)}, which was shut down"
     if pod.reason in pod_code.FOR_GOOD:

@@ -274,7 +274,8 @@ class Scheduling:
         return named or self.backend.scheduler or DEFAULT_SCHEDULER
 
     def _scheduler_mismatch(self, stages: Iterable[Stage]) -> Blocker | None:
-        """Return the blocker for templates of one gang with different schedulers: none of these would bind it."""
+        """Return the blocker for templates of one gang with different schedulers: no scheduler would bind such a
+        gang."""
         for stage in stages:
             training = task_members.training_tasks(self.job.spec, stage.tasks)
             expected = self.backend.scheduler or self.scheduler_of(training[0])

@@ -75,7 +75,7 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
     pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
     at = Moment(interruptions.show(replace(observation, pods=pods)), settings, now)
     job = at.observation.job
-    # A cancelled job ends before its scale requests go on; those that are left fail then.
+    # A cancelled job ends before its scale requests continue; the remaining requests then fail.
     ends = isinstance(job, TorchJob) and job.spec.cancel and not job.is_finished
     requests = RequestPlan() if ends else request_steps.plan_requests(at)
     if requests.actions:  # they may change the job, or what its pods are for
@@ -214,7 +214,7 @@ def _plan_active(active: Active, at: Moment) -> Plan:
     resize = Change(run=active, at=at)
     if (resized := next_step(resize)) is not None:
         return Plan(status.write(job, resized.after, active.pods) + resized.events, requeue_after=0.0)
-    # 3. Its pods may request more than it is charged for: that is settled before another pod is created.
+    # 3. The pods of a job may request more than its charge: the charge is corrected before another pod is created.
     if (charged := _settle_charge(active, at)) is not None:
         return charged
     # 4. Failures of its pods end the job or set it back; a restart that is under way continues.

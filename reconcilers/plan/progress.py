@@ -49,7 +49,9 @@ def begun_stages(job: TorchJob) -> tuple[Stage, ...]:
 
 
 def has_begun(job: TorchJob, task_type: str) -> bool:
-    """Return whether the stage of a task has begun according to the status; before that its pods are not expected."""
+    """Return whether the stage of a task has begun according to the status; before the beginning its pods are not
+    expected.
+    """
     return any(task_type in stage.tasks for stage in begun_stages(job))
 
 

@@ -198,7 +198,8 @@ class RecoveryContext:
         return Recovery(after, before=(event,), actions=actions)
 
     def _resume(self) -> Recovery | None:
-        """Let a job start again whose pods were being deleted although it may go on; this is not a disruption.
+        """Let a job start again whose pods were being deleted although the job may continue; such a start is not a
+        disruption.
 
         The job has its full time to get its pods running again. The job's `activeDeadlineSeconds` still count from the
         admission, because resources that are reserved for another job are lent to it only until then.

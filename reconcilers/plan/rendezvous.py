@@ -61,7 +61,7 @@ def meets_others(job: TorchJob, pod: PodView) -> bool:
 def has_succeeded(job: TorchJob, pods: Iterable[PodView]) -> bool:
     """Return whether a pod of those that meet has succeeded since the last restart, which closes the rendezvous.
 
-    A success before any worker has started closes nothing: that program has met nobody.
+    A success before any worker has started does not close the rendezvous: such a program has met no other pod.
     """
     if not job.spec.rendezvous:
         return False
@@ -72,7 +72,7 @@ def has_succeeded(job: TorchJob, pods: Iterable[PodView]) -> bool:
 
 
 def is_too_late(pod: PodView) -> bool:
-    """Return whether a pod failed because the rendezvous was closed before it came."""
+    """Return whether a pod failed because the rendezvous was closed before the pod came."""
     return _has_failed(pod) and torchrun.rendezvous_error(pod.message) == "Closed"
 
 
@@ -151,7 +151,8 @@ def find_closing_tasks(job: TorchJob, pods: Iterable[PodView]) -> frozenset[str]
 def stages_after_restart(job: TorchJob) -> Mapping[str, StageStatus]:
     """Return the stages that stay begun when all pods of a job are restarted.
 
-    A stage begins anew if it waited for a task whose world is not over: the others of this world need the task again.
+    A stage begins anew if it waited for a task whose world is not over: the other tasks of this world need the task
+    again.
     """
     begun = dict(job.status.stages)
     while task_members.needs_all_tasks(job):

@@ -130,7 +130,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
 
 
 def _carry_over(job: TorchJob, now: datetime) -> QueueStatus | None:
-    """Return the part of `status.queue` that still counts if the job has to wait again before it runs."""
+    """Return the part of `status.queue` that still applies if the job has to wait again before it runs."""
     before = job.status.queue
     if before is None or job.is_retry_due(now):
         return None

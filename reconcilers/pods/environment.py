@@ -114,8 +114,8 @@ def elastic_variables(policy: TorchElasticPolicy) -> Variables:
 
 
 def shutdown_variables(job: TorchJob, task_type: str) -> Variables:
-    """Return how long torchrun lets its processes end before torchrun kills the processes. Without that it is 30 s,
-    whatever the grace of the pod.
+    """Return how long torchrun lets its processes end before torchrun kills the processes. Without this variable the
+    time is 30 s, whatever the grace of the pod.
     """
     return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.spec.shutdown_timeout(task_type))}
 
@@ -123,7 +123,7 @@ def shutdown_variables(job: TorchJob, task_type: str) -> Variables:
 def report_variables(job: TorchJob, pod: str, access: ReportAccess | None) -> Variables:
     """Return the variables that a pod needs to report about its training; nothing if pods do not report.
 
-    The token is in the spec of the pod and not in a Secret. The token lets nobody do more than forge the reports of
+    The token is in the spec of the pod and not in a Secret. The token allows no more than to forge the reports of
     this job, and who reads the pods of a namespace mostly reads its Secrets, too. A Secret would be one more object of
     each job, and workers would need the right to write Secrets in every namespace, which is worth more than all tokens.
     """

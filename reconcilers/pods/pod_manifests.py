@@ -160,8 +160,8 @@ class Blueprint:
         return not self.shared_address and (others or self.job.spec.torch_elastic_policy is not None)
 
     def processes(self, task_type: str) -> int:
-        """Return the number of processes that torchrun starts in a pod of a task, as it was when the job was
-        admitted."""
+        """Return the number of processes that torchrun starts in a pod of a task, as fixed at the admission of the
+        job."""
         admitted = self.admission.nproc_per_node
         if admitted is not None:
             return admitted.get(task_type, 1)

@@ -8,7 +8,8 @@ the first init container, so the main container alone decides when the pod has e
 pod. The pod keeps its sandbox, address, volumes and devices. The other init containers run again.
 
 The agent runs the main container's image, which needs `sh` and `sleep`. The requests of the agent are added to the
-requests of the pod. The limits are the same, so that a pod keeps its quality of service and passes a quota of limits.
+requests of the pod. The limits equal the requests, so that a pod keeps its quality of service and passes a quota of
+limits.
 """
 
 from collections.abc import Mapping

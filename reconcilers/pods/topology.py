@@ -10,7 +10,7 @@ One rule: pure. The labels of nodes are ordered, the widest first: block, rack, 
     in the same groups                    by their task and index
 
 The same holds for any number of labels. Ranks are given once all pods of the world are bound, before any of them runs.
-A pod that runs keeps its rank; a pod that replaces another pod meanwhile gets the free rank.
+A pod that runs keeps its rank; a pod that replaces another pod in the meantime gets the free rank.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

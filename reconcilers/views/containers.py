@@ -166,8 +166,9 @@ def main_memory(spec: Mapping[str, Any]) -> int:
 
 @lru_cache(1024)
 def _parse_requests(text: bytes) -> Requests:
-    """Return the requests of a pod spec that is reduced to them. The result is cached: it is the same for all pods of a
-    task at each of their changes."""
+    """Return the requests of a pod spec that is reduced to the fields of requests. The result is cached: it is the same
+    for all pods of a task at each of their changes.
+    """
     return _compute_requests(orjson.loads(text))
 
 

@@ -183,7 +183,7 @@ def is_preempted(pod: PodView) -> bool:
 
 
 def must_be_stopped(pod: PodView, now: float) -> bool:
-    """Return whether a pod takes resources until somebody deletes it.
+    """Return whether a pod takes resources until a client deletes it.
 
     A pod whose containers have ended is left to its node: a deletion of the pod would delete its logs.
     """

@@ -84,7 +84,7 @@ class RemoteFunction(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Run the function as a job, with this folder as it is now, and return the job's handle.
+        """Run the function as a job, with the present content of this folder, and return the job's handle.
 
         Every rank calls the function with these arguments. The return value of rank 0 is the result of the job, and
         `Job.result` returns it as JSON expresses it. A function that returns None gives no result, so it may call

@@ -1,4 +1,4 @@
-"""Who changes the sizes of elastic jobs in a simulation: the coordinator's plan, EDL's plain loop, or nobody.
+"""Who changes the sizes of elastic jobs in a simulation: the coordinator's plan, EDL's plain loop, or no policy.
 
 One rule: a policy returns resizes, and the simulation carries them out. The coordinator's own picker decides who is
 admitted and whose growth is granted.

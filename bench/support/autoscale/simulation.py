@@ -192,7 +192,7 @@ class Simulation:
             self._changed()
 
     def _ask_for_rest(self, trainer: Trainer) -> None:
-        """Let a job wait for the rest of the workers that its owner wants."""
+        """Let a job wait for the further workers that its owner wants."""
         missing = WANTED - trainer.workers
         if missing > 0 and trainer.asks is None and self._policy.grows_to_wish:
             trainer.growths += 1

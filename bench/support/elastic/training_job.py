@@ -145,7 +145,7 @@ class RunningJob:
                 os.kill(pid, signal.SIGKILL)
 
     def take_room(self, millicpus: int) -> None:
-        """Create a pod of somebody else, which takes room of the node."""
+        """Create a pod of another user, which takes room of the node."""
         requests = {"cpu": f"{millicpus}m"}
         container = {
             "name": "sleep",
@@ -167,7 +167,7 @@ class RunningJob:
         return len(running) == len(self.pods()) == workers + self.job.has_store
 
     def room_is_taken(self) -> bool:
-        """Return whether the pod of somebody else runs."""
+        """Return whether the pod of the other user runs."""
         return _is_running(self.cluster.get(PODS, ROOM_TAKER, NAMESPACE))
 
 

@@ -94,7 +94,7 @@ def explain(session: Session, item: Manifest) -> str:
 
 
 def without_hold(item: Manifest) -> Manifest:
-    """Return a job without the reason Held, which its status may have for a moment after it was let go."""
+    """Return a job without the reason Held, which its status may have for a moment after the job was released."""
     status = item.get("status") or {}
     is_held = (item["spec"].get("schedulingPolicy") or {}).get("hold")
     if is_held or (status.get("queue") or {}).get("reason") != "Held":

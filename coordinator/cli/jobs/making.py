@@ -1,7 +1,7 @@
 """Making the jobs of one submission, and deleting the jobs again.
 
-One rule: nobody loses track of a job. Each job is printed as soon as it is made. If not all jobs can be made, or the
-user interrupts, the jobs that were made are found by the mark of the submission (including jobs whose answer never
+One rule: no created job is lost from sight. Each job is printed as soon as it is made. If not all jobs can be made, or
+the user interrupts, the jobs that were made are found by the mark of the submission (including jobs whose answer never
 came), and deleted again or named with the command that deletes them.
 """
 

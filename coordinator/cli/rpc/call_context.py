@@ -2,7 +2,7 @@
 
 One rule: a call uses the cluster that is selected when it begins. Another selection, or credentials that were refused,
 make the next call connect anew; calls in progress keep their connection. A stream stops before it has more than a
-window of items on their way, so that a slow reader stalls nobody else.
+window of items on their way, so that a slow reader stalls no other call.
 """
 
 import threading
@@ -72,7 +72,7 @@ class OpenCall:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the answer."""
+        """Whether no caller waits for the answer."""
         return self.stop.is_set()
 
     def when_cancelled(self, close: Callable[[], object]) -> None:

@@ -30,7 +30,7 @@ GOALS: tuple[str, ...] = get_args(Goal)
 
 
 def wait(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[str, Any]]:
-    """Wait for all of some jobs, or for the first, and return their ends in the order of the jobs."""
+    """Wait for all of some jobs, or for the first of them, and return their ends in the order of the jobs."""
     keys = _keys(access, params["jobs"])
     if not keys:
         return []
@@ -49,7 +49,7 @@ def as_completed(access: ClusterAccess, params: Params, call: OpenCall) -> Itera
 
 
 def wait_for_one(access: ClusterAccess, params: Params, call: OpenCall) -> dict[str, Any]:
-    """Wait for a job, and return how it ended."""
+    """Wait for a job, and return its end."""
     return describe(access, _ending(access, params, call), call)
 
 
@@ -97,7 +97,9 @@ def _ending(access: ClusterAccess, params: Params, call: OpenCall) -> JobEnding:
 
 
 def _ends(access: ClusterAccess, keys: list[JobKey], params: Params, call: OpenCall) -> Iterator[JobEnding]:
-    """Yield the ends of the waits for some jobs as they come. Raises TimedOut if the time was over before the last."""
+    """Yield the ends of the waits for some jobs as they come. Raises TimedOut if the time was over before the last job
+    ended.
+    """
     goal = params.get("goal", "Finished")
     if goal not in GOALS:
         raise Invalid(f"goal: must be one of {', '.join(GOALS)}, not {goal!r}")

@@ -90,7 +90,7 @@ def most_scrolled(reading: Reading, now: datetime, height: int) -> int:
 def _share(room: int, reading: Reading) -> tuple[int, int, int]:
     """Return the lines for queues, jobs and picks, each with its header, and jobs and picks with a blank line.
 
-    Queues have at least half of the room if they need it, jobs and picks share the rest.
+    Queues have at least half of the room if they need it, jobs and picks share the remaining room.
     """
     wanted = [len(table) + 2 if table else 0 for table in (reading.jobs, reading.picks)]
     least = sum(min(lines, _FEWEST_ROWS + 2) for lines in wanted)

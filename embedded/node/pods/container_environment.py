@@ -1,7 +1,7 @@
 """The command, the environment and the working directory of a container.
 
-One rule: pure. The node's own environment does not leak in. A few variables of the machine are passed on; the pod
-defines the others.
+One rule: pure. The node's own environment does not leak in. A few variables of the machine are passed to the container;
+the pod defines the others.
 """
 
 import posixpath

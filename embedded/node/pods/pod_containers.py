@@ -1,4 +1,4 @@
-"""The containers of one pod: their runs, what starts and ends them, and their restarts in place.
+"""The containers of one pod: their runs, the starts and ends of these runs, and their restarts in place.
 
 One rule: a restart in place is on disk before the first container is sent SIGTERM. So the next node process continues
 it and does no restart twice.

@@ -53,7 +53,7 @@ class Volumes:
         return folder
 
     def set_up(self, pod: LocalPod, objects: ConfigObjects) -> None:
-        """Write the files of configMap volumes, which stay as they are as long as the pod exists.
+        """Write the files of configMap volumes, which stay unchanged as long as the pod exists.
 
         Raise NotReady if an object or key is missing, and OSError if the machine refuses.
         """

@@ -51,7 +51,8 @@ class MemoryGroup:
             return -1
 
     def kill(self) -> None:
-        """Send SIGKILL to the processes of the group. Orphans that they forked meanwhile are the shim's to kill."""
+        """Send SIGKILL to the processes of the group. Orphans that they forked in the meantime are the shim's to
+        kill."""
         try:
             pids = self._read("cgroup.procs").split()
         except OSError:

@@ -9,7 +9,7 @@ whole or not at all. The lock is held from before the shim's start to its end. S
     `exited`                             the command ended as the file says
 
 If the command could not be executed, `problem` says why. The node reserves disk space for `exited` before the shim
-starts. So the end of a container is recorded even if the disk is full by then.
+starts. So the end of a container is recorded even if the disk is full at that time.
 
 The command writes into a pipe, and the shim copies its output into the log (`log_writer`). So the log never exceeds its
 limit, however fast the command prints, and a full disk costs lines of the log and not the container.
@@ -291,7 +291,7 @@ def _ending(status: int, problem: str) -> str:
 
 
 def reserve(folder: str, name: str) -> None:
-    """Reserve disk space for a file that must be written later, even if the disk is full by then.
+    """Reserve disk space for a file that must be written later, even if the disk is full at that time.
 
     Raise OSError on failure.
     """

@@ -36,7 +36,7 @@ class Backoff:
     """The longest wait, in seconds."""
 
     def delay(self, history: Sequence[Run]) -> float:
-        """Return the seconds between the end of the last run and the start of the next."""
+        """Return the seconds between the end of the last run and the start of the next run."""
         failures = 0
         for run in reversed(history):
             if run.ending is None or run.ending.finished_at - (run.started_at or 0) >= _LONG_RUN_SECONDS:

@@ -144,7 +144,9 @@ class Change:
 
     @cached_property
     def has_ended(self) -> bool:
-        """Whether a worker, or a pod of its world, has succeeded: the others are about to, and no worker is added."""
+        """Whether a worker, or a pod of its world, has succeeded: the other pods are about to succeed, and no worker is
+        added.
+        """
         job = self.run.job
         over = progress.completed_tasks(job) | rendezvous.find_closing_tasks(job, self.run.pods)
         if WORKER.lower() in over or rendezvous.has_succeeded(job, self.run.pods):

@@ -303,8 +303,9 @@ def _follow_join(job: Change) -> ChangeStep | None:
 
 
 def _join(job: Change, scaling: Scaling) -> ChangeStep | None:
-    """Begin the world with the workers that wait for their rank, once the others have saved. The growth has ended when
-    it runs."""
+    """Begin the world with the workers that wait for their rank, once the other workers have saved. The growth has
+    ended when it runs.
+    """
     in_place = drivers.can_restart_any(job.run.job, job.run.pods, job.at.settings)
     if in_place and checkpoints.must_save_in_place(job.run.wanted, job.run.pods):
         saving = checkpoints.begin(job.run.wanted, f"world/{job.run.job.status.restart_generation + 1}", job.now)
@@ -317,7 +318,9 @@ def _join(job: Change, scaling: Scaling) -> ChangeStep | None:
 
 
 def _give_up(job: Change, scaling: Scaling) -> ChangeStep | None:
-    """Name the added workers that did not join as victims. The rest of the request waits again after a pause."""
+    """Name the added workers that did not join as victims. The remaining workers of the request wait again after a
+    pause.
+    """
     victims, tries = _late_workers(job, scaling), scaling.tries + 1
     if not victims:  # they wait for a pod that is never removed, or that is being replaced
         return None

@@ -46,7 +46,7 @@ class SaveRequest:
 
 def begin(job: TorchJob, purpose: str, now: datetime) -> Saving | None:
     """Return the request to save before a restart that the status has to record; None if a request is open already. The
-    answer counts for every restart that is planned meanwhile.
+    answer counts for every restart that is planned while the request is open.
     """
     saving, limit = job.status.saving, timedelta(seconds=job.spec.scheduling_policy.checkpoint_seconds)
     if saving is not None and (saving.request == purpose or now < saving.since + limit):

@@ -47,8 +47,9 @@ def misfit_of(request: RequestView) -> Misfit | None:
 
 
 def misfit(request: RequestView, job: TorchJob | InvalidJob, workers: Workers | None) -> Misfit | None:
-    """Return why a request does not fit its job as it is now; None if it fits. `workers` are the workers of the job;
-    None if the job is not admitted."""
+    """Return why a request does not fit its job in its present state; None if the request fits. `workers` are the
+    workers of the job; None if the job is not admitted.
+    """
     name = request.job
     if isinstance(job, InvalidJob):
         return Misfit("JobInvalid", f"job {name} cannot run: {'; '.join(map(str, job.problems))}")

@@ -93,7 +93,7 @@ def merge(plans: Iterable[RequestPlan]) -> RequestPlan:
 
 
 def fail(request: RequestView, misfit: Misfit, now: datetime, job: TorchJob | InvalidJob | None = None) -> RequestPlan:
-    """Return the plan that ends a request; the owner of its job is told by an Event."""
+    """Return the plan that ends a request; an Event reports the end to the owner of its job."""
     after = change_phase(request, "Failed", misfit.message, now, misfit.reason)
     event = EmitEvent("ScaleRequestFailed", f"{request.label}: {misfit.reason}: {misfit.message}", warning=True)
     return RequestPlan((*write(request, after), *((event,) if job is not None else ())))
@@ -247,7 +247,8 @@ def plan_requests(at: Moment) -> RequestPlan:
 
 
 def _is_abandoned(request: RequestView, has_job: bool) -> bool:
-    """Return whether a request is kept by the finalizer alone: it was deleted before it began, or its job was."""
+    """Return whether a request is kept by the finalizer alone: it was deleted before it began, or its job was
+    deleted."""
     return request.is_held and (not has_job or (request.deleting and not request.has_begun))
 
 

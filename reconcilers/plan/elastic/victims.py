@@ -37,7 +37,7 @@ class Workers:
     leaving_nodes: frozenset[str] = frozenset()
 
     def choose(self, count: int) -> tuple[str, ...]:
-        """Return the names of the workers to remove; fewer than `count` if the others have to stay."""
+        """Return the names of the workers to remove; fewer than `count` if the other workers have to stay."""
         removable = [member for member in self.members.values() if not self._protection(member)]
         return tuple(member.name for member in sorted(removable, key=self._order)[: max(count, 0)])
 
@@ -47,7 +47,7 @@ class Workers:
         """Return the workers to give up because they do not run, and the further workers that bring the job to one of
         its sizes.
 
-        At most the number of added workers is given up: a worker that is being replaced meanwhile is not given up.
+        At most the number of added workers is given up: a worker that is being replaced at the time is not given up.
         `together` are the workers that were added all or none; all of these workers are given up.
         """
         granted = sum(member.task_type == WORKER for member in self.members.values())

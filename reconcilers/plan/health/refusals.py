@@ -1,8 +1,8 @@
 """Gangs that their scheduler does not bind, and jobs that lose their room because of such a gang.
 
-One rule: pure. A worker reports the refusal, and the coordinator decides whether somebody else needs the room
-(`status.recalled`). A decision about a refused gang holds for that refusal alone: a gang that is bound meanwhile keeps
-its room.
+One rule: pure. A worker reports the refusal, and the coordinator decides whether another job needs the room
+(`status.recalled`). A decision about a refused gang holds for that refusal alone: a gang that is bound in the meantime
+keeps its room.
 """
 
 from dataclasses import dataclass

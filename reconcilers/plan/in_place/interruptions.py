@@ -1,8 +1,8 @@
 """The ends of pods that torchq has asked for: a main container that saves and exits with 0 then has not succeeded.
 
-One rule: pure. The pod itself, a request or the status of its job shows that somebody asked; while one of them does,
-the pod counts as failed, and no failure is counted. Such a pod is restarted where its node can restart it, else
-replaced.
+One rule: pure. The pod itself, a request or the status of its job shows that an end was requested; while one of these
+shows a request, the pod counts as failed, and no failure is counted. Such a pod is restarted where its node can restart
+it, else replaced.
 
     found                                                   asked for since
     `status.replacing` names the pod                        the write of the status, before the pod is deleted

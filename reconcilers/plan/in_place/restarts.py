@@ -7,12 +7,12 @@ which pod.
 A restart of the whole job replaces pods that are not healthy, and pods whose node would not restart the containers that
 end in these pods. All other pods are restarted in place by one step. A pod that failed and that its node starts again
 by itself is left to the node. A completed pod is marked with the job's generation. No new pod is created as long as a
-run of an earlier generation may go on.
+run of an earlier generation may continue.
 
 A container may start again before rank 0 has ended, meet the rank 0 from before, and fail with it. So no pod counts as
 restarted before the rank 0 that it connects to: the end of such a pod is no failure, and it is replaced. A program that
 starts before the new rank 0 tries to connect until that listens. Where a rank 0 still runs and is replaced, which takes
-its grace, the others are restarted after its end.
+its grace, the other pods are restarted after its end.
 
 A main container that ends with 0 while a restart is asked for has not succeeded (`in_place.interruptions`). Where its
 node does not start it again, the pod is replaced at once.

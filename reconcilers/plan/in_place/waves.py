@@ -14,8 +14,8 @@ again that became Pending meanwhile.
 - The restart takes at most `LONGEST` seconds longer than all at once: then all others are replaced together.
 - In waves go the tasks whose pods have a start gate, and those with the same image, which then can run a gate. Other
   pods are replaced together, after the waves. In a job of which no pod has a gate, these are all pods.
-- Pods that are restarted in place keep their room. The few that are replaced beside them are replaced at once. So are
-  the workers of an elastic job, which need not all be bound.
+- Pods that are restarted in place keep their room. The few pods that are replaced beside these are replaced at once. So
+  are the workers of an elastic job, which need not all be bound.
 """
 
 import math
