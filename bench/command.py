@@ -41,7 +41,7 @@ class Benchmark:
     flag_help: str = ""
 
     def measure(self, options: Any) -> dict[str, Any]:
-        """Return the figures with facts about the machine. Raises ClickException if nothing could be measured."""
+        """Return the figures with facts about the machine. Raises ClickException if the benchmark could not measure."""
         facts, before = machine.facts(), machine.load()
         try:
             figures = self.module.run(options)

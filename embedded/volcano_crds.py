@@ -69,7 +69,7 @@ def _create_default_queue(cluster: Cluster) -> bool:
 
 
 def pod_group() -> Manifest:
-    """Return the definition of PodGroup. As in Volcano, it has no status subresource."""
+    """Return the definition of PodGroup. As in Volcano, the definition has no status subresource."""
     spec = _open(
         minMember=_COUNT,
         minTaskMember={"type": "object", "additionalProperties": _COUNT},

@@ -35,7 +35,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
 
 def loads(text: bytes) -> Any:
-    """Parse a text. Raise orjson.JSONDecodeError if it is not JSON."""
+    """Parse a text. Raise orjson.JSONDecodeError if the text is not JSON."""
     try:
         return orjson.loads(text) if len(text) < LONG else outline(text) or _parse(text)
     except orjson.JSONDecodeError as error:

@@ -6,9 +6,9 @@ running sums.
 
 A store counts sums of usage only of some resources. Every commit and every snapshot reads the sums, so a user must not
 be able to add a name to the sums: sums over names that jobs make up would slow the picks of all queues. A resource that
-limits nothing needs no sum. The resources that a limit names always count, and the standard resources count because
-people look at them. A charge in a reservation keeps all its names: when a name begins to count, the store computes the
-sums again from the reservations.
+limits nothing needs no sum. The resources that a limit names are always counted, and the standard resources are counted
+because people look at them. A charge in a reservation keeps all its names: when a name begins to count, the store
+computes the sums again from the reservations.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ STANDARD_RESOURCES = frozenset((JOBS, PODS, "cpu", "memory", "ephemeral-storage"
 
 
 def usage_resources(specs: Iterable[QueueSpec], pool: Amounts | None, also: Iterable[str] = ()) -> frozenset[str]:
-    """Return the resources that count: the resources of all quotas and of the pool, the standard resources, and
+    """Return the counted resources: the resources of all quotas and of the pool, the standard resources, and
     `also`."""
     return STANDARD_RESOURCES.union(pool or (), also, *(spec.quota for spec in specs)) - {OTHERS}
 

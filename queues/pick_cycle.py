@@ -177,7 +177,7 @@ class PickCycle:
         return () if self._picker is None else (self._change, len(self._others), *self._picker.version)
 
     def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan | None:
-        """Return who grows and who gives back after the last round; None if that round did not stand.
+        """Return which jobs grow and which jobs give room back after the last round; None if that round did not stand.
 
         `idle_since` is the result of the previous plan.
         """

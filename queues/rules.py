@@ -14,8 +14,8 @@ least:
 Inside a queue the same holds for a first job that its quota or its cohort refuses, with the ages of what its queue runs
 and no least: then jobs pass it only if they leave what it needs.
 
-Where jobs end soon, a large job soon begins. Where they run for days, it does not idle the pool for days while small
-jobs that end in minutes could go.
+Where jobs end soon, a large job soon begins. Where jobs run for days, the patience does not keep the pool idle for days
+while small jobs that end in minutes could run.
 """
 
 import math
@@ -33,8 +33,8 @@ DOMINANT = "dominant"
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """For how many seconds others may pass jobs. A reader of the store does not know the leader's patience: with a
-    patience without end, the reader keeps room only for the jobs for which the leader keeps room.
+    """The number of seconds for which other jobs may pass a job. A reader of the store does not know the leader's
+    patience: with a patience without end, the reader keeps room only for the jobs for which the leader keeps room.
     """
 
     pool: float = math.inf

@@ -90,7 +90,8 @@ class PendingCommit(Protocol):
         commit has no effect if the batch follows another commit."""
 
     def outcome(self) -> CommitResult:
-        """Wait until the commit is done. Return its result without the reservations and the next entries."""
+        """Wait until the commit is done. Return the result of the commit without the reservations and the next
+        entries."""
 
     def reservations(self) -> tuple[Reservation, ...]:
         """Return the reservations. Call it after `outcome`; it does not wait."""
@@ -193,7 +194,7 @@ class QueueWriter(Protocol):
         """
 
     def configure(self, queues: Collection[QueueSpec], pool: Amounts | None) -> None:
-        """Set all queues and the pool. Raises the revision only if something changed.
+        """Set all queues and the pool. Raises the revision only if a value changed.
 
         Entries of a queue that is not configured stay, and wait until the queue is configured again. The account of
         such a queue stays while the queue is ahead of its share.

@@ -289,7 +289,7 @@ class Pick(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of workers that the charge covers; 0: they are not counted."""
+        """The number of workers that the charge covers; 0 if workers are not counted."""
         return self.waiting.size + self.units
 
 

@@ -144,7 +144,7 @@ class WorkSink(Protocol):
         `pods_version` is the newest resourceVersion of the key's pods that this worker knows. The next run waits for a
         cache that has this version. The key's reservation stays until the coordinator knows that version; after a
         failed run, it stays until a run has succeeded (`QueueWriter.remove`). `settled_version` is the job's
-        resourceVersion at which the run found nothing left to do but to wait; 0 if there may be something.
+        resourceVersion at which the run found nothing left to do but to wait; 0 if more may be left to do.
 
         The key runs again at once if it was offered meanwhile, and after `requeue_after` seconds if that is given. With
         failed=True it runs again after a backoff, which doubles from 0.1 s to 60 s and ends with the next success."""

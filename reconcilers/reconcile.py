@@ -1,7 +1,7 @@
 """The reconciler: observe, plan, apply.
 
 One rule: a worker calls it for each key. The reconciler keeps only state that it could observe again. A fact about a
-job counts after the API server has taken its write; a write without an answer is looked up later.
+job is counted after the API server has taken its write; a write without an answer is looked up later.
 """
 
 import logging
@@ -96,7 +96,7 @@ class FactCounter:
             with self._lock:
                 write = self._open.pop(key, None)
             if write is not None and facts.is_taken(status, write.change):
-                # The status may show later writes, too, which their own writers count.
+                # The status may show later writes, too, which are counted by their own writers.
                 written = facts.with_change(_status(write.job), write.change)
                 self._count(facts.between(write.job, written, self._clock()))
 

@@ -317,7 +317,7 @@ class Plan:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether something must be read before the plan can be made."""
+        """Whether an object must be read before the plan can be made."""
         return self.unexplained is not None or self.result_of is not None
 
 

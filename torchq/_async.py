@@ -131,7 +131,9 @@ class _AsyncProcess:
         self._process.stdin.close()
 
     async def _read(self, first: asyncio.Future[bytes]) -> None:
-        """Give every line of the program to its call, until the program ends. End it if this task is cancelled."""
+        """Give every line of the program to its call, until the program ends. End the process if this task is
+        cancelled.
+        """
         listening = asyncio.create_task(self._read_errors(), name="torchq rpc errors")
         try:
             await self._read_lines(first)

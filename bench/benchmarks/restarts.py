@@ -62,7 +62,7 @@ class Pod(NamedTuple):
 
 
 def run(options: Options) -> Figures:
-    """Run the job, let a pod fail, and wait until all pods run again. Raises BenchError if they do not."""
+    """Run the job, let a pod fail, and wait until all pods run again. Raises BenchError if the pods do not."""
     is_real = ASSETS in os.environ
     settings = {"TORCHQ_POOL": "none", "TORCHQ_IN_PLACE": "kubernetes" if is_real else "local"}
     running = installation.running(real=is_real, workers=options.workers, settings=settings)
@@ -184,7 +184,7 @@ class Runner:
             return time.monotonic() - began
 
     def fail(self) -> Figures:
-        """End one pod with exit code 1, and return how the other pods were asked."""
+        """End one pod with exit code 1, and return the requests to the other pods."""
         ended = {"exitCode": 1, "reason": "Error", "finishedAt": timestamps.format_time(time.time())}
         container = {"name": "torch", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
         status = {"phase": "Failed", "containerStatuses": [{**container, "state": {"terminated": ended}}]}

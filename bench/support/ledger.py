@@ -35,7 +35,7 @@ class JobLedger:
         self._lock = threading.Lock()
 
     def record(self, name: str, before: str, after: str, now: float) -> bool:
-        """Record the change of a job's phase (empty: none yet); return whether it was just admitted."""
+        """Record the change of a job's phase (empty before the first phase); return whether it was just admitted."""
         with self._lock:
             self.phases[before] -= 1
             self.phases[after] += 1

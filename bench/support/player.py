@@ -43,7 +43,8 @@ def play(
 ) -> None:
     """Write the `status` of each pod until the process is killed.
 
-    `wait` gets a pod before and after a change, and returns the seconds until the status is due; None: it stays.
+    `wait` gets a pod before and after a change, and returns the seconds until the status is due; None if the status
+    stays.
     """
     settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent="bench-player", pool_connections=threads + 4)
     cluster = client.connect(settings)

@@ -118,7 +118,7 @@ def _start_apiserver(bench: Bench, assets: Path, etcd_port: int, port: int) -> N
         "profiling": "false",
     }
     arguments = [f"--{name}={value}" for name, value in flags.items()]
-    # Without its etcd, only SIGKILL ends kube-apiserver.
+    # Without the etcd of the server, only SIGKILL ends kube-apiserver.
     bench.start("kube-apiserver", [str(assets / "kube-apiserver"), *arguments], stage=1, at_death=signal.SIGKILL)
 
 

@@ -39,7 +39,7 @@ def version(printed: str) -> str:
 def start(bench: Bench) -> str:
     """Start the server, and return its URL once it answers. Raises LocalError if there is no server program.
 
-    As in `torchq local`, it syncs its file to disk every second.
+    As in `torchq local`, the server syncs its file to disk every second.
     """
     path = bench.folder / "redis.sock"
     arguments = [program(), "--port", "0", "--unixsocket", str(path), "--dir", str(bench.folder)]

@@ -145,7 +145,8 @@ class GangQueueJobs:
         self._wake()
 
     def take_due(self, at_once: bool) -> bool:
-        """Return whether the queues are to be judged now. Without `at_once`, they are judged every EVERY seconds."""
+        """Return whether the queues are to be judged now. Without `at_once`, the queues are judged every EVERY
+        seconds."""
         if not self._due or (not at_once and 0 <= self._clock() - self._judged < EVERY):
             return False
         self._due, self._judged = False, self._clock()

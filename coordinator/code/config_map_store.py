@@ -89,7 +89,7 @@ class ConfigMapStore:
             return None
 
     def _add(self, name: str, owner: JobKey, owners: list[Manifest], version: str) -> bool:
-        """Add an owner to a part of this version. Return False if it has changed or is gone."""
+        """Add an owner to a part of this version. Return False if the ConfigMap has changed or is gone."""
         patch = {"metadata": {"ownerReferences": [*owners, config_maps.owner_reference(owner)]}}
         try:
             self.cluster.patch(CONFIG_MAPS, name, patch, owner.namespace, resource_version=version)

@@ -69,7 +69,9 @@ def content(part: Manifest) -> bytes:
 
 
 def join(short: str, parts: Iterable[bytes]) -> Archive:
-    """Return the archive of some parts. Raises ValueError unless its digest begins as its name says."""
+    """Return the archive of some parts. Raises ValueError unless the digest of the archive begins with
+    `short`.
+    """
     whole = b"".join(parts)
     archive = Archive(whole, hashlib.sha256(whole).hexdigest(), files=0)
     if archive.short != short:

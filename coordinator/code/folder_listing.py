@@ -33,7 +33,7 @@ _GIT = ("git", "-c", "core.fsmonitor=false", "ls-files", "-z")
 def read(folder: Path, tell: Tell = lambda _: None) -> FolderListing:
     """Return the entries of a folder. `tell` gets a line from time to time if that takes long.
 
-    Raises FolderRefused if a folder in it is unreadable, and CodeTooLarge as soon as it has too many files.
+    Raises FolderRefused if a subfolder is unreadable, and CodeTooLarge as soon as the folder has too many files.
     """
     found = _from_git(folder, tell)
     return found if found is not None and found.paths else _from_walk(folder, tell)

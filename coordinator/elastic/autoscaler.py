@@ -74,8 +74,10 @@ class PlanTimes:
     def note(
         self, state: Hashable, jobs: Iterable[ElasticJob], now: float, *, acts: bool, patient_until: float = -math.inf
     ) -> None:
-        """Record a plan. If it changes nothing (`acts`), time alone may change it until room has been idle for long
-        enough, jobs have rested for long enough, and waiting jobs have lost their patience (`patient_until`)."""
+        """Record a plan. If a plan changes nothing (`acts`), only time can change the next plan, until room has been
+        idle for long enough, jobs have rested for long enough, and waiting jobs have lost their patience
+        (`patient_until`).
+        """
         self._planned_at = now
         if acts:
             self._state, self._open_until = state, math.inf
@@ -106,7 +108,7 @@ class Autoscaler:
     _known: dict[JobKey, _Known] = field(default_factory=dict)
 
     def step(self) -> bool:
-        """Plan and act if a plan is due; return whether the next round of picks may find something new."""
+        """Plan and act if a plan is due; return whether the next round of picks may find new picks."""
         now = self.clock()
         if self.lane is None or self._times.is_early(now):
             return False
@@ -163,7 +165,7 @@ class Autoscaler:
         return found
 
     def _one(self, job: JobView, circumstances: Circumstances, known: dict[JobKey, _Known]) -> ElasticJob | None:
-        """Return one job as a plan takes it: unchanged, if neither the job nor anything around it has changed."""
+        """Return one job as a plan takes it: unchanged, if neither the job nor its circumstances have changed."""
         before, rules = self._known.get(job.key), circumstances.rules
         if not elastic_jobs.is_settled(job, circumstances):
             return elastic_jobs.of(job, circumstances)
@@ -252,8 +254,8 @@ class Autoscaler:
             log.debug("gains: %s", error)
 
     def _grow(self, growths: list[IdleGrowth]) -> bool:
-        """Let the store grant growths; return whether the store granted any. A growth that the store refuses is judged
-        anew.
+        """Let the store grant growths; return whether the store granted a growth. A growth that the store refuses is
+        judged anew.
         """
         refusals = self.pick_cycle.grow_idle(growths) if growths else []
         for growth, refused in zip(growths, refusals, strict=True):

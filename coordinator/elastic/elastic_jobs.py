@@ -50,7 +50,7 @@ _OBSTACLES: Mapping[Obstacle, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """The facts that count beside the job."""
+    """The facts beside the job that a plan uses."""
 
     rules: RoutingRules
     now: float

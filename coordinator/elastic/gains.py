@@ -3,9 +3,9 @@ code.
 
 One rule: all of this state may be lost at any moment. A job is then judged again after its next growth.
 
-The samples per second of each pod are averaged, at the size before a growth and at the size after it. Reports count
-once a size is SETTLE_SECONDS old and has been looked at LOOKS times. A job whose average has fallen by more than its
-owner allows returns to its previous size, and keeps this size until pods of the job are restarted.
+The samples per second of each pod are averaged, at the size before a growth and at the size after it. Reports are
+used once a size is SETTLE_SECONDS old and has been looked at LOOKS times. A job whose average has fallen by more than
+its owner allows returns to its previous size, and keeps this size until pods of the job are restarted.
 """
 
 from collections.abc import Mapping

@@ -71,7 +71,7 @@ class Memory:
         requested: Callable[[JobKey], bool],
         held: Mapping[JobKey, Reservation] = MappingProxyType({}),
     ) -> Circumstances:
-        """Return the facts that count beside a job for the next plan."""
+        """Return the facts beside a job that the next plan uses."""
         return Circumstances(
             rules=rules,
             now=now,

@@ -138,7 +138,9 @@ class QueueApi:
         return self.queries.reports(job.key)
 
     def _absent(self, job: JobView) -> Document:
-        """Return why the job is in no queue's order. If its owner could resume it, add what would happen then."""
+        """Return why the job is in no queue's order. If the owner of a job could resume the job, add the result of a
+        resumption.
+        """
         eligibility = self.eligibility_of(job)
         document = {} if job.stopped else supposition.describe_unqueued(job, eligibility)
         if job.invalid or job.cancelled or not (job.suspended or eligibility.code in supposition.OUT_OF_ORDER):

@@ -120,7 +120,8 @@ def _gang_jobs(watches: Watches, rules: RoutingRules) -> dict[JobKey, JobView]:
 
 
 def _shares(watches: Watches, rules: RoutingRules, jobs: Mapping[JobKey, JobView], charges: Charges) -> Iterator[Share]:
-    """Yield the parts of the gang scheduler's queues that jobs hold. A pick counts before a worker has written it."""
+    """Yield the parts of the gang scheduler's queues that jobs hold. A pick is counted before a worker has written
+    it."""
     picked = watches.gang_jobs.picked
     held = charges(list(picked)) if picked else {}
     for key in [*picked]:

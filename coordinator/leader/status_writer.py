@@ -8,8 +8,8 @@ One rule: no lane starves another. Each lane has its turn after a few writes of 
 or hangs delays the other lanes for its own time. After that, the lane of the failed request waits for at least the same
 time, while the other lanes do not wait.
 
-The code that decides puts the wanted status, and never waits for the write. The newest put for an object counts. A put
-that another one has overtaken, or that was made in an earlier term of the leader, is not written.
+The code that decides puts the wanted status, and never waits for the write. Only the newest put for an object is
+written. A put that another one has overtaken, or that was made in an earlier term of the leader, is not written.
 """
 
 import logging
@@ -159,7 +159,9 @@ class Lane(Generic[K]):
             yield key, put, current
 
     def finish(self, key: K, put: Put, version: int = 0) -> None:
-        """Note the end of a write, which made this resourceVersion (0: none), and forget what the watch has shown."""
+        """Note the end of a write, which made this resourceVersion (0 if it made none), and forget the versions that
+        the watch has shown.
+        """
         shown = self._shown.resource_version
         with self._lock:
             written = {**self._written, key: (version, put.fields)}
@@ -198,8 +200,9 @@ class StatusWriter:
         term: Callable[[], int],
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`term` returns the epoch for which this process leads now; 0: it does not lead. The requests of `cluster`
-        should not be repeated: the lanes repeat failed requests."""
+        """`term` returns the epoch for which this process leads now; 0 if this process does not lead. The requests of
+        `cluster` should not be repeated: the lanes repeat failed requests.
+        """
         self.cluster, self._watches, self._elapsed = cluster, watches, elapsed
         jobs, queues = watches.jobs, watches.queues
         job = "TorchJob {0.namespace}/{0.name}"

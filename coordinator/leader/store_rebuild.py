@@ -68,7 +68,7 @@ class StoreRebuild:
         counts the pods after that. Before the very first epoch no job was ever admitted, and the rebuild does not wait.
 
         If the store is on another server than before, its copy of the data may lack the newest charges, and workers may
-        still act on them with the old server. The rebuild counts when all processes have followed.
+        still act on them with the old server. The rebuild counts the pods when all processes have followed.
         """
         self.turn.allow(STAGE_SECONDS)
         self.watches.quota_jobs.touch()
@@ -139,7 +139,7 @@ class StoreRebuild:
 
     def _is_summed(self) -> bool:
         """Return whether usages are the sums of the reservations. A worker may raise a charge between two readings, so
-        only a difference that several readings show counts."""
+        only a difference that several readings show is a difference."""
         return any(
             held_charges.are_summed(self.store.snapshot(1), self.store.reservations().values()) for _ in range(LOOKS)
         )

@@ -1,8 +1,8 @@
 """The local clusters that `torchq local up` made current for this user; the last one of these clusters is the current
 cluster.
 
-One rule: only `torchq local` changes this note, and torchq never changes a kubeconfig of the user. An entry counts on
-the machine that it was made on, since several machines may share a home folder.
+One rule: only `torchq local` changes this note, and torchq never changes a kubeconfig of the user. An entry is valid
+on the machine that it was made on, since several machines may share a home folder.
 """
 
 import contextlib

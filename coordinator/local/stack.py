@@ -176,7 +176,7 @@ def _start(options: StackOptions, start: StackStart) -> None:
         before = node_renew_times(cluster)
         supervisor.start(_node(files, _capacity(options)))
         # The Node object of the last start may offer more than this machine has now, and a coordinator would admit
-        # jobs to it.
+        # jobs to these resources.
         start.wait("the node", NODE_NAME, lambda: node_renew_times(cluster) not in ({}, before))
         for command in _coordinator_and_workers(options, files, url):
             supervisor.start(command)
@@ -258,7 +258,7 @@ def _watch(files: Files, supervisor: Supervisor, stop: PatientStop) -> None:
 
 
 def _start_redis(options: StackOptions, plan: RedisCommand | None, files: Files, supervisor: Supervisor) -> str:
-    """Start the planned Redis, if any, and return the URL of the Redis to use."""
+    """Start the planned Redis, if one is planned, and return the URL of the Redis to use."""
     files.redis_url.unlink(missing_ok=True)
     if plan is None:
         return options.redis

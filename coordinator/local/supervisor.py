@@ -152,7 +152,7 @@ class Supervisor:
     def replace(self, command: Command) -> None:
         """Leave the running process of this name alone, and start `command` when that process has ended.
 
-        If `command` is `once`, it is not started after an end with code 0.
+        If `command` is `once`, the child is not started after an end with code 0.
         """
         child = self._children[command.name]
         child.command, child.deaths, child.due = command, 0, 0.0

@@ -1,6 +1,6 @@
 """The metrics that a worker process reports to its supervisor: its counts since its last report.
 
-One rule: a supervisor adds up increments, so that a process that dies lowers no counter, and nothing counts twice.
+One rule: a supervisor adds up increments, so that a process that dies lowers no counter, and no event is counted twice.
 """
 
 from collections.abc import Callable, Iterable

@@ -54,7 +54,7 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
 
 
 def with_idle_usage(items: Iterable[Document], usage: Mapping[str, Amounts]) -> list[Document]:
-    """Return queues with the part of their usage that is idle growth, where there is any."""
+    """Return queues with the part of their usage that is idle growth, where there is idle growth."""
     idle = ((item, usage.get(item["metadata"]["name"])) for item in items)
     return [
         item if amounts is None else item | {"status": item["status"] | {"idleUsage": figures.format_amounts(amounts)}}
@@ -107,8 +107,8 @@ def _status(view: QueueSnapshot, now: float) -> Document:
 def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
     """Return picks as `torchq next` shows them, in the order in which they are made.
 
-    `workers` is the number of workers that a pick gives; 0: all of the job's. If `growth` is true, these workers are
-    added to those that the job has.
+    `workers` is the number of workers that a pick gives; 0 for all workers of the job. If `growth` is true, these
+    workers are added to those that the job has.
     """
     return [
         {

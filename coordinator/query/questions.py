@@ -40,8 +40,8 @@ class Queries(Protocol):
         """Return the places of the first waiting jobs of some queues, in the order of each queue."""
 
     def job(self, key: JobKey) -> Document:
-        """Return the position of a job and why it waits. If it holds room and waits for more workers, `growth` is their
-        position and why they wait."""
+        """Return the position of a job and why it waits. If the job holds room and waits for more workers, `growth` has
+        the position of these workers and the reason of the wait."""
 
     def reports(self, key: JobKey) -> Document:
         """Return the reports of the pods of a job (`coordinator.query.report_documents`)."""

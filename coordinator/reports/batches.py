@@ -66,7 +66,7 @@ class ReportBatches:
     def take(self, job: JobKey, report: Report, save_request: int = 0) -> int:
         """Take a report. Return the seconds for which the pod has to wait if it has reported too recently, else 0.
 
-        `save_request` is the number of the job's open request to save; 0: there is no open request.
+        `save_request` is the number of the job's open request to save; 0 if there is no open request.
         """
         now, source = self._clock(), (job, report.pod)
         with self._lock:
@@ -134,7 +134,8 @@ class ReportBatches:
 
 
 def _saved(batch: Iterable[ArrivedReport]) -> dict[JobKey, int]:
-    """Return the highest number of a request to save that the reports of a job answer, for the jobs with any."""
+    """Return the highest number of a request to save that the reports of a job answer, for the jobs with such
+    reports."""
     numbers: dict[JobKey, int] = {}
     for each in batch:
         if each.report.checkpoint is not None:

@@ -29,7 +29,7 @@ class ReportReader(Protocol):
     """The interface for code that judges and shows reports."""
 
     def read(self, keys: Iterable[JobKey]) -> dict[JobKey, JobReports]:
-        """Return the reports of the jobs that have any. The reports may include pods that are gone. Raises
+        """Return the reports of the jobs that have reports. The reports may include pods that are gone. Raises
         QueueError."""
 
 

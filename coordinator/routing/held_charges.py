@@ -116,5 +116,5 @@ def _without_index(name: str) -> str:
 
 
 def _beyond(left: Amounts, right: Amounts) -> Amounts:
-    """Return the excess of the given amounts over other amounts, where there is any."""
+    """Return the excess of the given amounts over other amounts, where there is an excess."""
     return {name: amount - right.get(name, 0) for name, amount in left.items() if amount > right.get(name, 0)}

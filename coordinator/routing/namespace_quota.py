@@ -2,9 +2,10 @@
 
 One rule: pure. Without this check, such a job would be admitted, refused and sent back, and its queue would pay for it.
 
-If it is not known in advance whether a job fits, the job counts as fitting. A refusal by the API server then sends the
-job back, for a pause that grows (`reconcilers.plan.over_quota`). A pause ends early when the ResourceQuota is deleted
-or its limits are raised, when the spec of the job is changed, or when the owner asks for another try.
+A job counts as fitting if it is not known in advance whether the job fits. A refusal by the API
+server then sends the job back, for a pause that grows (`reconcilers.plan.over_quota`). A pause ends early when the
+ResourceQuota is deleted or its limits are raised, when the spec of the job is changed, or when the owner asks for
+another try.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -104,8 +105,8 @@ def yielding_jobs(
     when there is room for one, and all jobs but one would be refused again.
 
     `arrived` returns how many pods of a job exist: until all of these pods do, the ResourceQuota does not show the
-    others as used. `place` sorts the jobs of a queue. A job whose status says that it waits for something else, for
-    example for free GPUs, lets no other job wait, since it may wait for long.
+    others as used. `place` sorts the jobs of a queue. A job whose status has another reason to wait, for example free
+    GPUs, keeps no other job waiting, since this wait may be long.
     """
     refused = [job for job in jobs if job.waits is not None and job.waits.refusal is not None]
     if len(refused) < 2 or not quotas:

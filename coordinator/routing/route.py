@@ -101,8 +101,8 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, 
 def with_requests(
     result: Route, key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, again: float
 ) -> Route:
-    """Return the route of a key with scale requests: a worker reconciles it in any case. `again` is when it is routed
-    again, in seconds since 1970; 0: not because of the requests."""
+    """Return the route of a key with scale requests: a worker reconciles it in any case. `again` is the time at which
+    the job is routed again, in seconds since 1970; 0 if the requests need no such time."""
     result = replace(result, due_at=min(filter(None, (result.due_at, again)), default=0.0))
     if result.offer is not None:
         return replace(result, offer=replace(result.offer, delay=0.0))
@@ -188,8 +188,9 @@ def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | Non
 
 
 def entry(job: JobView, rules: RoutingRules) -> Entry:
-    """Return the entry of a waiting job. If it can be admitted with fewer workers than it requests, it demands the
-    least number, and takes as many further workers as fit."""
+    """Return the entry of a waiting job. If a job can be admitted with fewer workers than it requests, the entry
+    demands the least number, and takes as many further workers as fit.
+    """
     waiting, counts = _least_entry(job, rules), job.workers
     if counts is None:
         return waiting

@@ -37,7 +37,9 @@ class RunCode:
 
 
 def build(request: RunRequest, name: str, code: RunCode | None, python_folder: str) -> Manifest:
-    """Return the TorchJob. Without code, its containers run in the folder itself, on an embedded node."""
+    """Return the TorchJob. Without code, the containers of the run are executed in the folder itself, on an embedded
+    node.
+    """
     annotations = {labels.PYTHON_FOLDER: python_folder} if python_folder else {}
     if code is None:
         annotations[labels.SUBMIT_DIRECTORY] = request.folder

@@ -68,7 +68,7 @@ def _problem(container: dict[str, Any], folder: str) -> str:
 def of_ports(body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
     """Yield an obstacle for each port that two pods would take of the machine which all pods share.
 
-    Only ports that a template names as `hostPort` count; torchq may choose the ports of host networking.
+    Only ports that a template names as `hostPort` are checked; torchq may choose the ports of host networking.
     """
     first: dict[int, str] = {}
     for task_type, task in body["spec"]["torchTaskSpecs"].items() if embedded else ():

@@ -146,7 +146,8 @@ def confirm(conditions: Iterable[Condition], generation: int) -> Conditions:
 
 
 def phase_of(conditions: Iterable[Condition]) -> Phase:
-    """Return the phase that the True conditions stand for; of contradictory conditions, the most final phase counts."""
+    """Return the phase that the True conditions stand for; of contradictory conditions, the most final phase is
+    taken."""
     true = {condition.type for condition in conditions if condition.status == "True"}
     order: tuple[Phase, ...] = ("Failed", "Succeeded", "Suspended", "Running", "Admitted", "Queued")
     return next((phase for phase in order if phase in true), "")

@@ -128,8 +128,8 @@ def _native(resources: Mapping[str, Any] | None) -> dict[str, Any]:
 def _pod_level(pod_spec: PodSpec, summed: dict[str, int]) -> dict[str, int]:
     """Return the requests of a pod, from its own resources and the sum of its containers.
 
-    Requests of the pod itself replace those of its containers. The limits of the pod count where no container requests
-    a resource. A pod itself can request only cpu, memory and huge pages.
+    Requests of the pod itself replace those of its containers. The limits of the pod are used where no container
+    requests a resource. A pod itself can request only cpu, memory and huge pages.
     """
     resources = pod_spec.get("resources") or {}
     limits, requested = read_resources(resources.get("limits")), read_resources(resources.get("requests"))

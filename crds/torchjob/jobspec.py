@@ -339,7 +339,7 @@ class TorchJobSpec(StrictModel):
     def members(self, task_type: str) -> int:
         """Return the number of pods of a task that must run for the job to count as running.
 
-        For workers, it is by default the least number with which the job is admitted.
+        For workers, the number is by default the least number with which the job is admitted.
         """
         policy, count = self.torch_elastic_policy, self.torch_task_specs[task_type].num_tasks
         least = policy.num_min_replicas if policy is not None and task_type == WORKER else None

@@ -173,7 +173,7 @@ class TorchJob(StrictModel):
     def admission(self) -> Admission | None:
         """The capacity that the job holds.
 
-        Older versions did not store the number of pods; then the number that the job requests now counts.
+        Older versions did not store the number of pods; then the number that the job requests now is used.
         """
         written = self.status.admission
         if written is None or PODS in written.charge:
@@ -195,7 +195,7 @@ class TorchJob(StrictModel):
     def retry_at(self) -> datetime | None:
         """The time of a user's request to retry the job since it was sent back to its queue; None without a request.
 
-        The request counts once that time has come (`is_retry_due`). A time in the future would count for every
+        The request takes effect once that time has come (`is_retry_due`). A time in the future would count for every
         later retry.
         """
         since = self.status.queue.since if self.status.queue else None

@@ -234,7 +234,7 @@ class Kubelet:
     def _try_clear(self, uid: str) -> bool:
         """Kill the processes of a pod that no longer exists and remove its folder; return whether that is done.
 
-        After an error it is not, so that it is tried again.
+        After an error the result is False, so that the removal is tried again.
         """
         subject = f"the folder of pod {uid}"
         try:

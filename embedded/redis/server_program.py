@@ -85,8 +85,8 @@ def prepare(layout: Layout, program: str = "") -> RedisCommand:
 def move_unreadable_files(layout: Layout, returncode: int) -> Path | None:
     """Move the append-only files aside if the server ended with this exit status before it had read them.
 
-    Return their new folder; None if there was no reason or nothing to move. A server cannot read files that are
-    damaged, or that a newer version wrote.
+    Return the new folder of the files; None if there was no reason to move files, or no file. A server cannot read
+    files that are damaged, or that a newer version wrote.
     """
     files, target = layout.redis / _FILES, layout.redis / UNREADABLE
     if returncode in _REQUESTED_ENDS or not files.exists() or not _was_starting(_tail(layout.logs("redis"))):

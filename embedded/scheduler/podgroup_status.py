@@ -19,7 +19,7 @@ def status(group: PodGroup, pods: Sequence[LocalPod], hold: Hold | None, now: fl
     """Return the status of a group.
 
     `pods` are all pods that name the group, and `hold` is the reason for which its minimum cannot be bound, if there is
-    one. A group in the phase Completed stays in it while its pods are deleted.
+    one. A group in the phase Completed stays in this phase while its pods are deleted.
     """
     if group.status.get("phase") == COMPLETED and all(pod.is_finished for pod in pods):
         return group.status

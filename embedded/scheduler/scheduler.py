@@ -48,9 +48,10 @@ class ObservedNode:
 
 
 class PodGroupCache:
-    """All PodGroups and Queues. Any thread may read the scheduler's state; only the scheduler's thread writes to it.
+    """All PodGroups and Queues. Any thread may read the cache; only the scheduler's thread writes to the cache.
 
-    The writes of the scheduler count before the API server shows it. A write that failed is decided again.
+    The writes of the scheduler are taken into account before the API server shows them. A write that failed is decided
+    again.
     """
 
     def __init__(self, cluster: Cluster, changed: Callable[[], None]) -> None:

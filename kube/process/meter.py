@@ -1,7 +1,7 @@
 """The counts and measurements of this process, for the dashboards and alerts of admins.
 
-One rule: a floor names its metrics as values and counts through the protocol `Meter`. The meter knows no library and no
-port.
+One rule: a package names its metrics as values and counts through the protocol `Meter`. The meter knows no library and
+no port.
 
 The names follow the conventions of Prometheus: base units, `_total` for counters. Where another program has the same
 metric, the name is that of client-go.

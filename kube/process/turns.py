@@ -1,6 +1,6 @@
 """The turns of the loops of a process: which loop has not come around for too long.
 
-One rule: a loop that waits for something that is known to be away is not late, and neither is a loop that has ended.
+One rule: a loop that waits for a server that is known to be away is not late, and neither is a loop that has ended.
 Every such wait ends by itself, at a time limit of its own.
 
 A loop marks each of its turns, in its own thread. The client of the API server notes its waits by itself, for the loop

@@ -45,7 +45,7 @@ class InspectionReader:
         self.faults: list[Fault] = []
 
     def parse(self, where: str, parser: Callable[[], T], default: T) -> T:
-        """Return the parser's value. If it fails, add a fault and return the default."""
+        """Return the parser's value. If the reading fails, add a fault and return the default."""
         try:
             return parser()
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:

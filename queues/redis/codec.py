@@ -234,8 +234,8 @@ def decode_clock(text: Text) -> Clock:
 
 
 def encode_overtaken(overtaken: OvertakenJob | None) -> str:
-    """Encode an overtaken job: its key, how often and since when it was overtaken, the room reserved for it, if any,
-    and whether its patience has ended and it has an open claim."""
+    """Encode an overtaken job: its key, how often and since when it was overtaken, the room reserved for it, if there
+    is such room, and whether its patience has ended and it has an open claim."""
     if overtaken is None:
         return NOT_OVERTAKEN
     fields = {"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)}

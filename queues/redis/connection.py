@@ -177,7 +177,7 @@ def translate_parse_errors(connection: Connection) -> Iterator[None]:
 def evaluate(
     connection: Connection, source: str, sha: str, keys: Sequence[str], arguments: Sequence[str | bytes | int | float]
 ) -> Any:
-    """Run a Lua script by its SHA-1. Send its source if the server does not know the script.
+    """Run a Lua script by its SHA-1. Send the source of the script if the server does not know the script.
 
     Raises StoreLost or StaleEpoch if the script's error reply begins with STORELOST or STALEEPOCH.
     """

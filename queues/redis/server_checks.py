@@ -68,7 +68,7 @@ def _fullness(facts: Mapping[str, object]) -> str:
 
 def refused_write(code: str, message: str) -> str:
     """Return why the server does not take a write, from the first word and the text of its error reply; empty if the
-    reply means something else."""
+    reply has another meaning."""
     reason = _REFUSALS.get(code, "")
     return f"{reason} ({message.removeprefix(code).strip()})" if code == "MISCONF" else reason
 

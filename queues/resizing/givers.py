@@ -2,9 +2,9 @@
 
 One rule: a job gives its idle growth first, never goes below its least, and changes its size in its steps.
 
-A queue's share is a part of the whole pool, by weight among the queues that use it or wait. The resources that count
-are those of prices (`queues.picking.prices`), and of several resources the one of which a queue has the largest part;
-where all jobs cost the same, the resources of the pool.
+A queue's share is a part of the whole pool, by weight among the queues that use it or wait. The compared resources are
+the resources of prices (`queues.picking.prices`), and of several resources the one of which a queue has the largest
+part; where all jobs cost the same, the resources of the pool.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class Shares:
 
     @cached_property
     def _weights(self) -> int:
-        """The sum of the weights of the queues that use something or wait."""
+        """The sum of the weights of the queues that use room or wait."""
         queues = self._room.queues.values()
         return sum(queue.spec.weight for queue in queues if queue.first is not None or any(queue.used.values())) or 1
 

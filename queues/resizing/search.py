@@ -125,7 +125,7 @@ class Victims:
     def take(self, tier: Tier, lacking: Callable[[], Amounts], counts: Callable[[str, str], bool]) -> bool:
         """Take steps of a tier until no amount is missing, and return whether no amount is missing.
 
-        `counts` returns whether a queue's use of a resource counts for the limit.
+        `counts` returns whether a queue's use of a resource adds to the usage of the limit.
         """
         lack, aside = lacking(), []
         while lack and (giver := tier.next()) is not None:

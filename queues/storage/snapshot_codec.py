@@ -74,8 +74,8 @@ class SnapshotReader:
         """The demand of the last new entry. Consecutive jobs often have the same demand."""
 
     def read(self, answer: list[bytes]) -> Snapshot | None:
-        """Decode an answer. Return None if it is a difference to settings that this reader does not know. Then the
-        caller needs a whole snapshot.
+        """Decode an answer. Return None if the answer is a difference to settings that this reader does not know. Then
+        the caller needs a whole snapshot.
 
         Raises ValueError, KeyError, TypeError or AttributeError for data that the script did not write.
         """

@@ -96,7 +96,8 @@ def _departure(job: TorchJob, pod: PodView, now: datetime) -> Departure:
     before = job.status.departed.get(pod.name)
     if before is None:
         return Departure(node=pod.node, since=now)
-    # All taints count: a pod that tolerates everything would be moved from one such node to the other for ever.
+    # All earlier nodes are kept: a pod that tolerates everything would be moved from one such node to the other for
+    # ever.
     earlier = dict.fromkeys(name for name in (before.node, *before.earlier) if name not in ("", pod.node))
     return Departure(node=pod.node, earlier=tuple(earlier)[:MOST_LEFT], since=before.since)
 

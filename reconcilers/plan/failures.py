@@ -1,7 +1,7 @@
 """The judgement of failed and lost pods.
 
-One rule: pure. Each failure counts once. A counted failure is named in `status.replacing`, or its pod is of an earlier
-generation after a restart of the whole job.
+One rule: pure. Each failure is counted once. A counted failure is named in `status.replacing`, or its pod is of an
+earlier generation after a restart of the whole job.
 
     failure                                             counts as
     the pod was deleted, evicted, preempted or not      a disruption, whatever the policy: it is replaced, up to
@@ -215,7 +215,7 @@ def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool)
 
 
 def classify(policy: str, pod: PodView) -> Kind:
-    """Return how a failed pod counts under a restart policy."""
+    """Return the effect of a failed pod under a restart policy."""
     if is_disrupted(pod):
         return "Disruption"
     if pod.reason in pod_code.FOR_GOOD:

@@ -4,17 +4,17 @@ One rule: pure. A group is created before its pods and deleted when its stage, o
 restart keeps the group; another admission has its own. Auxiliary tasks are in no group: the same scheduler binds each
 of their pods alone.
 
-A stage's pods are created when its group is not Pending, or when some of them exist already. With `pods_at_once` they
-do not wait for the group. `reconcilers.plan.advance` opens their gates when they may start.
+A stage's pods are created when its group is not Pending, or when some of them exist already. With `pods_at_once` the
+pods do not wait for the group. `reconcilers.plan.advance` opens their gates when they may start.
 
 Finished pods are in the way. No scheduler counts finished pods, so a pod that replaces another one after a member has
 ended would wait for ever for a gang that is whole. The minimum is lowered then to the pods that still can be bound.
 Where a gang's size is fixed, a pod that is made once the gang was bound is in no gang.
 
 A group may become Pending again while some of its pods have their nodes. The group then requests no resources until the
-scheduler lets the group in. Otherwise its scheduler would look for room for the whole group beside the resources it
-has, and a cluster that the group fills has no such room. Volcano sends a group back when none of its pods runs and one
-pod is missing, as when a master fails while its workers wait for it.
+scheduler lets the group in. Otherwise its scheduler would look for room for the whole group beside the resources that
+the group already has, and a cluster that the group fills has no such room. Volcano sends a group back when none of its
+pods runs and one pod is missing, as when a master fails while its workers wait for it.
 """
 
 from collections import Counter
@@ -243,8 +243,8 @@ class Scheduling:
         bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in pods)
         if group.phase == "Pending" and 0 < bound < gang.size:  # it was let in before
             target = replace(target, resources=NOTHING)
-        # The gang's minimum must not exceed the number of pods. Once some have ended and all others are bound, it has
-        # no effect.
+        # The gang's minimum must not exceed the number of pods. Once some pods have ended and all other pods are bound,
+        # the minimum has no effect.
         fits = not self.backend.is_fixed and (not pods or target.size <= len(pods)) and not (has_ended and all_bound)
         change = dict((self.backend.resize(target, group) if fits else None) or {})
         again: float | None = None

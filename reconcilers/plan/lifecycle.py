@@ -118,7 +118,8 @@ def job_state(job: TorchJob, at: Moment) -> JobState:
     admission = None if observation.draining else current_admission(job, observation.reservation)
     if admission is None:
         return DeletePodsFirst(pods) if pods else _wait(job)
-    # A version that did not count growths admitted the job; its pods cannot meet others than those they began with.
+    # A version that did not count growths admitted the job; its pods cannot meet pods other than those with which they
+    # began.
     if admission.grown is None and job.spec.is_elastic and admission.workers not in (None, job.spec.worker_count):
         cause = DeletionCause(
             job,

@@ -196,7 +196,7 @@ def _requeue_status(requeue: Requeue, at: Moment) -> TorchJobStatus:
 def _plan_active(active: Active, at: Moment) -> Plan:
     """Return the plan of a job that holds its resources."""
     job, is_written = active.job, active.job.admission == active.admission
-    # 0. The deadline holds whatever else blocks the job: resources may be lent to it only until then.
+    # 0. The deadline holds even while another reason blocks the job: resources may be lent to it only until then.
     remaining = at.deadline.active_remaining(job) if is_written else None
     if remaining is not None and remaining <= 0:
         seconds = job.spec.active_deadline_seconds
@@ -234,8 +234,10 @@ def _plan_active(active: Active, at: Moment) -> Plan:
 
 
 def _settle_charge(active: Active, at: Moment) -> Plan | None:
-    """Return the plan of a job that is charged for less than its pods request, or are to request; None if it is not, or
-    if there is no room for memory that is to grow. The charge is raised before the status shows the raised charge."""
+    """Return the plan of a job that is charged for less than its pods request, or are to request; None if the charge is
+    sufficient, or if there is no room for memory that is to grow. The charge is raised before the status shows the
+    raised charge.
+    """
     job = active.job
     excess = measure.find_excess(job, active.admission.charge, active.pods)
     if excess is None:

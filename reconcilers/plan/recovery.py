@@ -201,8 +201,8 @@ class RecoveryContext:
         """Let a job start again whose pods were being deleted although the job may continue; such a start is not a
         disruption.
 
-        The job has its full time to get its pods running again. The job's `activeDeadlineSeconds` still count from the
-        admission, because resources that are reserved for another job are lent to it only until then.
+        The job has its full time to get its pods running again. The job's `activeDeadlineSeconds` are still counted
+        from the admission, because resources that are reserved for another job are lent to it only until then.
         """
         if not status.is_leaving(self.job.status):
             return None
@@ -281,7 +281,7 @@ class RecoveryContext:
 def _missing_pod_faults(job: TorchJob, run: Active, observation: Observation) -> list[PodFault]:
     """Return faults for pods of a running job that were deleted and have gone.
 
-    Only faults that concern the other pods count. Any other missing pod is created again without a report.
+    Only faults that concern the other pods are judged. Any other missing pod is created again without a report.
     """
     pods, members = observation.pods, run.members
     if job.status.phase != "Running" or len(pods) == len(members):

@@ -348,7 +348,7 @@ def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tupl
     There is none if only the counts would change, unless all pods of a running task exist now for the first time: then
     a pod that disappears without a trace is missed (`recovery`).
     """
-    # Pods of an earlier restart do not count any more. A job that continues to run during a resize has restarted no
+    # Pods of an earlier restart are no longer counted. A job that continues to run during a resize has restarted no
     # containers.
     runs_on = after.phase == "Running" and static_world.has_worlds(job, after.admission)
     current = (pod for pod in pods if runs_on or pod.restart == after.restart_generation)

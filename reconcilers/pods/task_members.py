@@ -52,7 +52,7 @@ class PodMember:
         return (pod.task, pod.index) == (self.task_type.lower(), self.index)
 
     def show(self, pod: PodView) -> PodView:
-        """Return the pod of this name in the state that counts.
+        """Return the pod of this name with its effective state.
 
         Users can change the labels of a pod, and services find the pod by its labels. So unless it has ended, a pod
         whose labels do not agree with its name is as good as deleted.

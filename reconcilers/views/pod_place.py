@@ -23,6 +23,6 @@ def rank(place: str) -> int | None:
 
 
 def changes(before: str, annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """Return those annotations of a place that differ from the place of before."""
+    """Return those annotations of a place that differ from those of the previous place."""
     known = dict(zip(NAMES, before.split(" "), strict=True)) if before else {}
     return {name: value for name, value in annotations.items() if known.get(name) != value}

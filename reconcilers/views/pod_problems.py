@@ -105,7 +105,7 @@ def _failure_problem(pod: Manifest, status: Mapping[str, Any]) -> PodProblem:
 
 
 def _waiting_problems(status: Mapping[str, Any]) -> Iterator[PodProblem]:
-    """Yield the problems of containers that wait for something that may never come, init containers first."""
+    """Yield the problems of containers that wait for an object that may never exist, init containers first."""
     for container_status in _containers(status):
         waits = (container_status.get("state") or {}).get("waiting") or {}
         if waits.get("reason", "") not in STARTUP_REASONS:
@@ -184,7 +184,7 @@ def _init_container_message(pod: Manifest) -> str:
 
 
 def is_up(pod: Manifest) -> bool:
-    """Return whether the main container runs, or has ended well. A pod without container states counts by its phase.
+    """Return whether the main container runs, or has ended well. A pod without container states is judged by its phase.
 
     A pod's phase stays Running while a crashed container waits to be started again or for its image, and while another
     container runs. The job does not train then. The crash of a sidecar is ignored.

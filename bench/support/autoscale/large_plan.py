@@ -1,6 +1,6 @@
 """The time of one plan with many elastic jobs and queues.
 
-One rule: the figure is the CPU time of this process. Of several runs the fastest one counts, because other
+One rule: the figure is the CPU time of this process. Of several runs the fastest run is taken, because other
 programs on the machine only make a run slower.
 """
 

@@ -1,7 +1,7 @@
 """Who changes the sizes of elastic jobs in a simulation: the coordinator's plan, EDL's plain loop, or no policy.
 
-One rule: a policy returns resizes, and the simulation carries them out. The coordinator's own picker decides who is
-admitted and whose growth is granted.
+One rule: a policy returns resizes, and the simulation carries them out. The coordinator's own picker decides which jobs
+are admitted and which growths are granted.
 """
 
 import heapq

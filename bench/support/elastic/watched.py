@@ -1,7 +1,7 @@
 """The facts that `bench elastic` observes from outside, by watches: usage of quotas, and writes of statuses.
 
 One rule: only pods and the queue's quota count as usage, not what torchq has stored about them; a pod counts from its
-creation until it has ended or is gone. Of a status, the fields that the coordinator writes do not count: the job's
+creation until it has ended or is gone. The fields of a status that the coordinator writes are ignored: the job's
 place in its queue changes with the other jobs.
 """
 

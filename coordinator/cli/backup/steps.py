@@ -3,8 +3,9 @@
 One rule: pure. An object that the restore did not create is not changed. An object that a restore created is
 completed, so that a second run continues where the first run ended.
 
-A finished job is created suspended, then gets its end, then its old `spec.suspend`. Until it has its end, it is
-suspended; from then on, it is finished. So no worker ever runs the finished job, whenever the command is killed.
+A finished job is created suspended, then gets its end, then its old `spec.suspend`. The restored job is suspended until
+its end is written; from then on, the job is finished. So no worker ever runs the finished job, whenever the command is
+killed.
 
 Another job with code is created on hold, then its code is kept with the new job as the owner, then it is let go.
 """

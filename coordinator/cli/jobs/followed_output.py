@@ -125,7 +125,7 @@ def follow_to_end(session: Session, key: JobKey) -> int:
 
 
 def print_lines(lines: Iterable[LogLine]) -> None:
-    """Print lines as they come; a note of torchq only if it says something new."""
+    """Print lines as they come; a note of torchq only if the note is new."""
     note, printer = "", LinePrinter()
     try:
         for line in lines:

@@ -1,4 +1,4 @@
-"""The loop of `torchq top` on a terminal: it reads the cluster on a thread, and draws whenever something is new.
+"""The loop of `torchq top` on a terminal: it reads the cluster on a thread, and draws whenever there are new facts.
 
 One rule: keys and resizes are obeyed at once, also while a server does not answer.
 """

@@ -30,8 +30,8 @@ has no such run. A RUN has
                 gone a moment before that
 
 The last takes the parameters of the subresource `log` of a pod: follow, tailLines, sinceSeconds, sinceTime,
-limitBytes, timestamps and positions. With `follow` it ends with the run. The answer has no text if nothing of the
-output is left. A line marks output that was removed, as in that subresource.
+limitBytes, timestamps and positions. With `follow` the answer ends with the run. The answer has no text if nothing of
+the output is left. A line marks output that was removed, as in that subresource.
 """
 
 import asyncio

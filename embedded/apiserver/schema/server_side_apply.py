@@ -164,7 +164,7 @@ def _section(config: Manifest, section: str) -> Manifest:
 
 
 def _refuse(conflicts: Mapping[Manager, frozenset[Path]]) -> None:
-    """Raise StatusError (Conflict), with all conflicts, if there are any."""
+    """Raise StatusError (Conflict), with all conflicts, if there are conflicts."""
     conflicting = sorted(
         (str(manager), sorted(map(field_sets.format_path, fields))) for manager, fields in conflicts.items() if fields
     )

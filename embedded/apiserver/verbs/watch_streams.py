@@ -50,7 +50,7 @@ class WatchRequest:
 
 
 def parse(kind: Kind, namespace: str, query: Mapping[str, str]) -> WatchRequest:
-    """Return the request of a watch from its query. Raise StatusError (BadRequest, Invalid) if it is wrong."""
+    """Return the request of a watch from its query. Raise StatusError (BadRequest, Invalid) if the request is wrong."""
     list_options = options.list_options(query, watching=True)
     selector = request_target.selector(query, kind)  # its errors come before those of the version
     since = go_integers.resource_version(list_options.version or "0")

@@ -140,7 +140,7 @@ def can_be_removed(manifest: Manifest) -> bool:
 def check_namespace(kind: Kind, meta: dict[str, Any], namespace: str) -> None:
     """Set the request's namespace in an object's metadata.
 
-    Raise StatusError (BadRequest) if it has another namespace.
+    Raise StatusError (BadRequest) if the object has another namespace.
     """
     if not kind.resource.namespaced:
         meta.pop("namespace", None)

@@ -107,7 +107,7 @@ def likes_yaml(accept: str) -> bool:
 
 
 def as_yaml(body: bytes) -> bytes:
-    """Convert a JSON answer to YAML. Raise StatusError (406) if it is too large."""
+    """Convert a JSON answer to YAML. Raise StatusError (406) if the answer is too large."""
     if len(body) > _LARGEST_YAML:
         message = f"answers of more than {_LARGEST_YAML >> 10} KiB are not available in YAML: request JSON"
         raise StatusError(406, "NotAcceptable", message)

@@ -64,7 +64,7 @@ class ConfigReader:
         self._thread.join()
 
     def ticket(self) -> int:
-        """Return a number that stands for this moment: an answer to it was requested later."""
+        """Return a number that stands for this moment: an answer for this number was requested after it."""
         with self._changed:
             self._ticket += 1
             return self._ticket

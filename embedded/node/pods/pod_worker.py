@@ -138,7 +138,9 @@ class PodWorker:
             logger.warning("files in volumes of pod %s are not up to date: %s", self.pod, e)
 
     def _meet_shutdown(self, now: float) -> float | None:
-        """Mark the pod if the node's shutdown ends it. Return the time until which no end may be reported, if any."""
+        """Mark the pod if the node's shutdown ends it. Return the time until which no end may be reported, if there is
+        such a time.
+        """
         if self.pod.is_finished or self.pod.is_deleting or self._failure:
             return None
         containers = self._containers

@@ -1,4 +1,4 @@
-"""A thread that looks at the pods that run, again and again while there are any.
+"""A thread that looks at the pods that run, again and again while any pod runs.
 
 One rule: the time between two looks is at least a multiple of what a look costs, however many processes there are.
 """

@@ -1,8 +1,8 @@
 """Measures the memory that processes use, as a memory limit counts it.
 
 One rule: memory that several processes share is counted once, divided among them. Otherwise every worker of a data
-loader would count the data set again. Pages of mapped files do not count, since the kernel can drop them at any time;
-a control group drops them before it kills a process.
+loader would count the data set again. Pages of mapped files are not counted, since the kernel can drop them at any
+time; a control group drops them before it kills a process.
 """
 
 import os
@@ -45,7 +45,7 @@ def is_due(limit: int, bound: int, last: MemoryUse | None, now: float, interval:
     """Return whether the exact figure, which is expensive, may have reached the limit since it was last computed.
 
     The growth of the exact figure is at most the growth of the upper bound. The bound may also have shrunk in between,
-    so the age of the last figure counts too. Growth counts twice, so that the next check comes in time.
+    so the age of the last figure is used, too. Growth is doubled, so that the next check comes in time.
     """
     if bound <= limit:
         return False

@@ -54,7 +54,8 @@ def ask_to_end(first: Process, shim: Process | None) -> None:
 
 
 def kill_marked(prefix: str, leader: Process | None = None, shims: Iterable[Process] = ()) -> bool:
-    """Send SIGKILL to all processes of the containers whose mark begins with `prefix`; return whether there were any.
+    """Send SIGKILL to all processes of the containers whose mark begins with `prefix`; return whether there were such
+    processes.
 
     Call this function until it returns False: a process may have forked before it was killed.
     """

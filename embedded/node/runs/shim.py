@@ -171,7 +171,8 @@ def _signal_pipe() -> int:
 def _fork(order: Order, output: int, problem: str) -> tuple[int, int, int]:
     """Fork the child that becomes the command.
 
-    Return its pid, the descriptor that lets it begin, and the descriptor from which to read why it could not begin.
+    Return the pid of the child, the descriptor that lets it begin, and the descriptor from which to read why it could
+    not begin.
     """
     ready, go = os.pipe()
     verdict, failure = os.pipe()

@@ -115,7 +115,8 @@ class PodShutdown:
     def meet(self, pod: Containers, histories: Histories, signalled_runs: SignalledRuns, now: float) -> float | None:
         """Mark a pod that has not finished, if the shutdown ends the pod or has ended it.
 
-        Return the time until which the report of its end is to be held back, in seconds since the epoch, if any.
+        Return the time until which the report of its end is to be held back, in seconds since the epoch, if there is
+        such a time.
         """
         if self.mark is not None:
             return None

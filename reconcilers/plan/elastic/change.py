@@ -245,7 +245,7 @@ class Change:
 
     def change(self, granted: int | None = None, **fields: Any) -> Scaling:
         """Return the change once this number of workers is granted: now, or by the same write. The change keeps its
-        time of beginning unless `fields` say otherwise. The request and its failed tries count until the number
+        time of beginning unless `fields` say otherwise. The request and its failed tries are kept until the number
         changes.
         """
         scaling, to = self.scaling, self.to(self.granted if granted is None else granted)

@@ -72,7 +72,7 @@ def _follow_wish(job: Change) -> ChangeStep | None:
         return _end(job, scaling) if scaling is not None else None
     if scaling is not None and scaling.to == to:
         return None
-    # Who asks for more is as old as the new request; who asks for less does not lose his place.
+    # A job that asks for more workers is as old as its new request; a job that asks for fewer does not lose its place.
     since = scaling.since if scaling is not None and to < scaling.to else job.now
     deadline = scaling.deadline if scaling is not None else None
     return job.write(job.change(since=since, deadline=deadline))
@@ -177,7 +177,7 @@ def _target_of(job: Change, left: int) -> Target | None:
 
 
 def _seconds_to_grow(job: Change, scaling: Scaling) -> int:
-    """Return how long the last growth took, which counts after a removal, too. A worker that was given up took all of
+    """Return how long the last growth took, which is also used after a removal. A worker that was given up took all of
     its time."""
     if scaling.tries and scaling.from_workers < job.granted <= scaling.to:
         return round(job.join_time.total_seconds())

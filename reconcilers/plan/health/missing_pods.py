@@ -83,7 +83,7 @@ class WaitingPods:
 
     def _refusal(self, reason: Blocker | None) -> Refusal | None:
         """Return the refusal of a gang that is not bound; pods beyond its minimum are ignored. A job that has run in
-        this admission is left in its room."""
+        this admission keeps its room."""
         if refusals.has_run(self.job, self.scheduling.admission):
             return None
         closed = [group for group in self.groups if group.phase == "Refused" and not group.deleting]

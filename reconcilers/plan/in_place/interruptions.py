@@ -29,7 +29,7 @@ SEPARATOR = "/"
 
 
 def show(observation: Observation) -> Observation:
-    """Return the observation with the pods in the state that counts."""
+    """Return the observation with the pods with their effective states."""
     job = observation.job
     if not isinstance(job, TorchJob) or job.is_finished:
         return observation

@@ -14,8 +14,8 @@ restarted before the rank 0 that it connects to: the end of such a pod is no fai
 starts before the new rank 0 tries to connect until that listens. Where a rank 0 still runs and is replaced, which takes
 its grace, the other pods are restarted after its end.
 
-A main container that ends with 0 while a restart is asked for has not succeeded (`in_place.interruptions`). Where its
-node does not start it again, the pod is replaced at once.
+A main container that ends with 0 while a restart is asked for has not succeeded (`in_place.interruptions`). Where the
+node of a pod does not start its main container again, the pod is replaced at once.
 
 The rendezvous store of an elastic job keeps running, unless its pods are to be replaced: the others meet there under a
 new name, which is an annotation of their pods. If the store is lost, these pods are restarted at once all the same,
@@ -247,7 +247,7 @@ class Restarts:
 def _split(
     pods: Iterable[PodView], is_first: Callable[[PodView], bool]
 ) -> tuple[tuple[PodView, ...], tuple[PodView, ...]]:
-    """Return the pods for which something is true, and the other pods. Jobs have thousands of pods: each is looked at
+    """Return the pods for which a condition holds, and the other pods. Jobs have thousands of pods: each is looked at
     once."""
     first: list[PodView] = []
     others: list[PodView] = []
