@@ -1,8 +1,8 @@
 """The parts of a pod's spec that the embedded node does not support.
 
-One rule: pure, and no field is ignored that would change what a program sees. The node runs a pod as written, or it
-refuses the pod with the field and a solution. Isolation (images, users, capabilities, limits) is the exception: the
-processes have none here.
+One rule: pure, and no field is ignored that would change the environment of a program. The node runs a pod as written,
+or it refuses the pod with the field and a solution. Isolation (images, users, capabilities, limits) is the exception:
+the processes have none here.
 """
 
 from collections.abc import Iterator, Mapping

@@ -97,7 +97,8 @@ def _read_selected(settings: ConnectionSettings, read: Callable[[dict[str, Any]]
 
 
 def _read_entry(path: str, name: str, read: Callable[[dict[str, Any]], Any]) -> str:
-    """Return what `read` finds in the entry of a context. Raise Misconfigured if the kubeconfig is unusable."""
+    """Return the value that `read` finds in the entry of a context. Raise Misconfigured if the kubeconfig is
+    unusable."""
     found: list[str] = []
     _load(lambda: found.append(str(read(_entry(path or DEFAULT_KUBECONFIG, name)) or "")), path)
     return found[0]

@@ -39,7 +39,9 @@ def queue_limit(spec: QueueSpec) -> Amounts:
 
 
 def cohort_totals(specs: Iterable[QueueSpec]) -> dict[str, dict[str, int]]:
-    """Return, by cohort, what its members may use together: the sum of their quotas. Closed members lend, too."""
+    """Return, by cohort, the amounts that its members may use together: the sum of their quotas. Closed members lend,
+    too.
+    """
     sums: dict[str, dict[str, int]] = {}
     for spec in specs:
         if spec.cohort:

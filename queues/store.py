@@ -78,7 +78,8 @@ class PendingCommit(Protocol):
     """A commit in steps. Each step is done once, in the order of the methods; each may raise the errors of a commit.
 
     The next commit may begin before this commit is done, if its batch `follows` the name of this commit. The store
-    works on them in that order. If this commit does not stand whole, the store takes nothing of the next commit.
+    works on commits in the order of their beginning. If this commit does not stand whole, the store takes nothing of
+    the next commit.
     """
 
     @property
@@ -111,7 +112,7 @@ class QueueReader(Protocol):
         """Return the epoch of the last rebuild; 0 if the store is empty or lost."""
 
     def incarnation(self) -> str:
-        """Return the identity of the server process that answers; empty if the server does not tell it.
+        """Return the identity of the server process that answers; empty if the server does not tell its identity.
 
         A server that was restarted, or that replaced a dead one, has another identity. Such a server may have lost the
         last writes. The store of a leader raises StoreLost instead of the use of another server than the process that
@@ -134,12 +135,12 @@ class QueueReader(Protocol):
 
         With `since` (the `change` of a snapshot, or of a commit that stood alone) the result is a difference. The
         snapshot has the queues that changed after `since`, and the queues in `more`. The result is a whole snapshot
-        instead if the settings or the epoch have changed, or if the store does not remember that change.
+        instead if the settings or the epoch have changed, or if the store does not remember the change of `since`.
 
-        `known_heads` says how many of a queue's first entries the caller knows, after its own commits. If nothing else
-        changed in such a queue, the result has only the entries after the known entries. If `known_heads` is given,
-        even empty, a changed queue may have fewer entries than `heads`: it ends before the first old entry that this
-        object has not returned yet.
+        `known_heads` is the number of a queue's first entries that the caller knows, after its own commits. If nothing
+        else changed in such a queue, the result has only the entries after the known entries. If `known_heads` is
+        given, even empty, a changed queue may have fewer entries than `heads`: it ends before the first old entry that
+        this object has not returned yet.
         """
 
     def place(self, key: JobKey) -> QueuePosition | None:

@@ -1,7 +1,7 @@
 """The facts that a written status tells about a job: admitted, runs, sent back, restarted, finished.
 
 One rule: pure. A fact follows from the status before and the status that the API server has taken, so that a repeated
-write tells nothing a second time. Times in statuses are whole seconds.
+write reports no fact a second time. Times in statuses are whole seconds.
 """
 
 import math

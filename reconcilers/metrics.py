@@ -1,4 +1,4 @@
-"""The metrics of what happens to jobs.
+"""The metrics of the events of jobs.
 
 One rule: a fact is counted once, after the API server has taken the write that makes it true (`reconcilers.facts`).
 """

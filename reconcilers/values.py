@@ -70,7 +70,7 @@ class OverQuota:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """A limit leaves no room for what the job's pods request."""
+    """A limit leaves no room for the requests of the job's pods."""
 
     by: Limit
 

@@ -1,6 +1,7 @@
 """The parameters of a call as JSON, and their check against the table of calls.
 
-One rule: both sides check. A caller learns of a wrong value before anything is sent, and the program trusts no caller.
+One rule: the client and the program both check parameters. A caller learns of a wrong value before anything is sent,
+and the program trusts no caller.
 """
 
 from __future__ import annotations

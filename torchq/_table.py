@@ -1,6 +1,7 @@
 """The content of a row of the table of calls: a call, its parameters, and the kinds of values in them.
 
-One rule: a kind says how Python annotates a value and how JSON has it; both sides of the pipe read it from this module.
+One rule: a kind says how Python annotates a value and how JSON has it; both sides of the pipe read the kinds from this
+module.
 """
 
 from __future__ import annotations

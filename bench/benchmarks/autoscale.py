@@ -3,9 +3,9 @@
 One rule: no figure but the time of a plan depends on this machine. The same jobs give the same figures everywhere.
 
 A third of the jobs with GPUs are elastic: their owners ask for 2 workers, and 1 to 8 can train. All queues are of one
-cohort, and their quotas are the pool. An elastic job has the same work whatever its size is. A change of size costs it
-what `bench.support.autoscale.trainer` says. The figures end with the last submission, because after it the pool only
-becomes empty.
+cohort, and their quotas are the pool. An elastic job has the same work whatever its size is.
+`bench.support.autoscale.trainer` has the cost of a change of size. The figures end with the last submission, because
+after it the pool only becomes empty.
 """
 
 from dataclasses import dataclass

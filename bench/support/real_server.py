@@ -1,7 +1,7 @@
 """Starts a private kube-apiserver on a private etcd, with torchq's definitions and accounts.
 
-One rule: both listen on loopback only and store in the benchmark's folder. RBAC is on, so that torchq's processes have
-exactly the permissions of deploy/rbac.
+One rule: both servers listen on loopback only and store their data in the benchmark's folder. RBAC is on, so that
+torchq's processes have exactly the permissions of deploy/rbac.
 """
 
 import signal

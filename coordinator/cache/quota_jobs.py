@@ -203,7 +203,7 @@ class PortJobs:
             self._keys.pop(key, None)
 
     def _concerns(self, key: JobKey) -> bool:
-        # Most clusters have no such job, and the hash of a key costs more than a look at both.
+        # Most clusters have no such job, and the hash of a key costs more than a look at both collections.
         return bool(self._keys or self._owners) and (key in self._keys or key in self._owners)
 
 

@@ -131,7 +131,7 @@ class JobView:
 
     @property
     def at_rest(self) -> bool:
-        """Whether the job is suspended and holds nothing, and its status says so. No worker has to reconcile such a
+        """Whether the job is suspended and holds nothing, and its status shows it. No worker has to reconcile such a
         job."""
         gone = self.cancelled or self.deleting or self.invalid
         idle = self.suspended and self.admission is None and not gone
@@ -391,7 +391,7 @@ def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeV
 
 def losing_jobs(before: NodeView | None, after: NodeView | None, pods: Iterable[PodView]) -> frozenset[JobKey]:
     """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose the pods. A node
-    that was closed before is about to go away once the node has a taint that says so.
+    that was closed before is about to go away once the node has a taint that announces it.
     """
     is_leaving = before is not None and after is not None and after.leaving and not before.leaving
     if before is None or not (before.ready or is_leaving) or (after is not None and after.ready):

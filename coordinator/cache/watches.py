@@ -133,7 +133,7 @@ class Watches:
         return job if job.key == key else None
 
     def pods_of(self, key: JobKey, version: int) -> JobPods:
-        """Summarize the pods of a job; `version` is what `take` returned with the key.
+        """Summarize the pods of a job; `version` is the version that `take` returned with the key.
 
         The worker's cache must show these pods before the worker acts, even if the event was not about a pod.
         """

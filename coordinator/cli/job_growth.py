@@ -1,7 +1,7 @@
 """The number of workers of an admitted job, and the workers for which the job still waits.
 
-One rule: the object says how many there are, and a coordinator says why they wait. If none answers, the text says that
-no coordinator answers.
+One rule: the number of workers comes from the object, and the reason for which workers wait comes from a coordinator.
+If none answers, the text says that no coordinator answers.
 """
 
 from coordinator.cli import api_client, job_ref

@@ -1,6 +1,6 @@
 """The documents of the files that a command is given.
 
-One rule: a file is data of a user. Whatever is wrong with it becomes a BadManifest that names the file and the place.
+One rule: a file is data of a user. Every problem of a file becomes a BadManifest that names the file and the place.
 """
 
 import sys

@@ -126,7 +126,7 @@ def in_sequence(documents: Iterable[Submission], microseconds: int) -> list[Subm
 
 
 def _check_names(documents: list[Submission]) -> None:
-    """Raise BadManifest for two jobs of one name. Dry runs accept both, but only the first can be created."""
+    """Raise BadManifest for two jobs of one name. Dry runs accept both jobs, but only the first job can be created."""
     first: dict[str, str] = {}
     for document in documents:
         name = document.body["metadata"].get("name")

@@ -1,7 +1,7 @@
 """The store that needs nothing but the cluster: ConfigMaps in the namespace of the job.
 
-One rule: a job is an owner of every part of one copy. Whatever another client or the garbage collector does between
-two requests, the part is read again.
+One rule: a job is an owner of every part of one copy. A part is read again after any change that
+another client or the garbage collector makes between two requests.
 """
 
 import time

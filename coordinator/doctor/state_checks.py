@@ -34,7 +34,7 @@ def compare(inspection: Inspection) -> tuple[Finding, ...]:
     """Return all disagreements within one reading."""
     checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _redis, _keys, *work_checks.CHECKS]
     if foreign(inspection.store.owner, inspection.cluster.installation) or inspection.store.unfit:
-        # The other findings are not about this cluster, or follows from what is wrong with the server.
+        # The other findings are not about this cluster, or follow from the fault of the server.
         checks = [_leadership, _objects, _redis]
     elif inspection.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _growths, _places, _settings, _pods]

@@ -265,7 +265,7 @@ class Autoscaler:
 
 
 def _is_judged_by_reports(job: JobView) -> bool:
-    """Return whether the owner of a job lets growths be taken back that make it slower."""
+    """Return whether the owner of a job allows to take back growths that make the job slower."""
     scaling = job.autoscaling
     return scaling is not None and scaling.on and scaling.least_gain > 0
 

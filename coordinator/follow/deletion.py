@@ -1,4 +1,4 @@
-"""A job that is being deleted, and what keeps it: its finalizers, and its pods until they have ended.
+"""A job that is being deleted, and the objects that keep it: its finalizers, and its pods until they have ended.
 
 One rule: pure. A job that is being deleted reaches no other end, whatever its status says.
 """

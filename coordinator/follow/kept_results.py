@@ -1,7 +1,7 @@
-"""Results that are too large for a status, which has a reference to where they are kept.
+"""Results that are too large for a status, which has a reference to their place.
 
 One rule: pure. A reference has the digest of its result, and a copy with another digest is another result. The package
-`torchq` writes both (`torchq/_training/large_results.py`).
+`torchq` writes the reference and the result (`torchq/_training/large_results.py`).
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Waiting for jobs: until all of some jobs, or the first of them, have ended or reached a phase.
 
-One rule: a wait makes no requests. A wait reads what the watches of the namespaces show (`job_feed`).
+One rule: a wait makes no requests. A wait reads the jobs that the watches of the namespaces show (`job_feed`).
 """
 
 import time

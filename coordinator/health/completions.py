@@ -1,7 +1,8 @@
 """The record of jobs whose pods have completed them, where no worker has ended the jobs.
 
 One rule: a job that is complete trains no second time. A finished pod may be deleted at any moment, for example by the
-drain of its node, and while no worker looks nothing else would be left of its success. The workers decide what follows.
+drain of its node, and while no worker looks nothing else would be left of its success. The workers decide what to do
+about a completed job.
 
 Almost always, a worker ends the job first, and nothing is read or written here.
 """

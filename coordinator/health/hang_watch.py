@@ -1,7 +1,7 @@
 """The watch over the steps of all jobs whose health is watched, and the parts of their statuses about steps.
 
 One rule: the watch only reads reports and puts statuses, in its own thread; the workers decide what follows from a
-hang. Everything that it remembers is lost with the leadership, and the time begins anew
+hang. Everything that the watch remembers is lost with the leadership, and the time begins anew
 (`coordinator.health.step_watch`).
 
 A status is put with the resourceVersion of the job that was judged, so that a job that has changed since is judged

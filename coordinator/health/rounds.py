@@ -26,7 +26,7 @@ class Rounds(ABC):
 
     @abstractmethod
     def look(self) -> None:
-        """Look at all jobs once, and put what their statuses should say."""
+        """Look at all jobs once, and put the wanted fields of their statuses."""
 
     def forget(self) -> None:  # noqa: B027  most remember nothing that could become wrong
         """Forget everything that was seen."""

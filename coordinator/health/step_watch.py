@@ -99,7 +99,7 @@ def look(
     *,
     continues: bool = True,
 ) -> StepWatch:
-    """Return the watch after one more look; `before` is what this leader knows of the job, if anything.
+    """Return the watch after one more look; `before` is the earlier watch of this leader over the job, if there is one.
 
     `known` is the information about reports in the status of the job. `continues` tells whether nothing was missed
     since the look before.

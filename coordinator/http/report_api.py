@@ -1,7 +1,7 @@
 """The reports and questions of training code over HTTP, on a port of its own.
 
-One rule: a request is for one job, and needs the token of that job. Nothing of the read-only API is here, and a request
-changes nothing but the reports of that job.
+One rule: a request is for one job, and needs the token of that job. This port serves nothing of the read-only API, and
+a request changes nothing but the reports of the job in its path.
 
     POST /v1/jobs/NAMESPACE/NAME/report           JSON {pod, step, samplesPerSecond?, loss?, gauges?, checkpoint?,
                                                        last?}

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counts:
-    """The numbers of what this process has done, for people."""
+    """The counts of the work of this process, for people."""
 
     routed: int = 0
     picked: int = 0

@@ -245,8 +245,9 @@ class StoreRebuild:
     def _growths_without_pods(
         self, charges: Iterable[Reservation], charged: Mapping[JobKey, Reservation]
     ) -> dict[JobKey, Reservation]:
-        """Return by job what it would hold without its added workers that have no pods and that the store did not
-        charge."""
+        """Return by job the charge that it would hold without its added workers that have no pods and that the store
+        did not charge.
+        """
         result = {}
         for charge in charges:
             job = self.watches.job(charge.key)

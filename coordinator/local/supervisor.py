@@ -51,7 +51,8 @@ _LONGEST_LOOK = 3.0
 class HungChildren:
     """The children that hang now, and for how long they have been seen to.
 
-    Only time counts in which the supervisor itself ran. After a stop of both, the child has its time again.
+    Only time counts in which the supervisor itself ran. If the child and the supervisor were both stopped, the child
+    has its whole time again.
     """
 
     def __init__(self) -> None:
@@ -345,7 +346,9 @@ def end_with_parent(grace: float = 30.0) -> None:
 
 
 def _is_pipe(descriptor: int, inode: int) -> bool:
-    """Return whether the descriptor is that pipe. A parent may have inherited the variable without the descriptor."""
+    """Return whether the descriptor is the pipe to the supervisor. A parent may have inherited the variable without the
+    descriptor.
+    """
     try:
         return os.fstat(descriptor).st_ino == inode
     except OSError:

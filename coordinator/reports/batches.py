@@ -1,6 +1,7 @@
 """Reports on their way into the store: they wait for a moment, and travel together.
 
-One rule: no request waits for Redis. A batch that cannot be written is dropped; the next reports take its place.
+One rule: no request waits for Redis. A batch that cannot be written is dropped; the next reports replace the dropped
+reports.
 
 A pod reports once in `LEAST_INTERVAL`. Two reports are taken at any time in addition, and do not begin that time anew:
 the report that answers an open request to save, once for each request, because the change of the job waits for it; and

@@ -70,8 +70,8 @@ def leftover_charge(
 ) -> Reservation | None:
     """Return the charge for the pods of a job that does not exist or has no admission; None if nothing is charged.
 
-    `room` is what nodes still offer, and is reduced by the charge; None if the nodes are not known. `unread` is whether
-    the cluster may have a newer version of the job.
+    `room` is the room that nodes still offer, and is reduced by the charge; None if the nodes are not known. `unread`
+    is whether the cluster may have a newer version of the job.
     """
     of_job = unread and job is not None and eligibility.is_usable(job.queue, key.namespace, rules)
     unknown = unread and job is None

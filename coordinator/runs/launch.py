@@ -34,10 +34,11 @@ def launch(
     submitted: str = "",
     waits_for_name: bool = False,
 ) -> JobKey:
-    """Create a job, keep its code, and let the job go. Whatever prevents it, the job is taken back.
+    """Create a job, keep its code, and let the job go. If the code cannot be kept or the job not be released, the job
+    is deleted again.
 
     `submitted` is the annotation of the submission time; empty: it is now. With `waits_for_name`, a job of this name is
-    being deleted. Raises PartlyStarted if the job could not be taken back.
+    being deleted. Raises PartlyStarted if the job could not be deleted again.
     """
     submitted = submitted or submission_order.text(time.time_ns() // 1000, 0)
     body, policy = with_mark(job, submitted), job["spec"].get("schedulingPolicy") or {}

@@ -1,6 +1,6 @@
 """The metrics that a worker process reads off its parts, and the queues that it knows.
 
-One rule: every number is in memory; before a part exists, it tells nothing.
+One rule: every number is in memory; a part that does not exist yet has no numbers.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Validation rules that span several fields of an object, in CEL for the API server.
 
-One rule: these are the checks of `crds.torchjob.checks`, with the same messages. An optional field is never read
+One rule: these rules are the checks of `crds.torchjob.checks`, with the same messages. An optional field is never read
 without `has()`. The rules use only standard functions, so that every CEL evaluator can run them.
 """
 

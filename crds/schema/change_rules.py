@@ -2,7 +2,7 @@
 
 One rule: this table alone decides, with four exceptions: the size of an elastic job (`_resizes_workers`), an earlier
 deadline (`_lowers_deadline`), the end of the suspension of a finished job (`_ends_suspension`), and a cancellation,
-which is never taken back (`one_way`). The CEL rule at the root, where the status is readable, is generated
+which is final (`one_way`). The CEL rule at the root, where the status is readable, is generated
 from the table. The row of the elastic policy covers those fields of the policy that have no row of their own.
 
 A job is waiting until it is admitted, and again after it was suspended or sent back to its queue. A job is admitted

@@ -1,6 +1,7 @@
 """The CustomResourceDefinitions of the API types.
 
-One rule: they are generated from the models, the rules and the field table; `crds/manifests/` holds the result as YAML.
+One rule: the definitions are generated from the models, the rules and the field table; `crds/manifests/` holds the
+result as YAML.
 """
 
 import itertools

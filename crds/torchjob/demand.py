@@ -81,8 +81,8 @@ def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
     pods.
 
     Containers and sidecars (init containers with restartPolicy Always) run together. An init container runs beside the
-    sidecars that come before the init container. The pod needs the larger sum of both, name by name. Requests of the
-    pod itself replace that sum. The overhead is added (k8s.io/component-helpers/resource.PodRequests).
+    sidecars that come before the init container. The pod needs the larger of the two sums, name by name. Requests of
+    the pod itself replace that sum. The overhead is added (k8s.io/component-helpers/resource.PodRequests).
     """
     starting: dict[str, int] = {}
     running: dict[str, int] = {}

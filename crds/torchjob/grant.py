@@ -1,6 +1,6 @@
 """The job as it was granted: with the workers of its admission, not with the workers that its spec requests.
 
-One rule: pure. Whatever counts pods of an admitted job reads the result of `as_granted`.
+One rule: pure. All code that counts pods of an admitted job reads the result of `as_granted`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """The task Rendezvous of an elastic job: one pod with the store at which the workers meet.
 
 One rule: pure, over the fields of a spec as they are written. The task is implied when a job is parsed and never
-stored. A task of that name in the job takes its place.
+stored. A task of that name in the job replaces the implied task.
 
 The workers wait until the store runs, and so does a Master that belongs to their world. The implied store waits for the
 same successes as the workers.

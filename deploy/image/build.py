@@ -1,7 +1,7 @@
 """Builds the image of torchq's processes, and runs it: `make image` is this program.
 
-One rule: a line of the table says `ok` only after the image itself has done what the line says. The exit code is 0 if
-all lines say `ok`, 1 if a line does not or the build failed, and 2 if a value is wrong.
+One rule: a line of the table says `ok` only after the image itself has passed the check in the line. The exit code is 0
+if all lines say `ok`, 1 if a line does not or the build failed, and 2 if a value is wrong.
 
     IMAGE     the name of the image; torchq:VERSION if not given
     BASE      the image to start from: NAME@sha256:DIGEST, which is pulled, or localhost/NAME; if not given, a Debian
@@ -70,7 +70,7 @@ class Table:
     results: list[bool] = field(default_factory=list)
 
     def check(self, what: str, look: Callable[[], str]) -> bool:
-        """Print a line with what `look` returns, or with the message of its error. Return whether it is good."""
+        """Print a line with the result of `look`, or with the message of its error. Return whether it is good."""
         try:
             result, detail = "ok", look()
         except _ERRORS as error:

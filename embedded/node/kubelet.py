@@ -1,6 +1,6 @@
 """Runs the pods that are bound to this node.
 
-One rule: one thread does all of this, by what the API server and the folders of the runs show. Killing the thread's
+One rule: one thread runs all pods, by what the API server and the folders of the runs show. Killing the thread's
 process loses nothing, since containers live under their shims.
 """
 

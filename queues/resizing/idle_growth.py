@@ -1,7 +1,7 @@
 """Growth into idle room.
 
 One rule: idle growth takes only room that no waiting job could use now: free of every claim, of the pool's reservation,
-and of what is given back.
+and of room that is being given back.
 
 The room must have been free for the job's `idle_seconds`, and a job that was resized of late rests. Both rules keep a
 job from a restart for room that is needed again soon. A job that has fewer workers than its owner wants gets further

@@ -50,7 +50,7 @@ def find(
 
 @dataclass(slots=True)
 class _Search:
-    """The room while it is taken back for the waiting jobs one after the other."""
+    """The room while jobs give it back for the waiting jobs one after the other."""
 
     _picker: Picker
     _room: Room

@@ -1,7 +1,7 @@
 """The room of all queues while a plan is made: the free part of each limit, and the room that a waiting job lacks.
 
-One rule: it is a copy. The picker's queues, cohorts and pool stay unchanged. Workers that are on their way out count
-as gone.
+One rule: the room is a copy. The picker's queues, cohorts and pool stay unchanged. Workers that are on their way out
+count as gone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -87,7 +87,7 @@ class Room:
         return self._picker.cohort(queue.spec.cohort) if queue.spec.cohort else None
 
     def cohort_used(self, cohort: str) -> Amounts:
-        """Return what all members of a cohort use."""
+        """Return the amounts that all members of a cohort use."""
         found = self._picker.cohort(cohort)
         return self._cohort_used.get(cohort, NOTHING if found is None else found.used)
 

@@ -2,7 +2,7 @@
 
 One rule: each write may find its work done already. An object of the same name that belongs to an earlier job is
 deleted, and the key is observed again. An object that is not torchq's blocks the job. The exceptions that end a plan
-carry what the next observation of the job has to include.
+carry the facts that the next observation of the job has to include.
 """
 
 import logging

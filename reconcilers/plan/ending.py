@@ -48,7 +48,7 @@ def has_succeeded(granted: Grant, pods: Pods) -> bool:
 
 
 def done_message(pods: Pods) -> str:
-    """Return the message of a success. The message says so if a pod was connected with a pod of another job."""
+    """Return the message of a success. The message mentions it if a pod was connected with a pod of another job."""
     told = next((f"pod {pod.name}: {pod.advice}" for pod in pods if pod.advice and pod.phase != "Failed"), "")
     return f"all is done, but {told}" if told else "all is done"
 

@@ -1,8 +1,8 @@
 """The groups of pods that a gang scheduler binds all or none: one for each stage that has begun.
 
 One rule: pure. A group is created before its pods and deleted when its stage, or the job's admission, is over. A
-restart keeps the group; another admission has its own. Auxiliary tasks are in no group: the same scheduler binds each
-of their pods alone.
+restart keeps the group; another admission has its own group. Auxiliary tasks are in no group: the same scheduler binds
+each of their pods alone.
 
 A stage's pods are created when its group is not Pending, or when some of them exist already. With `pods_at_once` the
 pods do not wait for the group. `reconcilers.plan.advance` opens their gates when they may start.

@@ -1,4 +1,4 @@
-"""The state of a job: what may be done for it now, before single pods are considered.
+"""The state of a job: the actions that are possible now, before single pods are considered.
 
 One rule: pure, a ladder of early returns, one reason each. Pods are created only on the last rung.
 

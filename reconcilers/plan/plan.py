@@ -360,7 +360,7 @@ def _plan_blocked(active: Active, at: Moment) -> Plan | None:
 
 def _block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a blocked job. If groups are not let in and pods beside them are forbidden, only the groups
-    are reported: every reconcile meets both, and the two reports would alternate."""
+    are reported: every reconcile meets both problems, and the two reports would alternate."""
     return (
         status.observe_generation(job)
         if blocker.reason in status.ABOUT_PODS and status.is_about_groups(job.status)

@@ -1,6 +1,6 @@
 """The traceback of a function that fails in a job.
 
-One rule: it shows the user's code, without the frames of this package and of Python's import.
+One rule: a traceback shows the user's code, without the frames of this package and of Python's import.
 """
 
 from __future__ import annotations

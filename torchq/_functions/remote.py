@@ -91,8 +91,8 @@ class RemoteFunction(Generic[P, R]):
         `torchq.result`.
 
         Raises Refused for a function that the job could not find by its module and name, as a lambda. Raises Invalid
-        for arguments that are not JSON, TypeError for arguments that the function does not take, and what
-        `torchq.run` raises.
+        for arguments that are not JSON, TypeError for arguments that the function does not take, and the
+        errors of `torchq.run`.
         """
         refuse_while_importing()
         places.check_kind(self.function)

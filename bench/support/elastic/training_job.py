@@ -1,7 +1,7 @@
 """The job of `bench elastic`, that of `examples/elastic` in one of its modes, and the changes of this job and of its
 pods.
 
-One rule: only the API and signals to processes, as users, clusters and faults do it.
+One rule: the job is changed only through the API and by signals to processes, as by users, clusters and faults.
 """
 
 import contextlib

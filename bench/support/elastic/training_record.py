@@ -1,4 +1,5 @@
-"""The lines that all processes of `examples/elastic/train.py` append to one file, and what they say about a resize.
+"""The lines that all processes of `examples/elastic/train.py` append to one file, and the facts about a resize in these
+lines.
 
 One rule: pure. A line that is not complete yet is ignored.
 """

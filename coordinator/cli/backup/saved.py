@@ -1,4 +1,4 @@
-"""The objects of a backup: what `kubectl get tenantqueues,torchjobs -A -o json` has printed, and ConfigMaps with code.
+"""The objects of a backup: the output of `kubectl get tenantqueues,torchjobs -A -o json`, and ConfigMaps with code.
 
 One rule: pure. Of an old object only its labels, annotations and spec are used, and the status of a finished job. Uids,
 owners, finalizers and managed fields belong to the old cluster.

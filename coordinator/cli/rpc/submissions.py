@@ -38,7 +38,7 @@ def run(access: ClusterAccess, params: Params, call: OpenCall) -> str:
 
 
 def dry_run(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[str, Any]]:
-    """Return what `run` would submit, after the same checks."""
+    """Return the objects that `run` would submit, after the same checks."""
     prepared = _prepare(access, params, call)
     _submit(runs.dry_run, access, prepared, params, call)
     return [*prepared.objects, prepared.manifest]

@@ -1,7 +1,7 @@
 """Garbage collection in the background, for the objects that a deleted object leaves behind.
 
-One rule: the collector only does what a client could do through the API, and after a crash between two steps the next
-start repeats the search.
+One rule: the collector only makes changes that a client could make through the API, and after a crash between two steps
+the next start repeats the search.
 
 The collector deletes the dependents of a deleted owner, empties a namespace or a definition that is being deleted, and
 serves the finalizers `orphan` and `foregroundDeletion`.

@@ -1,7 +1,7 @@
 """Keeps the ends of the logs of TorchJobs' pods when the node removes these pods.
 
 One rule: the pod's folder is removed only after its logs are kept whole, in one step, so that a reader finds them at
-any moment. Nothing is kept of a job whose folder the API server has removed, because the job was deleted.
+any moment. No logs are kept of a job whose folder the API server has removed, because the job was deleted.
 """
 
 import logging

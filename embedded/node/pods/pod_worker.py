@@ -205,7 +205,7 @@ class PodWorker:
             self._failure = self._failure or PodFailure("NotSupported", message)
 
     def _report(self, now: float) -> None:
-        """Write the pod's status and release what the pod no longer needs."""
+        """Write the pod's status and release the resources that the pod no longer needs."""
         runs = self._containers.alive_runs()
         # A run that is just beginning is reported once it has begun, a moment later: this delay saves one write.
         beginning = self._containers.awaits_answer or any(run.started_at is None for _, run in runs)
@@ -236,7 +236,7 @@ class PodWorker:
         )
 
     def _report_late_restart(self, now: float) -> None:
-        """Write that the pod had ended before its restart was requested, unless its status says so."""
+        """Write that the pod had ended before its restart was requested, unless its status shows it."""
         before = self._status.with_other_conditions(self.pod)["conditions"]
         updates = pod_status.restart_conditions(self._state(), self.pod.phase)
         self._status.write(self.pod, {"conditions": merge_conditions(before, updates, now)})

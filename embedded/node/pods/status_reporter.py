@@ -25,7 +25,7 @@ _RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A status to write, the removal of the pod, or both."""
+    """A status to write, the removal of the pod, or both of these."""
 
     pod: LocalPod
     status: Status | None = None
@@ -58,7 +58,8 @@ class Reporter:
         self._thread.join()
 
     def report(self, report: Report) -> None:
-        """Queue a status, the removal of a pod, or both. A newer status replaces an older one of the same pod."""
+        """Queue a status, the removal of a pod, or both of these. A newer status replaces an older one of the same
+        pod."""
         with self._changed:
             before = self._reports.get(report.pod.uid)
             if before is not None:

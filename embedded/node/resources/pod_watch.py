@@ -1,6 +1,7 @@
 """A thread that looks at the pods that run, again and again while any pod runs.
 
-One rule: the time between two looks is at least a multiple of what a look costs, however many processes there are.
+One rule: the time between two looks is at least a multiple of the time that a look takes, however many processes there
+are.
 """
 
 import threading

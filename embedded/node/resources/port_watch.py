@@ -1,6 +1,6 @@
 """Finds pods of one job that are connected to a pod of another job: they may train in one world.
 
-One rule: it ends nothing. The watch notes the connection at both pods, once for each pod, and an Event tells the
+One rule: the watch ends no pod. The watch notes the connection at both pods, once for each pod, and an Event tells the
 owners.
 
 All pods share the ports of this machine, and a script may choose a port itself. Worlds form in the first minutes of a

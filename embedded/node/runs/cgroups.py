@@ -58,7 +58,8 @@ def find(mount: Path = _MOUNT, own_groups: Path = _OWN) -> ControlGroups:
     """Return the nearest writable control group above this process whose children have memory limits.
 
     A systemd user session has such a group, since its slices belong to the user. To move a process between two groups,
-    a user must be allowed to write to a group above both. So only the groups above this process are candidates.
+    a user must be allowed to write to a parent group of both groups. So only the groups above this process are
+    candidates.
     """
     for folder in _groups_above(mount, own_groups):
         if _may_hold(folder):

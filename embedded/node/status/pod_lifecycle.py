@@ -1,4 +1,4 @@
-"""Decides what the embedded node does next for a pod, as the kubelet would.
+"""Decides the next actions of the embedded node for a pod, as the kubelet would.
 
 One rule: pure. The input is the pod's spec and its runs; the result is the next actions and the time of the next check.
 Nothing is remembered between two calls except the values that the caller passes in. A container that failed by itself

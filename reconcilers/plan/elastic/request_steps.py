@@ -15,9 +15,9 @@ A ScaleOut that does not complete in time, or is deleted, is rolled back before 
 the workers that it added are removed first. A finalizer keeps a deleted one until then. A ScaleIn is not rolled back.
 
 The wish of a request is in its status; its progress shows in the job. In a later generation of the job than the
-recorded one, numTasks was changed: by a worker to what the request wants, or by another client. A request that is
-over never changes again. A phase is a condition, too, so that programs can wait for it; a condition's time moves only
-when its status changes.
+recorded one, numTasks was changed: by a worker to the number that the request wants, or by another client. A request
+that is over never changes again. A phase is a condition, too, so that programs can wait for it; a condition's time
+moves only when its status changes.
 """
 
 from collections.abc import Iterable

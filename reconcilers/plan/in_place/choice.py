@@ -1,4 +1,4 @@
-"""The choice of what restarts the containers of a job's next pods in place.
+"""The choice of the driver that restarts the containers of a job's next pods in place.
 
 One rule: pure. The choice is in the job's status before a pod is made by the choice, and is made anew when pods are
 missing.
