@@ -33,7 +33,7 @@ class Resource:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def is_version_of(self, other: "Resource") -> bool:
-        """Return whether both are the same kind of objects, in the same version or not."""
+        """Return whether both resources are the same kind of objects, in the same version or not."""
         return (self.group, self.plural) == (other.group, other.plural)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:

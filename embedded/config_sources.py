@@ -59,7 +59,7 @@ ConfigObjects = Mapping[ConfigKey, ConfigObject]
 
 
 def read(key: ConfigKey, manifest: Manifest) -> ConfigObject:
-    """Return the contents of an object. Raise ValueError, TypeError or AttributeError if it is malformed."""
+    """Return the contents of an object. Raise ValueError, TypeError or AttributeError if the object is malformed."""
     if key.resource == SECRETS:
         return ConfigObject(_decode(manifest.get("data")))
     texts = {name: str(text).encode() for name, text in (manifest.get("data") or {}).items()}
@@ -112,8 +112,8 @@ def value(entry: Mapping[str, Any], namespace: str, objects: ConfigObjects) -> s
     """Return the value of a variable that refers to an object; None if the variable is optional and the object or key
     is missing.
 
-    Bytes that are not UTF-8 are kept as Python keeps them in an environment. Raise NotReady if something is missing
-    that is not optional.
+    Bytes that are not UTF-8 are kept in the form in which Python keeps such bytes in an environment. Raise NotReady if
+    something is missing that is not optional.
     """
     key = _key(entry, namespace)
     assert key is not None

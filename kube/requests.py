@@ -78,8 +78,8 @@ def watch(
 
 
 def create(resource: Resource, body: Manifest, namespace: str, *, dry_run: bool) -> Request:
-    """Return the request that creates an object. With a name that the server generates (generateName), it is not
-    repeatable: there could be two objects."""
+    """Return the request that creates an object. With a name that the server generates (generateName), the request is
+    not repeatable: there could be two objects."""
     metadata = body.get("metadata") or {}
     namespace = namespace or metadata.get("namespace", "")
     return Request(

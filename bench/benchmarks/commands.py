@@ -99,7 +99,7 @@ def environment(given: Mapping[str, str], bytecode: str) -> dict[str, str]:
 
 
 def _in_turn(rounds: int, reference: Callable[[], object], command: Callable[[], object]) -> list[tuple[float, float]]:
-    """Run both once, so that their bytecode is written, and then measure them in turn."""
+    """Run the reference and the command once, so that their bytecode is written, and then measure the two in turn."""
     reference(), command()
     return [(_time(reference), _time(command)) for _ in range(rounds)]
 

@@ -91,7 +91,7 @@ class OptionalKinds(Generic[T]):
             informer.stop()
 
     def wait_discovered(self, timeout: float) -> bool:
-        """Wait until it is known which of the kinds the API server serves; return whether it is known."""
+        """Wait until the kinds that the API server serves are known; return whether they are known."""
         return self._asked.wait(timeout)
 
     @property

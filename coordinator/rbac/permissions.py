@@ -173,7 +173,7 @@ WORKER = Role(
     purpose="`torchq worker`: makes and deletes the pods, services and pod groups of jobs, writes their status",
     rules=(
         # Delete: needed for ttlSecondsAfterFinished. The permission is for all namespaces: a job whose namespace allows
-        # no pods is read, too, and its status says so.
+        # no pods is read, too, and its status shows the refusal.
         PolicyRule(resource=TORCHJOBS, verbs=("get", "delete"), everywhere=("get",)),
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",), everywhere=("patch",)),
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",)),

@@ -97,7 +97,7 @@ def occupying_workers(key: JobKey, pods: Iterable[PodView]) -> int:
 
 def are_summed(snapshot: Snapshot, charged: Iterable[Reservation]) -> bool:
     """Return whether the usage of each queue, and of the pool, is the sum of the reservations. The names that a usage
-    has are compared, and those that every store counts: a store may have lost its whole usage."""
+    has are compared, and the names that every store counts: a store may have lost its whole usage."""
     usage = {view.spec.name: view.usage for view in snapshot.queues}
     counts = limits.usage_resources((view.spec for view in snapshot.queues), snapshot.pool)
     names = counts.union(*usage.values(), snapshot.pool_usage)

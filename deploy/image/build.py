@@ -70,7 +70,7 @@ class Table:
     results: list[bool] = field(default_factory=list)
 
     def check(self, what: str, look: Callable[[], str]) -> bool:
-        """Print a line with the result of `look`, or with the message of its error. Return whether it is good."""
+        """Print a line with the result of `look`, or with the message of its error. Return whether the check passes."""
         try:
             result, detail = "ok", look()
         except _ERRORS as error:

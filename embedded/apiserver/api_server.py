@@ -88,7 +88,8 @@ class ApiServer:
         return self._layout.kubeconfig
 
     async def start(self) -> None:
-        """Load the stored objects, listen, and write the kubeconfig. Raise PortInUse or DiskFailed if that fails."""
+        """Load the stored objects, listen, and write the kubeconfig. Raise PortInUse or DiskFailed if the start
+        fails."""
         self._disk = Disk(self._layout.database)
         try:
             self._open()

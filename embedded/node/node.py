@@ -210,7 +210,7 @@ def _observed_node(node: Manifest) -> ObservedNode:
 def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> Iterator[LocalNode]:
     """Run a node for the time of the block, as the only node on its data folder.
 
-    Raise NodeFailed or ClusterError if it fails.
+    Raise NodeFailed or ClusterError if the node fails.
     """
     with _exclusive_lock(layout):
         node = LocalNode(cluster, layout, settings)

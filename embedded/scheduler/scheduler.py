@@ -50,8 +50,8 @@ class ObservedNode:
 class PodGroupCache:
     """All PodGroups and Queues. Any thread may read the cache; only the scheduler's thread writes to the cache.
 
-    The writes of the scheduler are taken into account before the API server shows them. A write that failed is decided
-    again.
+    The writes of the scheduler are taken into account before the API server shows them. After a failed write, the
+    scheduler decides anew.
     """
 
     def __init__(self, cluster: Cluster, changed: Callable[[], None]) -> None:

@@ -175,10 +175,10 @@ def needs_all_tasks(job: TorchJob) -> bool:
 def decisive_tasks(job: TorchJob) -> frozenset[str]:
     """Return the tasks whose success decides the success of an admitted job.
 
-    A task that is always restarted never succeeds and does not decide, and neither does a rendezvous store; nor does an
-    auxiliary task, unless there is no other. All of the remaining tasks decide the success. Under the policy Master,
-    only the Master does, and the tasks that start after a success for which the Master did not wait (an evaluation at
-    the end).
+    A task that is always restarted never succeeds and does not decide, and neither does a rendezvous store. An
+    auxiliary task decides only if there is no other task. All of the remaining tasks decide the success. Under the
+    policy Master, only the Master does, and the tasks that start after a success for which the Master did not wait (an
+    evaluation at the end).
     """
     spec = job.spec
     endless = {RENDEZVOUS} if spec.rendezvous else set[str]()

@@ -15,7 +15,7 @@ from torchq._functions.names import given
 
 
 class BindingKind(Enum):
-    """How a name comes to be."""
+    """The kind of statement that binds a name."""
 
     IMPORT = "import"
     DEFINITION = "definition"

@@ -57,8 +57,8 @@ def keep(text: str, environ: Mapping[str, str]) -> Reference:
 
 
 def write(folder: str, name: str, text: str) -> bool:
-    """Write a file of the job's outputs, so that its name never stands for a part of the content. Return whether it is
-    there.
+    """Write a file of the job's outputs, so that its name never stands for a part of the content. Return whether the
+    file is there.
     """
     part = Path(folder, f".{name}.{os.getpid()}.part")
     try:

@@ -1,7 +1,7 @@
 """The values that a training reports, as JSON expresses them.
 
-One rule: nothing that a training gives raises here. A value that JSON cannot express becomes text ("NaN", "inf") or as
-its shape ("Tensor of shape (64, 10)"), with a note of its kind.
+One rule: nothing that a training gives raises here. A value that JSON cannot express becomes text ("NaN", "inf") or the
+text of its shape ("Tensor of shape (64, 10)"), with a note of its kind.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ class ReportSender:
                     self._thread = thread
 
     def finish(self, seconds: float = LAST_SECONDS) -> None:
-        """Send the waiting report at once, as the last one, and end the thread. Wait for it for some seconds."""
+        """Send the waiting report at once, as the last one, and end the thread. Wait for the thread for some
+        seconds."""
         with self._condition:
             self._ends = True
             self._condition.notify()
@@ -116,7 +117,8 @@ class ReportSender:
                 self._newest = body
 
     def _is_settled(self, opener: urllib.request.OpenerDirector, body: dict[str, Any]) -> bool:
-        """Send a report. Return whether that is all that can be done; False if it may arrive another time."""
+        """Send a report. Return whether the report needs no further try; False if the report may arrive another
+        time."""
         try:
             self._send(opener, body)
         except urllib.error.HTTPError as error:

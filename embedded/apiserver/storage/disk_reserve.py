@@ -82,7 +82,7 @@ class DiskReserve:
         return False
 
     def _grow(self, size: int) -> None:
-        """Add free pages to the database file. Raise OSError or sqlite3.Error if that fails.
+        """Add free pages to the database file. Raise OSError or sqlite3.Error on failure.
 
         A scratch file tests first whether the disk has the room. Otherwise pages in the log that find no room in the
         database would block every later checkpoint.

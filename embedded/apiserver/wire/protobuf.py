@@ -1,4 +1,4 @@
-"""Decodes bodies in Kubernetes' protobuf encoding. Newer versions of kubectl send it for objects that they create
+"""Decodes bodies in Kubernetes' protobuf encoding. Newer versions of kubectl send protobuf for objects that they create
 themselves (`create namespace`, `create configmap`, `drain`, `auth can-i`).
 
 One rule: a body is converted to the equivalent JSON and then handled as JSON; no answer is in protobuf. A kind without

@@ -31,7 +31,7 @@ class Volumes:
     def folder(self, volume: Mapping[str, Any]) -> Path:
         """Return the folder of a volume on this machine; create it if it belongs to the pod.
 
-        Raise OSError if that fails, and ValueError if the pod cannot have the volume.
+        Raise OSError on failure, and ValueError if the pod cannot have the volume.
         """
         if volume.get("hostPath"):
             return Path(volume["hostPath"]["path"])
@@ -44,7 +44,7 @@ class Volumes:
     def output(self, volume: str) -> Path:
         """Return the folder of the pod's job that outlives the pod; create it.
 
-        Raise OSError if that fails, and ValueError if the pod belongs to no TorchJob.
+        Raise OSError on failure, and ValueError if the pod belongs to no TorchJob.
         """
         if self._job is None:
             raise ValueError(f"volume {volume} exists for pods of TorchJobs only")

@@ -40,7 +40,7 @@ class PodWatch(ABC, Generic[Pod]):
     def _put(self, uid: str, pod: Pod | None) -> bool:
         """Set the knowledge about a pod, or None if the watch can skip the pod; the caller has locked `_changed`.
 
-        Return whether it is to be looked at anew.
+        Return whether the pod is to be looked at anew.
         """
         if pod is None:
             self._pods.pop(uid, None)

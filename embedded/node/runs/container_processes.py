@@ -2,7 +2,7 @@
 
 One rule: any of three properties makes a process belong to a container. A process belongs to a container if it descends
 from the container's first process or shim, it is in that process's session, or it inherited the container's mark in its
-environment. No process loses all three by accident.
+environment. No process loses all three properties by accident.
 """
 
 import contextlib

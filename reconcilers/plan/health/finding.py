@@ -1,7 +1,7 @@
 """The finding in the status of a job that it hangs: in words, and for how long it stays there.
 
-One rule: pure. A finding is about one run of the job. The write that begins another run removes it, so that no worker
-acts on it twice, and no leader has to.
+One rule: pure. A finding is about one run of the job. The write that begins another run removes the finding, so that no
+worker acts on a finding twice, and no leader has to remove one.
 """
 
 from crds import timestamps

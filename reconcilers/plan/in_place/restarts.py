@@ -11,8 +11,8 @@ run of an earlier generation may continue.
 
 A container may start again before rank 0 has ended, meet the rank 0 from before, and fail with it. So no pod counts as
 restarted before the rank 0 that it connects to: the end of such a pod is no failure, and it is replaced. A program that
-starts before the new rank 0 tries to connect until that listens. Where a rank 0 still runs and is replaced, which takes
-its grace, the other pods are restarted after its end.
+starts before the new rank 0 tries to connect until the new rank 0 listens. Where a rank 0 still runs and is replaced,
+which takes its grace, the other pods are restarted after its end.
 
 A main container that ends with 0 while a restart is asked for has not succeeded (`in_place.interruptions`). Where the
 node of a pod does not start its main container again, the pod is replaced at once.
@@ -175,7 +175,7 @@ class Restarts:
         return runs and pod.node not in self.deletion.dead and not is_going
 
     def _is_fit(self, pod: PodView) -> bool:
-        """Return whether a pod need not be replaced for its own sake."""
+        """Return whether the state of a pod itself does not require a replacement."""
         has_enough = dict(pod.requests).get(MEMORY, 0) >= self.memory.get(pod.task, 0)
         return has_enough and pod.restart >= self.job.status.recreate_generation
 
