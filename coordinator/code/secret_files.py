@@ -1,6 +1,6 @@
 """Which files look like a secret, by their names and by the beginning of their content.
 
-One rule: a pattern `!NAME` in .torchqignore takes such a file back, so a name may be suspected too early.
+One rule: a pattern `!NAME` in .torchqignore includes such a file again, so a name may be suspected too early.
 """
 
 import re

@@ -221,7 +221,7 @@ def _node(files: Files, capacity: list[str]) -> Command:
 
 
 def node_renew_times(cluster: Cluster) -> dict[str, str]:
-    """Return when each node renewed its Lease. A node renews it only once its Node object is up to date."""
+    """Return when each node renewed its Lease. A node renews its Lease only once its Node object is up to date."""
     leases = cluster.list(LEASES, registration.LEASE_NAMESPACE).items
     return {lease["metadata"]["name"]: str((lease.get("spec") or {}).get("renewTime")) for lease in leases}
 

@@ -102,8 +102,8 @@ class Scheduling:
     def least(self, task_type: str) -> int:
         """Return the number of pods of a task that are bound all or none.
 
-        The elastic minimum never changes. Without such a size, added workers count only when all of them run: a gang
-        that counted added workers earlier would have too few bound pods.
+        The elastic minimum never changes. Without an elastic minimum, added workers count only when all of them run:
+        a gang that counted added workers earlier would have too few bound pods.
         """
         scaling, least = self.job.status.scaling, self.job.spec.gang_members(task_type)
         is_joining = scaling is not None and scaling.deadline is not None
@@ -274,8 +274,7 @@ class Scheduling:
         return named or self.backend.scheduler or DEFAULT_SCHEDULER
 
     def _scheduler_mismatch(self, stages: Iterable[Stage]) -> Blocker | None:
-        """Return the blocker for templates of one gang with different schedulers: no scheduler would bind such a
-        gang."""
+        """Return the blocker for templates of one gang with different schedulers: no scheduler would bind them."""
         for stage in stages:
             training = task_members.training_tasks(self.job.spec, stage.tasks)
             expected = self.backend.scheduler or self.scheduler_of(training[0])
