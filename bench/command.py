@@ -24,7 +24,7 @@ from queues.errors import QueueError
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A benchmark, and what its command says."""
+    """A benchmark, and the text of its command."""
 
     name: str
     module: ModuleType
@@ -41,7 +41,7 @@ class Benchmark:
     flag_help: str = ""
 
     def measure(self, options: Any) -> dict[str, Any]:
-        """Return the figures with facts about the machine. Raises ClickException if nothing could be measured."""
+        """Return the figures with facts about the machine. Raises ClickException if the benchmark could not measure."""
         facts, before = machine.facts(), machine.load()
         try:
             figures = self.module.run(options)

@@ -28,8 +28,9 @@ def option(
 ) -> Any:
     """Return a field of frozen Options that is an option, too.
 
-    A number is at least `least` (None: any number) or larger than `above`, and at most `most`. A text is one of
-    `choices`, or a file. `flags` are the names of the option if they are not that of the field.
+    A number is at least `least` (None: any number) or larger than `above`, and at most `most`. The value of a text
+    option is one of `choices`, or a file. `flags` are the names of the option if the option is not named after the
+    field.
     """
     kind: click.ParamType[Any] | None = click.Choice(choices) if choices else path
     match default[0] if isinstance(default, tuple) else default:

@@ -1,6 +1,7 @@
-"""The `torchq` command from its first moment: Ctrl-C ends it quietly, also while the rest of it is imported.
+"""The `torchq` command from its first moment: Ctrl-C ends it quietly, even while the other modules of the command are
+imported.
 
-One rule: nothing of torchq is imported here before that holds.
+One rule: nothing of torchq is imported here before Ctrl-C ends the command quietly.
 """
 
 import importlib

@@ -1,6 +1,7 @@
 """The settings about gang schedulers, as a part of `coordinator.settings.Settings`.
 
-One rule: they are about jobs that do not choose for themselves, and about what no job knows of its cluster.
+One rule: the settings are about jobs that do not choose a gang scheduler themselves, and about facts of the cluster
+that no job knows.
 """
 
 from typing import Annotated, Literal
@@ -10,7 +11,7 @@ from pydantic import Field
 
 
 class GangSettings(pydantic.BaseModel):
-    """What an admin may set about gang schedulers."""
+    """The settings of an admin about gang schedulers."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 

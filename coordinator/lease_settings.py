@@ -1,6 +1,6 @@
 """The settings about the leader's Lease, as a part of `coordinator.settings.Settings`.
 
-One rule: a leader that cannot renew its Lease leads no longer before another coordinator may take it.
+One rule: a leader that cannot renew its Lease stops leading before another coordinator may take the Lease.
 """
 
 import pydantic
@@ -10,7 +10,7 @@ from coordinator.node_settings import Seconds
 
 
 class LeaseSettings(pydantic.BaseModel):
-    """What an admin may set about the Lease. The three times are those of client-go's leader election."""
+    """The settings of an admin about the Lease. The three times are those of client-go's leader election."""
 
     # Commands validate `Settings` alone, which is built at once.
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -1,6 +1,6 @@
 """The settings about nodes and their failures, as a part of `coordinator.settings.Settings`.
 
-One rule: what an admin lists is checked here, name by name.
+One rule: each name that an admin lists is checked here.
 """
 
 from typing import Annotated
@@ -38,7 +38,7 @@ LabelNames = Annotated[str, AfterValidator(_check_label_names)]
 
 
 class NodeRules(pydantic.BaseModel):
-    """What an admin may set about nodes."""
+    """The settings of an admin about nodes."""
 
     # Commands validate `Settings` alone, which is built at once.
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=True)

@@ -1,6 +1,6 @@
 """The settings about the ports of processes, as a part of `coordinator.settings.Settings`.
 
-One rule: every port is off unless an admin sets it, and no address but loopback is used unless an admin sets it.
+One rule: every port is off unless an admin sets it, and no address other than loopback is used unless an admin sets it.
 """
 
 import re
@@ -62,7 +62,7 @@ def _check_service(text: str) -> str:
 
 
 class PortSettings(pydantic.BaseModel):
-    """What an admin may set about ports."""
+    """The settings of an admin about ports."""
 
     # Commands validate `Settings` alone, which is built at once.
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=True)

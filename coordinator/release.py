@@ -1,7 +1,7 @@
 """The version of torchq that this process runs.
 
-One rule: it is the version of the installed distribution, as pyproject.toml names it. The package that users import
-repeats it (`torchq/_version.py`), since it may be installed alone.
+One rule: the release is the version of the installed distribution, as pyproject.toml names it. The package that users
+import repeats it (`torchq/_version.py`), since it may be installed alone.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Every setting of every torchq process, in one frozen object.
 
 One rule: settings are validated once at the start (flag over environment over file over default) and then handed down.
-No other module reads the environment for them.
+No other module reads the environment for settings.
 """
 
 import tomllib
@@ -58,7 +58,7 @@ PASSWORD_ON_COMMAND_LINE = (
 
 
 class Settings(GangSettings, LeaseSettings, NodeRules, PortSettings):
-    """What an admin may set. Times are seconds."""
+    """The settings of an admin. Times are seconds."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=False)
 
@@ -287,8 +287,9 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], file: Path | N
 
 
 def _redis_url(layer: Mapping[str, Any], sources: dict[str, str]) -> dict[str, str]:
-    """Return what a layer decides about the Redis URL. A URL that is set directly takes the place of any file of this
-    layer and of earlier ones; so does a file of a URL of an earlier layer."""
+    """Return the decision of a layer about the Redis URL. A URL that is set directly takes the place of any file of
+    this layer and of earlier layers; a file takes the place of a URL of an earlier layer.
+    """
     if layer.get("redis_url"):
         return {"redis_url_file": ""}
     if not layer.get("redis_url_file"):

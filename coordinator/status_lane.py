@@ -1,7 +1,7 @@
-"""Where those who judge jobs put what the statuses of these jobs should say.
+"""The place where the judges of jobs put the wanted fields of the statuses of these jobs.
 
-One rule: a put is a wish. The leader writes it (`coordinator.leader.status_writer`), unless a newer put has overtaken
-it.
+One rule: a put is a wish. The leader writes such a put (`coordinator.leader.status_writer`), unless a newer put has
+overtaken it.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from crds.keys import JobKey
 
 
 class JobLane(Protocol):
-    """The statuses of jobs that are yet to be written. Any thread may use it."""
+    """The statuses of jobs that are yet to be written. Any thread may use the lane."""
 
     def put(self, key: JobKey, fields: Mapping[str, Any], version: str = "") -> None:
-        """Want fields of the status of a job that was judged as of `version`. They join the fields that wait for the
-        same version of the job, and replace those for another one."""
+        """Want fields of the status of a job that was judged as of `version`. These fields are added to the fields that
+        wait for the same version of the job, and replace fields for another version."""
 
     def discard(self, key: JobKey, *names: str) -> None:
         """Want these fields no more, or no field if none is named."""

@@ -33,7 +33,7 @@ class Resource:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def is_version_of(self, other: "Resource") -> bool:
-        """Return whether both are the same kind of objects, in the same version or not."""
+        """Return whether both resources are the same kind of objects, in the same version or not."""
         return (self.group, self.plural) == (other.group, other.plural)
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -74,8 +74,8 @@ ALPHA_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGr
 
 
 def job_logs_path(namespace: str, job_uid: str, run: str = "") -> str:
-    """Return the path below which an embedded API server lists the runs of a TorchJob's containers, or that of the log
-    of one run.
+    """Return the path below which an embedded API server lists the runs of a TorchJob's containers, or the path of the
+    log of one run.
 
     No other API server has it (`embedded/apiserver/http/log_answers.py` describes the answers).
     """

@@ -12,7 +12,7 @@ def one_line(text: object) -> str:
 
 
 def excerpt(text: str, most: int) -> str:
-    """Return the text if it has at most `most` characters, else as many of its first words as fit, and an ellipsis.
+    """Return the text if it has at most `most` characters, else its first words, as far as they fit, and an ellipsis.
 
     `excerpt("no such variable TORCHQ_VOLUME_DATA", 32)` is "no such variable ...". If the first word is too long, the
     result is only the ellipsis.
@@ -32,5 +32,5 @@ def _until_a_space(text: str, room: int) -> str:
 
 
 def ending(text: str, most: int) -> str:
-    """Return the text if it has at most `most` characters, else an ellipsis and as many of its last words as fit."""
+    """Return the text if it has at most `most` characters, else an ellipsis and its last words, as far as they fit."""
     return excerpt(text[::-1], most)[::-1]

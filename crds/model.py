@@ -1,7 +1,8 @@
 """The two base classes of all API models, and the field types that the models share.
 
-One rule: models of what users write are strict and refuse unknown fields and wrong types. Models of what torchq writes
-are lenient, since a newer version may have written it. All models are frozen; names are camelCase in JSON.
+One rule: models of objects that users write are strict and refuse unknown fields and wrong types. Models of objects
+that torchq writes are lenient, since a newer version may have written the object. All models are frozen; names are
+camelCase in JSON.
 """
 
 from datetime import datetime

@@ -14,7 +14,7 @@ def job_uid(metadata: Mapping[str, Any]) -> str:
     """Return the uid of the TorchJob that owns an object with this metadata.
 
     The result is empty if the labels and the controlling owner do not name the same job. An owner of another kind or
-    name does not count: garbage collection finds owners by kind and name, so it would never delete the object.
+    name is ignored: garbage collection finds owners by kind and name, so it would never delete the object.
     """
     job_labels = metadata.get("labels") or {}
     uid = job_labels.get(labels.JOB_UID)

@@ -1,7 +1,7 @@
 """The scale requests: a ScaleOut adds workers to an elastic job, a ScaleIn removes workers.
 
-One rule: the schema refuses only what no job could ever mean. A request that does not fit its job is stored, and a
-worker marks it Failed with the reason.
+One rule: the schema refuses only values that no job could ever need. A request that does not fit its job is stored, and
+a worker marks it Failed with the reason.
 """
 
 from collections.abc import Mapping

@@ -74,7 +74,7 @@ class TenantQueueSpec(StrictModel):
         return self.gang_queue or next(iter(self.gang_queues), "")
 
     def allows_gang_queue(self, name: str) -> bool:
-        """Return whether jobs of the queue may name a queue of the gang scheduler. Each may name none."""
+        """Return whether jobs of the queue may name a queue of the gang scheduler. Each namespace may name no queue."""
         return not (name and self.gang_queues) or name in self.gang_queues
 
     @cached_property
@@ -163,7 +163,7 @@ def read(manifest: Any) -> TenantQueue:
 
 
 def ineffective(queue: TenantQueue) -> Iterator[Problem]:
-    """Yield the problems of limits that have another effect than they say.
+    """Yield the problems of limits whose effect differs from their text.
 
     A name that is no resource limits nothing, since no job can request it. A fraction of a resource that cannot be
     divided counts as the next whole number. A few bytes of memory are a mistake.
@@ -180,7 +180,7 @@ def ineffective(queue: TenantQueue) -> Iterator[Problem]:
 
 
 def limit_problem(name: str, quantity: str) -> str:
-    """Return why a limit with this name has no quantity, or another effect than it says.
+    """Return why a limit with this name has no quantity, or an effect that differs from its text.
 
     The result is empty if there is no such problem, or if the limit is invalid for another reason.
     """

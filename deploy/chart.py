@@ -38,7 +38,9 @@ def render(
 def templates(
     values: Mapping[str, Any] | None = None, *, release: str = RELEASE, namespace: str = NAMESPACE, chart: Path = CHART
 ) -> dict[str, str]:
-    """Return what Helm renders from each template but the notes, by the template's path. Raises RefusedValues."""
+    """Return the text that Helm renders from each template except the notes, by the template's path. Raises
+    RefusedValues.
+    """
     with helm_python.Chart.load(chart) as loaded:
         try:
             helm_python.validate_release_name(release)
@@ -55,7 +57,7 @@ def parse(text: str) -> list[Manifest]:
 
 
 def lint(values: Mapping[str, Any] | None = None) -> list[str]:
-    """Return what Helm's linter says about the chart, warnings included."""
+    """Return the output of Helm's linter for the chart, warnings included."""
     report = helm_python.lint(CHART, dict(values or {}), strict=True, namespace=NAMESPACE)
     return [f"{each['path']}: {each['error']}" for each in report["messages"] if each["severity"] > 1]
 
@@ -66,7 +68,7 @@ def overlays() -> Sequence[Path]:
 
 
 def kustomize(folder: Path) -> list[Manifest]:
-    """Return the objects of an overlay. Raises RefusedValues with what kubectl says."""
+    """Return the objects of an overlay. Raises RefusedValues with the message of kubectl."""
     done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=False, timeout=60)
     if done.returncode != 0:
         raise RefusedValues(done.stderr.strip())

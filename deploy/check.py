@@ -1,6 +1,6 @@
 """`make chart`: lint the chart, render it over a matrix of values, and check every object that comes out.
 
-One rule: it ends with a table of what was checked and, as its exit code, whether all of it holds.
+One rule: the check ends with a table of all checks, and its exit code says whether all of them hold.
 """
 
 import os
@@ -44,7 +44,7 @@ def check_files() -> list[str]:
 
 
 def check_case(case: Case, versions: list[str]) -> list[str]:
-    """Return what is wrong with the objects that the chart renders from a case."""
+    """Return the problems of the objects that the chart renders from a case."""
     try:
         documents = chart.render(case.values, release=case.release, namespace=case.namespace)
         again = chart.render(case.values, release=case.release, namespace=case.namespace)
@@ -61,7 +61,7 @@ def check_case(case: Case, versions: list[str]) -> list[str]:
 
 
 def check_refusal(refusal: Refusal) -> list[str]:
-    """Return what is wrong with the refusal of values: they are accepted, or the message does not name them."""
+    """Return the problem of the refusal of values: the values are accepted, or the message does not name the values."""
     try:
         chart.render(refusal.values)
     except RefusedValues as error:
@@ -70,7 +70,7 @@ def check_refusal(refusal: Refusal) -> list[str]:
 
 
 def check_overlay(name: str, versions: list[str]) -> list[str]:
-    """Return what is wrong with the objects of an overlay."""
+    """Return the problems of the objects of an overlay."""
     try:
         documents = chart.kustomize(chart.OVERLAYS / name)
     except RefusedValues as error:
@@ -79,7 +79,7 @@ def check_overlay(name: str, versions: list[str]) -> list[str]:
 
 
 def check_releases() -> list[str]:
-    """Return what the tests of releases on a real API server say, if one fails."""
+    """Return the output of the tests of releases on a real API server, if one of the tests fails."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", RELEASES]
     done = subprocess.run(command, cwd=chart.ROOT, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]

@@ -58,7 +58,7 @@ TABLE = re.compile(r"(?<=<!-- values -->\n).*(?=<!-- /values -->)", re.DOTALL)
 
 
 def files() -> dict[Path, str]:
-    """Return the text of each generated file but those of kustomize, which are rendered from these."""
+    """Return the text of each generated file except the files of kustomize, which are rendered from these files."""
     return {
         CHART / "Chart.yaml": _versions((CHART / "Chart.yaml").read_text()),
         CHART / "templates" / "crds.yaml": definitions(),

@@ -1,4 +1,4 @@
-"""The values with which the chart is tried: those that work, and those that it refuses.
+"""The values with which the chart is tried: the values that work, and the values that the chart refuses.
 
 One rule: every value of values.yaml is set by at least one case, and a test compares.
 """

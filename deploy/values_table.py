@@ -1,6 +1,6 @@
 """The table of values in the chart's README, from the comments of values.yaml.
 
-One rule: a value without a comment that begins with `# --` is an error, so that no value goes without its meaning.
+One rule: a value without a comment that begins with `# --` is an error, so that no value is without a description.
 """
 
 import json

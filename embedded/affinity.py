@@ -12,7 +12,8 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def objection(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> str:
-    """Return which requirement of a pod a node with this name and these labels does not meet; empty if it meets all.
+    """Return which requirement of a pod a node with this name and these labels does not meet; empty if the node meets
+    all requirements.
 
     A requirement that is not implemented here counts as not met.
     """
@@ -35,7 +36,7 @@ def _not_implemented(kind: str) -> str:
 
 
 def _node_affinity(selector: Any, name: str, labels: Mapping[str, str]) -> str:
-    """Return why a node does not match a node selector; empty if it does.
+    """Return why a node does not match a node selector; empty if the node matches.
 
     The terms are alternatives. All expressions of a term must be true, and an empty term is never true.
     """

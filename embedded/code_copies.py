@@ -1,4 +1,4 @@
-"""What a TorchJob's first pod has written beside its code, in a folder that goes with the pod.
+"""The files that a TorchJob's first pod has written beside its code, in a folder that is deleted with the pod.
 
 One rule: a file is new if it was written after the code was unpacked. Of all pods of a job, the last copy with new
 files is kept when its pod is removed, with the logs of that pod and for as long as these.
@@ -43,14 +43,14 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class CodeCopy:
-    """The copy of the code of one pod, and what is new in it."""
+    """The copy of the code of one pod, and the new files in the copy."""
 
     folder: Path
     files: tuple[NewFile, ...]
 
 
 def find(layout: Layout, job: JobKey) -> CodeCopy | None:
-    """Return the last copy of a job's rank 0 with new files; None if there is none."""
+    """Return the last copy of a job's rank 0 with new files; None if there is no such copy."""
     found = list(_copies(layout, job))
     lead = _MASTER if any(record.task == _MASTER for record, _ in found) else _WORKER
     copies = (CodeCopy(folder, tuple(_new_files(folder))) for record, folder in found if record.task == lead)
@@ -58,7 +58,7 @@ def find(layout: Layout, job: JobKey) -> CodeCopy | None:
 
 
 def keep(layout: Layout, record: PodRecord) -> None:
-    """Keep the copy of a pod whose folder is about to be removed, in place of that of an earlier pod."""
+    """Keep the copy of a pod whose folder is about to be removed, in place of the copy of an earlier pod."""
     source = layout.volume(record.pod_uid, VOLUME)
     if not _is_first(record) or next(_new_files(source), None) is None:
         return
@@ -92,7 +92,7 @@ def _unpacked_at(folder: Path) -> float:
 
 
 def _new_files(folder: Path) -> Iterator[NewFile]:
-    """Yield the new files of a copy, without those that a bound leaves out."""
+    """Yield the new files of a copy, without the files that a bound leaves out."""
     since, left = _unpacked_at(folder), MOST_FILES
     for path, names, files in os.walk(folder):
         names[:] = [name for name in names if name not in _NOT_OF_USERS]

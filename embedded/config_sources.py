@@ -1,6 +1,6 @@
 """The parts of ConfigMaps and Secrets that pods use: files of configMap volumes, and variables.
 
-One rule: pure, and what is missing is named in the words of the kubelet.
+One rule: pure, and a missing object or key is reported in the words of the kubelet.
 """
 
 import base64
@@ -33,7 +33,9 @@ class ConfigKey:
 
 
 class NotReady(Exception):
-    """An object that a container needs, or a key of it, does not exist yet or cannot be read; the message names it."""
+    """An object that a container needs, or a key of that object, does not exist yet or cannot be read; the message
+    names it.
+    """
 
     def __init__(self, message: str, key: ConfigKey) -> None:
         super().__init__(message)
@@ -42,7 +44,7 @@ class NotReady(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ConfigObject:
-    """The contents of a ConfigMap or Secret, or the reason why there are none."""
+    """The contents of a ConfigMap or Secret, or the reason why there are no contents."""
 
     data: Mapping[str, bytes] = field(default_factory=dict)
     binary: Mapping[str, bytes] = field(default_factory=dict)
@@ -57,7 +59,7 @@ ConfigObjects = Mapping[ConfigKey, ConfigObject]
 
 
 def read(key: ConfigKey, manifest: Manifest) -> ConfigObject:
-    """Return the contents of an object. Raise ValueError, TypeError or AttributeError if it is malformed."""
+    """Return the contents of an object. Raise ValueError, TypeError or AttributeError if the object is malformed."""
     if key.resource == SECRETS:
         return ConfigObject(_decode(manifest.get("data")))
     texts = {name: str(text).encode() for name, text in (manifest.get("data") or {}).items()}
@@ -107,10 +109,11 @@ def files(volume: Mapping[str, Any], namespace: str, objects: ConfigObjects) -> 
 
 
 def value(entry: Mapping[str, Any], namespace: str, objects: ConfigObjects) -> str | None:
-    """Return the value of a variable that refers to an object; None if it is optional and what it names is missing.
+    """Return the value of a variable that refers to an object; None if the variable is optional and the object or key
+    is missing.
 
-    Bytes that are not UTF-8 are kept as Python keeps them in an environment. Raise NotReady if something is missing
-    that is not optional.
+    Bytes that are not UTF-8 are kept in the form in which Python keeps such bytes in an environment. Raise NotReady if
+    something is missing that is not optional.
     """
     key = _key(entry, namespace)
     assert key is not None

@@ -1,7 +1,8 @@
 """The runs of the containers of a TorchJob's pods, with their logs, read from the data folder.
 
-One rule: a run is found from its start until its job is deleted, unless a bound removes it. While a pod has a folder of
-its own, its runs are there. Before the node removes that folder, it keeps the end of every log in the job's folder.
+One rule: a run is found from its start until its job is deleted, unless a bound removes it. While a pod has its own
+folder, the logs of its runs are in this folder. Before the node removes that folder, it keeps the end of every log in
+the job's folder.
 
     pods/POD-UID/job                                        which job the pod belongs to (`PodRecord`)
     job-logs/NAMESPACE/JOB-JOB-UID/POD-UID/pod              the same, from the start of the pod's first container
@@ -108,7 +109,7 @@ def runs(layout: Layout, job: JobKey) -> list[dict[str, Any]]:
 
 
 def find(layout: Layout, job: JobKey, run_id: str) -> LoggedRun | None:
-    """Return the run of a job with an id; None if there is none."""
+    """Return the run of a job with an id; None if there is no such run."""
     match = _RUN_ID.fullmatch(run_id)
     if match is None:
         return None
@@ -118,7 +119,7 @@ def find(layout: Layout, job: JobKey, run_id: str) -> LoggedRun | None:
 
 
 def _runs_of_pod(layout: Layout, folder: Path) -> Iterator[LoggedRun]:
-    """Yield the runs of a pod, which has a folder in that of its job."""
+    """Yield the runs of a pod, which has a folder in the folder of its job."""
     record = read_record(folder / RECORD_OF_JOB)
     if record is None:
         return

@@ -62,24 +62,29 @@ class Layout:
     def container(self, uid: str, container: str, restart: int) -> Path:
         """Return the folder of one run of one container.
 
-        It holds `output` (the log), the shim's `started` and `exited` files, and the container's `message`, if any.
+        The folder holds `output` (the log), the shim's `started` and `exited` files, and the container's `message`, if
+        any.
         """
         return self.containers(uid) / container / str(restart)
 
     @property
     def outputs(self) -> Path:
-        """The folder with the outputs of TorchJobs; it has a folder for each namespace."""
+        """The folder with the outputs of TorchJobs; with a folder for each namespace."""
         return self.root / "outputs"
 
     def output(self, job: JobKey) -> Path:
-        """Return the folder of a TorchJob that outlives its pods and the job itself: nothing here removes it."""
+        """Return the folder of a TorchJob that outlives its pods and the job itself: nothing in this package removes
+        the folder.
+        """
         return self.outputs / job.namespace / f"{job.name}-{job.uid}"
 
     @property
     def job_logs(self) -> Path:
-        """The folder with the logs of TorchJobs; it has a folder for each namespace."""
+        """The folder with the logs of TorchJobs; with a folder for each namespace."""
         return self.root / "job-logs"
 
     def logs_of_job(self, job: JobKey) -> Path:
-        """Return the folder with the ends of the logs of a TorchJob's pods that are gone; it goes with the job."""
+        """Return the folder with the ends of the logs of a TorchJob's pods that are gone; this folder is deleted with
+        the job.
+        """
         return self.job_logs / job.namespace / f"{job.name}-{job.uid}"

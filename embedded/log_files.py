@@ -1,7 +1,7 @@
-"""Reads the log of a run: several files as one text.
+"""Reads the log of a run: several files are read as one text.
 
-One rule: a position counts every byte that the run has printed. So it means the same before and after a file is begun
-or removed (`log_writer`).
+One rule: a position counts every byte that the run has printed. So the position means the same before and after a file
+is begun or removed (`log_writer`).
 """
 
 import os
@@ -86,7 +86,7 @@ class LogReader:
             self._file = None
 
     def _next(self) -> LogFile | None:
-        """Return the next file to read: the one that holds the position, else the first one after it."""
+        """Return the next file to read: the file that holds the position, else the first file after the position."""
         log = files(self._folder)
         holding = [file for file in log if file.start <= self.position]
         if self._file is None and holding:
@@ -141,7 +141,7 @@ def tail_start(folder: str | Path, lines: int) -> int:
 
 
 def _newlines(file: BinaryIO, position: int) -> Iterator[int]:
-    """Yield the offsets of the newlines before an offset, the last one first."""
+    """Yield the offsets of the newlines before an offset, the last newline first."""
     while position > 0:
         size = min(_PIECE, position)
         position -= size

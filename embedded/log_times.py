@@ -3,11 +3,11 @@
 One rule: the node records at intervals how much has been printed. The file `times`, beside the log, has one note per
 line: a time in seconds and a number of bytes.
 
-The time of a log line is that of the first note that counts the line's first byte, else that of the log. So it is exact
-to about a second, and it is never too early.
+The time of a log line is that of the first note that counts the line's first byte, else that of the log. So the time is
+exact to about a second, and never too early.
 
-The size of the notes is bounded, as that of the log is. Notes about removed output are dropped. If there are still too
-many, every second note of the older half is dropped.
+The size of the notes is bounded, as the size of the log is. Notes about removed output are dropped. If there are still
+too many, every second note of the older half is dropped.
 """
 
 import bisect
@@ -35,7 +35,7 @@ _LONGEST_NOTE = 32
 def note(folder: str, now: float, last_length: int) -> int:
     """Write a note if the log in a folder has grown since its last length; return its length in bytes.
 
-    Raise OSError if that fails.
+    Raise OSError on failure.
     """
     try:
         first, length = log_files.span(folder)
@@ -52,7 +52,7 @@ def note(folder: str, now: float, last_length: int) -> int:
 
 
 def _thin(path: Path, first: int) -> None:
-    """Drop the notes about removed output, and every second old one if there are still too many."""
+    """Drop the notes about removed output, and every second old note if there are still too many."""
     moments, lengths = _notes(path)
     begin = max(0, bisect.bisect_right(lengths, first) - 1)
     notes = list(zip(moments, lengths, strict=True))[begin:]
@@ -65,9 +65,10 @@ def _thin(path: Path, first: int) -> None:
 
 
 def copy_notes(source: Path, target: Path, position: int) -> None:
-    """Write the notes about the output from a position on into another folder; of many notes every second one goes.
+    """Write the notes about the output from a position on into another folder; of many notes every second one is
+    dropped.
 
-    Raise OSError if that fails.
+    Raise OSError on failure.
     """
     with suppress(FileNotFoundError):
         moments, lengths = _notes(source / "times")
@@ -124,7 +125,7 @@ def _notes(path: Path) -> tuple[list[float], list[int]]:
 
 
 class Stamper:
-    """Puts the position and the time, or one of them, before each line of a log that arrives in pieces."""
+    """Puts the position and the time, or only one of the two, before each line of a log that arrives in pieces."""
 
     def __init__(self, times: LogTimes | None, *, positions: bool) -> None:
         """Stamp lines with their times, unless `times` is None, and with their positions."""

@@ -1,13 +1,14 @@
 """Writes the log of a container into a few files whose total size is limited.
 
-One rule: the name of a file says where it begins, and a new file is begun only when the one before is complete. The
-first file is `output`; `output.N` begins at byte N of everything that the run has printed. So a reader at the end of a
-file finds the next one by its name, and it misses and repeats nothing.
+One rule: the name of a file gives the position at which the file begins, and a new file is begun only when the previous
+file is complete. The first file is `output`; `output.N` begins at byte N of everything that the run has printed. So a
+reader at the end of a file finds the next file by its name, and neither misses nor repeats output.
 
 The length of a file is at most a quarter of the limit. Before a file is begun, the oldest files of the container are
-removed, of this run or of an earlier one. Then the others and the new file fit into the limit.
+removed, whether they belong to this run or to an earlier run. Then the others and the new file fit into the limit.
 
-This module is a part of the shim, which stays in memory beside its container. So it imports as little as possible.
+This module is a part of the shim, which stays in memory beside its container. So this module imports as little as
+possible.
 """
 
 import os
@@ -45,7 +46,9 @@ class LogWriter:
         return ""
 
     def write(self, piece: bytes) -> None:
-        """Append to the log, in as many files as needed. Bytes that a full disk does not take are counted as lost."""
+        """Append to the log, in the number of files that is needed. Bytes that a full disk does not take are counted as
+        lost.
+        """
         if self._lost and piece:
             self._report_loss()
         while piece:
@@ -58,7 +61,9 @@ class LogWriter:
                 return
 
     def _fitting(self, piece: bytes) -> int:
-        """Return how many bytes of a piece go into this file: all of it, or as many whole lines as possible."""
+        """Return how many bytes of a piece go into this file: the whole piece, or the largest possible number of whole
+        lines.
+        """
         room = self._file_bytes - self._size
         if len(piece) <= room:
             return len(piece)
@@ -66,7 +71,7 @@ class LogWriter:
         return lines or (0 if self._ended_line and self._size else max(0, room))
 
     def _rotate(self) -> bool:
-        """Begin the next file; return whether the disk allowed it."""
+        """Begin the next file; return whether the disk had room for the file."""
         try:
             self._begin(self._start + self._size)
         except OSError:
@@ -82,7 +87,7 @@ class LogWriter:
         self._file, self._start, self._size = file, start, 0
 
     def _make_room(self) -> None:
-        """Remove the oldest files of the container's logs, except one that is still written, until a new one fits."""
+        """Remove the oldest files of the container's logs, except one that is still written, until a new file fits."""
         container = os.path.dirname(self._folder)
         log = [(int(run), start, path) for run, start, path in files(container)]
         sizes = {path: _size(path) for _, _, path in log}

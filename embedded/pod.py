@@ -121,7 +121,7 @@ class LocalPod:
 
     @property
     def job(self) -> JobKey | None:
-        """The TorchJob that owns the pod; None if none does."""
+        """The TorchJob that owns the pod; None if no TorchJob owns the pod."""
         uid, name = owners.job_uid(self.manifest["metadata"]), self.labels.get(labels.JOB_NAME)
         return JobKey(self.namespace, name, uid) if uid and name else None
 
@@ -130,7 +130,9 @@ class LocalPod:
 
 
 def read(manifest: Manifest) -> LocalPod:
-    """Return the pod of a manifest. Raise ValueError, KeyError or TypeError if the manifest is not that of a pod."""
+    """Return the pod of a manifest. Raise ValueError, KeyError or TypeError if the manifest is not the manifest of a
+    pod.
+    """
     metadata, spec = manifest["metadata"], manifest["spec"]
     phase = (manifest.get("status") or {}).get("phase", "Pending")
     needs = _Needs() if phase in FINISHED else _needs(spec)
@@ -184,5 +186,6 @@ def _group(metadata: Mapping[str, Any], *, owned: bool) -> str:
     gang: str | None = (metadata.get("annotations") or {}).get(labels.GANG)
     owners = (metadata.get("ownerReferences") or ()) if owned else ()
     owner = next((owner["uid"] for owner in owners if owner.get("controller")), None)
-    # The namespace is a part of the name: a user of one namespace must not be able to join the groups of another.
+    # The namespace is a part of the name: a user of one namespace must not be able to join the groups of another
+    # namespace.
     return f"{metadata['namespace']}/{gang or owner or metadata['uid']}"

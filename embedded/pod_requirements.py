@@ -1,8 +1,8 @@
 """The parts of a pod's spec that the embedded node does not support.
 
-One rule: pure, and no field is ignored that would change what a program sees. The node runs a pod as written, or it
-refuses the pod with the field and what to do. Isolation (images, users, capabilities, limits) is the exception: the
-processes have none here.
+One rule: pure, and no field is ignored that would change the environment of a program. The node runs a pod as written,
+or it refuses the pod with the field and a solution. Isolation (images, users, capabilities, limits) is the exception:
+the processes have none here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 
 
 def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> PodFailure | None:
-    """Return why a pod cannot run on a node with these resources; None if it can."""
+    """Return why a pod cannot run on a node with these resources; None if the pod can run."""
     lacking = shortages(demand, allocatable)
     if lacking:
         return PodFailure(f"OutOf{lacking[0]}", f"the pod requests more {', '.join(lacking)} than the whole node has")
@@ -143,8 +143,9 @@ def mounts_by_variable(container: Mapping[str, Any]) -> dict[str, Mapping[str, A
 def _is_found(
     mount: Mapping[str, Any], mounts: Mapping[str, Mapping[str, Any]], volumes: Mapping[str, Mapping[str, Any]]
 ) -> bool:
-    """Return whether a container finds a mount by a variable. A claim's folder is that of the job, whatever part of the
-    claim a cluster would mount."""
+    """Return whether a container finds a mount by a variable. The folder of a claim is the folder of the job, whatever
+    part of the claim a cluster would mount.
+    """
     return mount in mounts.values() and (not _is_partial(mount) or is_output(volumes[mount["name"]]))
 
 
@@ -158,7 +159,7 @@ def is_output(volume: Mapping[str, Any]) -> bool:
 
 
 def is_satisfied(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
-    """Return whether the machine already has at the mount's path what the mount would put there."""
+    """Return whether the machine already has at the mount's path the content that the mount would put there."""
     where = mount["mountPath"].rstrip("/") or "/"
     if _is_partial(mount):
         return False

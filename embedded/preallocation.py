@@ -13,7 +13,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def allocate(path: Path, size: int) -> None:
-    """Extend a file to at least `size` bytes that are allocated on disk. Raise OSError if that fails."""
+    """Extend a file to at least `size` bytes that are allocated on disk. Raise OSError on failure."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if _preallocate(descriptor, size):
@@ -26,7 +26,9 @@ def allocate(path: Path, size: int) -> None:
 
 
 def _preallocate(descriptor: int, size: int) -> bool:
-    """Allocate without writing; return whether the system supports it. Raise OSError if the disk has no room."""
+    """Allocate without writing; return whether the system supports the allocation. Raise OSError if the disk has no
+    room.
+    """
     if not hasattr(os, "posix_fallocate"):  # macOS
         return False
     try:

@@ -1,4 +1,4 @@
-"""Volcano's resources on the embedded cluster: PodGroup, Queue, and the queue of PodGroups that name none.
+"""Volcano's resources on the embedded cluster: PodGroup, Queue, and the queue of PodGroups that name no queue.
 
 One rule: the schemas describe the fields that torchq reads, and all other fields are stored unchanged. So the embedded
 cluster accepts objects that are written for Volcano.
@@ -32,7 +32,7 @@ _TEXT = {"type": "string"}
 def install(cluster: Cluster) -> None:
     """Create or update both definitions, and create the queue `default` if it does not exist.
 
-    Raise ClusterError if that fails.
+    Raise ClusterError on failure.
     """
     for definition in (pod_group(), queue()):
         define(cluster, definition)
@@ -41,7 +41,7 @@ def install(cluster: Cluster) -> None:
 
 
 def define(cluster: Cluster, definition: Manifest) -> None:
-    """Create or update a CustomResourceDefinition. Raise ClusterError if that fails."""
+    """Create or update a CustomResourceDefinition. Raise ClusterError on failure."""
     try:
         cluster.create(CRDS, definition)
     except errors.AlreadyExists:
@@ -69,7 +69,7 @@ def _create_default_queue(cluster: Cluster) -> bool:
 
 
 def pod_group() -> Manifest:
-    """Return the definition of PodGroup. As in Volcano, it has no status subresource."""
+    """Return the definition of PodGroup. As in Volcano, the definition has no status subresource."""
     spec = _open(
         minMember=_COUNT,
         minTaskMember={"type": "object", "additionalProperties": _COUNT},
@@ -110,7 +110,7 @@ def queue() -> Manifest:
 
 
 def _open(**properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with these fields and any others."""
+    """Return the schema of an object with these fields and any other fields."""
     return {"type": "object", "properties": properties, "x-kubernetes-preserve-unknown-fields": True}
 
 

@@ -21,7 +21,7 @@ class File:
 
 
 def problems(items: Sequence[Any], path: str) -> Iterator[str]:
-    """Yield what is wrong with the paths and modes of a volume's items; each text begins with the path of its field."""
+    """Yield the problems of the paths and modes of a volume's items; each text begins with the path of its field."""
     paths: list[str] = []
     for index, item in enumerate(items):
         item_problems = list(_item_problems(item, f"{path}[{index}]"))
@@ -32,13 +32,13 @@ def problems(items: Sequence[Any], path: str) -> Iterator[str]:
 
 
 def mode_problems(mode: Any, path: str) -> Iterator[str]:
-    """Yield what is wrong with the mode of a file; None is the mode of the volume."""
+    """Yield the problems of the mode of a file; None is the mode of the volume."""
     if mode is not None and not (isinstance(mode, int) and 0 <= mode <= 0o777):
         yield f"{path}: must be between 0 and 511"
 
 
 def mode(item: Any, source: Any) -> int:
-    """Return the mode of the file of an item, else that of its volume."""
+    """Return the mode of the file of an item, else the mode of its volume."""
     given = next((each for each in (item.get("mode"), source.get("defaultMode")) if each is not None), DEFAULT_MODE)
     return int(given)
 

@@ -1,7 +1,7 @@
 """The interface to a gang scheduler: the values that it needs, and the values that it reports.
 
-One rule: pure, and the same few verbs for all schedulers. A group is deleted like any object, so there is no verb for
-it.
+One rule: pure, and the same few verbs for all schedulers. A group is deleted like any object, so the backend has no
+method for the deletion.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ def scheduled_by(scheduler: str) -> dict[str, str]:
 
 
 def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifest:
-    """Return the object of a gang, owned by the job so that it is deleted with it."""
+    """Return the object of a gang, owned by the job so that it is deleted with the job."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -38,8 +38,8 @@ def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """One scheduler that binds pods all or none. As it is here, pods carry nothing for a gang, and no object stands for
-    one."""
+    """One scheduler that binds pods all or none. By default, pods have no fields for a gang, and no object stands for a
+    gang."""
 
     name: str
     """The name in spec.schedulingPolicy.gangScheduler."""
@@ -65,7 +65,7 @@ class Backend:
         return {}
 
     def create(self, gang: Gang, /) -> Manifest | None:
-        """Return the object that stands for a gang; None if there is none."""
+        """Return the object that stands for a gang; None if no object stands for a gang."""
         return None if self.resource is None else manifest(self.resource, gang, self.size(gang))
 
     def resize(self, gang: Gang, group: GroupView, /) -> Mapping[str, Any] | None:
@@ -73,7 +73,9 @@ class Backend:
         return spec_patch(self.size(gang), group.spec)
 
     def trim(self, _manifest: Manifest, /) -> GroupView:
-        """Return the view of a group that carries torchq's labels. Raises NotImplementedError where there is none."""
+        """Return the view of a group that carries torchq's labels. Raises NotImplementedError where no object stands
+        for a gang.
+        """
         raise NotImplementedError("this gang scheduler has no object for a gang")
 
     def refusal(self, _queue: str, _manifest: Manifest | None, /) -> tuple[str, str] | None:
@@ -82,8 +84,9 @@ class Backend:
         return None
 
     def bind(self, gang: Gang, _task_type: str, /) -> Binding:
-        """Return the binding of a pod: what it carries to be bound with its gang. The name of its task is in lower
-        case."""
+        """Return the binding of a pod: the fields by which the pod is bound with its gang. The name of its task is in
+        lower case.
+        """
         return self.bind_alone(gang.queue)
 
     def bind_alone(self, _queue: str, /) -> Binding:
@@ -120,7 +123,7 @@ def touch(now: float) -> dict[str, Any]:
 
 
 def _canonical(field: str, value: Any) -> Any:
-    """Return the value with amounts in one notation, because the same amount can be written in several."""
+    """Return the value with amounts in one notation, because the same amount can be written in several notations."""
     if field != "minResources" or not isinstance(value, Mapping):
         return value
     return {name: _amount(name, quantity) for name, quantity in value.items()}

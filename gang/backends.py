@@ -1,6 +1,6 @@
 """All gang schedulers, by the name that jobs and settings use.
 
-One rule: only this table has them all. Three types list the names as well, because schemas are made from them:
+One rule: only this table has all backends. Three types list the names as well, because schemas are made from them:
 `crds.torchjob.jobspec.GangScheduler`, and the setting `gang_scheduler` of `coordinator.settings` and
 `reconcilers.settings`.
 """
@@ -32,11 +32,12 @@ QUEUES: tuple[Resource, ...] = tuple(backend.queues for backend in BACKENDS.valu
 def get_backend(
     name: str | None, serves: Callable[[Resource], bool] = lambda _: True, coscheduler: str = "", preemptable: str = ""
 ) -> Backend:
-    """Return the scheduler of a name; the one that binds pods singly if the name is empty or unknown.
+    """Return the scheduler of a name; the scheduler that binds pods singly if the name is empty or unknown.
 
-    `serves` tells whether the API server has a kind; it matters only for the version of Kubernetes' own kind.
-    `coscheduler` is the schedulerName of the scheduler with the plugin coscheduling; empty if templates name it.
-    `preemptable` says whether Volcano may preempt the pods, "true" or "false"; empty if templates say it.
+    `serves` tells whether the API server has a kind; the answer matters only for the version of Kubernetes' own kind.
+    `coscheduler` is the schedulerName of the scheduler with the plugin coscheduling; empty if templates name the
+    scheduler. `preemptable` says whether Volcano may preempt the pods, "true" or "false"; empty if the templates
+    decide.
     """
     backend = BACKENDS.get(name or NONE.name, NONE)
     if isinstance(backend, Coscheduling):

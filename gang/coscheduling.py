@@ -5,8 +5,9 @@ One rule: the pods of a gang may be created at once, because no group has to be 
 The scheduler with the plugin has the name that its admin chose, usually a second one beside the cluster's default: a
 setting or the templates name it. Any other scheduler binds the pods singly.
 
-A gang that it has turned down is tried again when a pod of it is made or its PodGroup changes, and else after five
-minutes: room that comes free does not wake it. So torchq writes the PodGroup of a waiting gang every 15 s.
+A gang that the scheduler has turned down is tried again when a pod of it is made or its PodGroup changes, and else
+after five minutes: room that comes free does not wake the scheduler. So torchq writes the PodGroup of a waiting gang
+every 15 s.
 """
 
 from dataclasses import dataclass
@@ -45,8 +46,9 @@ class Coscheduling(Backend):
         return {"minMember": gang.size, "minResources": resources}
 
     def trim(self, manifest: Manifest, /) -> GroupView:
-        """Return the view of a PodGroup, whose pods may be created at once. Its phase may be Failed beside running
-        pods."""
+        """Return the view of a PodGroup, whose pods may be created at once. The phase of a PodGroup may be Failed
+        beside running pods.
+        """
         phase = (manifest.get("status") or {}).get("phase") or ""
         waits = f"its pods are not bound yet: the group is {phase}" if phase in WAITING else ""
         return backend.view(self.resource, manifest, SIZE, phase="Ready", seen=bool(phase), message=waits)

@@ -1,9 +1,9 @@
 """Koordinator: annotations of the pods describe a gang.
 
-One rule: all values are strings, and equal on every pod of the gang. Koordinator takes those of the first pod that it
-sees, and never reads them again.
+One rule: all values are strings, and equal on every pod of the gang. Koordinator takes the annotations of the first pod
+that it sees, and never reads these annotations again.
 
-Once a gang has its minimum, the scheduler forgets those of its pods that it has not tried until then. So a gang has
+Once a gang has its minimum, the scheduler forgets the pods of the gang that it has not tried until then. So a gang has
 exactly its minimum of pods; the others are made once it is bound, and name the scheduler alone.
 """
 
@@ -20,7 +20,7 @@ WAITING_TIME = "600s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Koordinator(Backend):
-    """Binds pods by annotations. If Koordinator's own quotas make pods wait, only the pods show that."""
+    """Binds pods by annotations. If Koordinator's own quotas make pods wait, only the pods show the wait."""
 
     name: str = "koordinator"
     scheduler: str = "koord-scheduler"

@@ -2,9 +2,9 @@
 
 One rule: each gang has a PodGroup of its own, without a Workload, which is only a template for PodGroups.
 
-The scheduler reads minCount only when it binds pods, so it does not affect running pods; v1alpha2 forbids changing it.
-A PodGroup has a finalizer until its pods no longer exist. In v1beta1 its priority is that of its own class, and 0
-without one.
+The scheduler reads minCount only when it binds pods, so a change of minCount does not affect running pods; v1alpha2
+forbids the change. A PodGroup has a finalizer until its pods no longer exist. In v1beta1 the priority of a PodGroup is
+that of its own class, or 0 without a class.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ SCHEDULED = ("PodGroupScheduled", "PodGroupInitiallyScheduled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Native(Backend):
-    """Binds pods by PodGroups, with the cluster's default scheduler or the one that a template names."""
+    """Binds pods by PodGroups, with the cluster's default scheduler or the scheduler that a template names."""
 
     name: str = "kubernetes"
     check: str = (

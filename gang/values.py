@@ -94,7 +94,7 @@ class GangQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """What a pod carries to be bound with its gang."""
+    """The fields by which a pod is bound with its gang."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)

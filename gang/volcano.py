@@ -1,4 +1,4 @@
-"""Volcano (scheduling.volcano.sh/v1beta1): what it needs in groups and queues, and what it reports.
+"""Volcano (scheduling.volcano.sh/v1beta1): what the scheduler needs in groups and queues, and what it reports.
 
 One rule: torchq writes only its own fields of a PodGroup's spec, by merge patch. The status has no subresource, and
 Volcano writes it about once a second.
@@ -8,13 +8,13 @@ torchq relies on this behaviour of Volcano:
 - A pod belongs to the PodGroup of its namespace that its annotation `scheduling.k8s.io/group-name` names. Without the
   annotation Volcano creates a group of one pod.
 - minTaskMember counts only where minMember is at least its sum.
-- A group is Pending until its queue is Open and has room for minResources. None of its pods is bound before. Pods that
-  were created earlier only wait; a cluster autoscaler, however, sees no demand until there are pods.
+- A group is Pending until its queue is Open and has room for minResources. No pod of the group is bound before. Pods
+  that were created earlier only wait; a cluster autoscaler, however, sees no demand until there are pods.
 - If minMember exceeds the number of bound pods, a running group becomes Pending again. So minMember is the least that
   the job needs, for the group's whole life.
 - Its actions preempt and reclaim, which an admin enables, take every pod without `volcano.sh/preemptable: "false"`,
-  also below minMember. They read the annotation of the pod, then its label; gangpreempt and gangreclaim those of the
-  group, too.
+  also below minMember. These plugins read the annotation of the pod, then its label; gangpreempt and gangreclaim also
+  read those of the group.
 - A completed group keeps its minResources until it is deleted.
 """
 
@@ -144,7 +144,7 @@ def read_queue(manifest: Manifest) -> GangQueue:
 
 
 def _amounts(listed: Any) -> Amounts:
-    """Return a resource list in canonical names and units, without what is no quantity."""
+    """Return a resource list in canonical names and units, without values that are not quantities."""
     found = {}
     for key, quantity in listed.items() if isinstance(listed, dict) else ():
         name = quantities.canonical(key)
@@ -158,9 +158,9 @@ def _message(cause: str) -> str:
 
 
 def _cause(status: Mapping[str, Any]) -> str:
-    """Return what keeps a group from its nodes, by its conditions.
+    """Return the reason that keeps a group from its nodes, by its conditions.
 
-    Volcano never takes a condition back: it adds the other one, so the newer one holds.
+    Volcano never takes a condition back: Volcano adds the opposite condition, so the newer condition holds.
     """
     found = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     against, bound = found.get("Unschedulable") or {}, found.get("Scheduled") or {}

@@ -1,4 +1,4 @@
 """The client of a Kubernetes API server: requests, watches, informers, errors.
 
-It knows no TorchJob. `kube.client` is the only module that imports the library `kubernetes`.
+The package knows no TorchJob. `kube.client` is the only module that imports the library `kubernetes`.
 """

@@ -42,7 +42,7 @@ class PieceStream(Iterator[bytes], Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What to send of a container's output, and in which form, as Kubernetes' PodLogOptions."""
+    """The part of a container's output to send, and its form, as Kubernetes' PodLogOptions."""
 
     previous: bool = False
     """Whether to send the run before the last restart."""
@@ -76,7 +76,7 @@ class Cluster(Protocol):
         """Return whether the server serves the resource; a foreign kind is served only where its CRD is installed."""
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
-        """Return one object. Raise NotFound if it does not exist."""
+        """Return one object. Raise NotFound if the object does not exist."""
 
     def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
@@ -140,8 +140,8 @@ class Cluster(Protocol):
     def log_end(
         self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
     ) -> str:
-        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return those
-        of the run before the last restart."""
+        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return the
+        lines of the run before the last restart."""
 
     def logs(
         self, pod: str, namespace: str, container: str = "", *, follow: bool = False, options: LogOptions = ALL_OUTPUT
@@ -151,7 +151,8 @@ class Cluster(Protocol):
     def job_runs(self, namespace: str, uid: str) -> Sequence[Manifest]:
         """Return the runs of all containers of a TorchJob, also of pods that are gone, in the order of their beginning.
 
-        Only the embedded API server lists them. Raise NotFound for a job that does not exist, and on other servers.
+        Only the embedded API server lists these runs. Raise NotFound for a job that does not exist, and on other
+        servers.
         """
 
     def job_log(

@@ -1,6 +1,6 @@
 """The cache of an informer: trimmed values by namespace and name, grouped by one index, up to a resourceVersion.
 
-One rule: every method is atomic and short. It returns the changes, and the caller reports them outside the lock.
+One rule: every method is atomic and short. The cache returns the changes, and the caller reports them outside the lock.
 """
 
 import threading
@@ -27,7 +27,7 @@ class CacheEntry(Generic[T]):
 
 
 class Cache(Generic[T]):
-    """The values of one resource, read by many threads and written by one."""
+    """The values of one resource, read by many threads and written by one thread."""
 
     def __init__(self) -> None:
         self._entries: dict[Key, CacheEntry[T]] = {}
@@ -37,7 +37,9 @@ class Cache(Generic[T]):
 
     @property
     def version(self) -> int:
-        """The newest resourceVersion that was read; 0 before the first, or if the server's versions are not numbers."""
+        """The newest resourceVersion that was read; 0 before the first read, or if the server's versions are not
+        numbers.
+        """
         return self._version
 
     def get(self, key: Key) -> T | None:

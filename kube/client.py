@@ -48,7 +48,7 @@ def connect(settings: ConnectionSettings | None = None, meter: Meter = NO_METER)
     """Return the cluster that `settings` name, without a request. Raise Misconfigured if none is usable. `meter` counts
     the requests.
 
-    Each process calls it for itself, after a fork: processes cannot share connections.
+    Each process calls this function for itself, after a fork: processes cannot share connections.
     """
     settings = settings or ConnectionSettings()
     configuration = _configuration(settings)
@@ -67,7 +67,7 @@ def connect(settings: ConnectionSettings | None = None, meter: Meter = NO_METER)
 
 
 def default_namespace(settings: ConnectionSettings) -> str:
-    """Return the namespace of the kubeconfig's context, or of this pod; `default` if neither names one.
+    """Return the namespace of the kubeconfig's context, or of this pod; `default` if neither names a namespace.
     Raise Misconfigured if there is no configuration."""
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not path and os.environ.get(IN_CLUSTER) and POD_NAMESPACE.exists():
@@ -78,12 +78,16 @@ def default_namespace(settings: ConnectionSettings) -> str:
 
 
 def context_user(settings: ConnectionSettings) -> str:
-    """Return the user of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
+    """Return the user of the kubeconfig's context; empty without a user. Raise Misconfigured if the kubeconfig is
+    unusable.
+    """
     return _read_selected(settings, lambda entry: entry["context"].get("user"))
 
 
 def context_name(settings: ConnectionSettings) -> str:
-    """Return the name of the kubeconfig's context; empty without one. Raise Misconfigured if it is unusable."""
+    """Return the name of the kubeconfig's context; empty without a context. Raise Misconfigured if the kubeconfig is
+    unusable.
+    """
     return _read_selected(settings, lambda entry: entry["name"])
 
 
@@ -93,7 +97,8 @@ def _read_selected(settings: ConnectionSettings, read: Callable[[dict[str, Any]]
 
 
 def _read_entry(path: str, name: str, read: Callable[[dict[str, Any]], Any]) -> str:
-    """Return what `read` finds in the entry of a context. Raise Misconfigured if the kubeconfig is unusable."""
+    """Return the value that `read` finds in the entry of a context. Raise Misconfigured if the kubeconfig is
+    unusable."""
     found: list[str] = []
     _load(lambda: found.append(str(read(_entry(path or DEFAULT_KUBECONFIG, name)) or "")), path)
     return found[0]
@@ -110,7 +115,7 @@ class KubernetesCluster(LogStreams):
 
     A request without an answer is sent again if that is safe (kube.retries). A create may therefore raise
     AlreadyExists for the object that it created itself, and a delete NotFound for the object that it deleted itself.
-    Both are harmless with names and uids that identify the object.
+    Both repetitions are harmless with names and uids that identify the object.
     """
 
     @property
@@ -132,13 +137,14 @@ class KubernetesCluster(LogStreams):
         return any(entry.get("name") == resource.plural for entry in group.get("resources") or ())
 
     def get(self, resource: Resource, name: str, namespace: str = "") -> Manifest:
-        """Return one object. Raise NotFound if it does not exist."""
+        """Return one object. Raise NotFound if the object does not exist."""
         return self._object(requests.get(resource, name, namespace))
 
     def list(
         self, resource: Resource, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
     ) -> Listing:
-        """Return all objects of one namespace or of all. Begin the list again if its next page has expired."""
+        """Return all objects of one namespace or of all namespaces. Begin the list again if its next page has
+        expired."""
         for restart in range(_LIST_RESTARTS + 1):
             limit = self._settings.page_size if restart < _LIST_RESTARTS else 0
             try:
@@ -326,7 +332,7 @@ def _token_file(path: str, context: str) -> Path | None:
 
 
 def _read_token(file: Path, configuration: Any) -> None:
-    """Take the newest token; the one before stays while the file is being replaced."""
+    """Take the newest token; the previous token stays in use while the file is being replaced."""
     with contextlib.suppress(OSError):
         if token := file.read_text().strip():
             configuration.api_key["BearerToken"] = f"Bearer {token}"

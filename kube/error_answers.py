@@ -20,7 +20,9 @@ _LONGEST_TEXT = 300
 
 
 def read(body: bytes) -> Mapping[str, Any]:
-    """Return the metav1.Status in a body. If there is none, return one with the text of the body as its message."""
+    """Return the metav1.Status in a body. If the body has no Status, return a Status with the text of the body as its
+    message.
+    """
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""The errors of a Kubernetes client, one class for each thing that the caller can do about them.
+"""The errors of a Kubernetes client, one class for each possible reaction of the caller.
 
 One rule: no error of the HTTP library or of the official client leaves this package.
 

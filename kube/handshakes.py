@@ -11,9 +11,9 @@ def close_lost(error: BaseException) -> None:
     """Close every unfinished TLS socket in the tracebacks of an error and of its causes.
 
     `ssl.SSLSocket` takes over a connection's descriptor before it checks whether the peer is still connected. If the
-    peer has reset the connection by then (a server killed with connections in its backlog), the constructor raises and
-    the new socket stays open. The caller's own socket no longer holds the descriptor, which therefore lives as long as
-    the traceback (python/cpython#113280). HTTP and Redis libraries read their certificates between the two steps, so
+    peer has reset the connection at that time (a server killed with connections in its backlog), the constructor raises
+    and the new socket stays open. The caller's own socket no longer holds the descriptor, which therefore lives as long
+    as the traceback (python/cpython#113280). HTTP and Redis libraries read their certificates between the two steps, so
     the gap is milliseconds long.
     """
     visited: set[int] = set()

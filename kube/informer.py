@@ -1,6 +1,6 @@
 """A local, always current copy of one resource, resumed for as long as the server remembers.
 
-One rule: no exception of a callback ends the informer. An error about one object costs only that object its turn.
+One rule: no exception of a callback ends the informer. An error about one object delays only that object.
 """
 
 import math
@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Informer(Generic[T]):
-    """Keeps the trimmed values of one resource. Any thread may read them; only the informer's own thread writes."""
+    """Keeps the trimmed values of one resource. Any thread may read the values; only the informer's own thread
+    writes."""
 
     cluster: Cluster
     resource: Resource
@@ -63,7 +64,7 @@ class Informer(Generic[T]):
         self._reflector = Reflector(source, writer, self.settings, self.clock, self.on_failure)
 
     def start(self, turns: Turns | None = None) -> None:
-        """Begin to list and watch, as one of the loops in `turns`. This may be called only once."""
+        """Begin to list and watch, as one of the loops in `turns`. The method may be called only once."""
         self._reflector.start(turns)
 
     def stop(self, timeout: float | None = None) -> None:
@@ -94,16 +95,20 @@ class Informer(Generic[T]):
         return self._synced.is_set()
 
     def wait_synced(self, timeout: float) -> bool:
-        """Wait until `synced` is true, `timeout` seconds at most; return whether it is."""
+        """Wait until `synced` is true, `timeout` seconds at most; return whether `synced` is true."""
         return self._synced.wait(timeout)
 
     @property
     def resource_version(self) -> int:
-        """The newest version that was read, in objects and bookmarks; 0 before the first, or if it is not a number."""
+        """The newest version that was read, in objects and bookmarks; 0 before the first read, or if it is not a
+        number.
+        """
         return self._cache.version
 
     def wait_for(self, resource_version: int, timeout: float) -> bool:
-        """Wait until the cache has a version, such as that of the caller's own write; False after `timeout` seconds."""
+        """Wait until the cache has a version, such as the version of the caller's own write; return False after
+        `timeout` seconds.
+        """
         return self._cache.wait_for(resource_version, timeout)
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -120,7 +125,7 @@ class Informer(Generic[T]):
 
 
 class _CacheWriter(Generic[T]):
-    """Writes what a reflector reads into an informer's cache, and calls the informer's callbacks."""
+    """Writes the objects that a reflector reads into an informer's cache, and calls the informer's callbacks."""
 
     def __init__(self, informer: Informer[T], cache: Cache[T], synced: threading.Event) -> None:
         self._informer = informer

@@ -35,7 +35,7 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
 
 def loads(text: bytes) -> Any:
-    """Parse a text. Raise orjson.JSONDecodeError if it is not JSON."""
+    """Parse a text. Raise orjson.JSONDecodeError if the text is not JSON."""
     try:
         return orjson.loads(text) if len(text) < LONG else outline(text) or _parse(text)
     except orjson.JSONDecodeError as error:
@@ -57,8 +57,8 @@ def _parse(text: bytes) -> Any:
 def parse_without_gc(text: bytes) -> Any:
     """Parse a text with the garbage collector switched off.
 
-    The new values are no garbage, and each collection walks through all of them. With lists nested in lists, that takes
-    six times as long as the parsing.
+    The new values are no garbage, and each collection walks through all new values. With lists nested in lists, that
+    takes six times as long as the parsing.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -73,7 +73,7 @@ def outline(text: bytes) -> Any | None:
     """Return a TorchJob, or an event with a TorchJob, without its spec, if it has more than `MOST_VALUES` values.
 
     A template may have any number of values, since the API server keeps whatever a user writes there. The result is
-    None for another kind, for a smaller object, and for a text in another order than that of API servers: kind and
+    None for another kind, for a smaller object, and for a text in another order than the order of API servers: kind and
     metadata first, then the spec, the status last.
 
     The metadata and the status are found reliably: within metadata, no other object is followed by a spec, and only the
@@ -103,7 +103,7 @@ def _without_labels(head: bytes) -> bytes:
 def _without_managed_fields(text: bytes) -> bytes:
     """Return the text without `managedFields`, the longest part of an object's metadata, which torchq does not read.
 
-    The value is a list of objects that contain no lists, so its closing bracket is the first one.
+    The value is a list of objects that contain no lists, so its closing bracket is the first closing bracket.
     """
     start, spec = text.find(_MANAGED), text.find(_SPEC)
     if not 0 < start < spec:

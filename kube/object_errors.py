@@ -1,7 +1,8 @@
 """Objects that a loop has skipped because of an unforeseen error about them.
 
-One rule: an error about one object costs that object its turn and no other object anything. The first error about an
-object is logged, each one is counted, and it is reported until the object could be handled or is deleted.
+One rule: an error about one object delays that object and no other object. The first error about an
+object is logged, each error is counted, and the latest error is reported until the object could be handled or is
+deleted.
 """
 
 import logging
@@ -63,7 +64,7 @@ class ObjectErrors:
 
     @property
     def summary(self) -> str:
-        """The skipped objects in a line for people; empty if there are none."""
+        """The skipped objects in a line for people; empty if no objects were skipped."""
         with self._lock:
             entries = sorted(self._errors.items())
         if not entries:

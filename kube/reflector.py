@@ -1,7 +1,7 @@
 """Lists and watches one resource for as long as its process runs; client-go calls this a reflector.
 
 One rule: no failure of an API server ends the reflector or makes it run hot. Every failure costs a wait that grows, and
-only progress shortens it.
+only progress shortens the wait.
 """
 
 import logging
@@ -30,7 +30,7 @@ class _Stopped(Exception):
 
 
 class EventSink(Protocol):
-    """The receiver of what a reflector reads. The reflector calls it from its own thread only."""
+    """The receiver of the objects that a reflector reads. The reflector calls it from its own thread only."""
 
     resync_at: float
     """The time, by the reflector's clock, from which `resync` is due."""
@@ -47,7 +47,9 @@ class EventSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ListWatch:
-    """The objects to read: those of one resource, in one namespace or in all, that a label selector selects."""
+    """The objects to read: the objects of one resource, in one namespace or in all namespaces, that a label selector
+    selects.
+    """
 
     cluster: Cluster
     resource: Resource
@@ -104,7 +106,7 @@ class Reflector:
         self._thread = threading.Thread(target=self._run, name=f"informer-{source.resource.plural}", daemon=True)
 
     def start(self, turns: Turns | None = None) -> None:
-        """Begin to list and watch, as one of the loops in `turns`. This may be called only once."""
+        """Begin to list and watch, as one of the loops in `turns`. The method may be called only once."""
         if turns is not None:
             resource = self._source.resource
             self._turn = turns.loop(f"watch/{resource.plural}" + (f".{resource.group}" if resource.group else ""))
@@ -146,7 +148,8 @@ class Reflector:
         except errors.ClusterError as e:
             self._fail(str(e))
             if not isinstance(e, _KEEP_VERSION):
-                # Expired is not the only reason: a server restored from a backup may refuse the version for others.
+                # Expired is not the only reason for a new list: a server restored from a backup may refuse the version
+                # for others.
                 self._version = None
             if not self._stopping.is_set():
                 self._on_failure(e)

@@ -51,7 +51,8 @@ def discovery(resource: Resource) -> Request:
 def page(
     resource: Resource, namespace: str, *, label_selector: str, field_selector: str, limit: int, token: str
 ) -> Request:
-    """Return the request for one page of a list; `token` is the `continue` of the page before, limit 0 is no limit."""
+    """Return the request for one page of a list; `token` is the `continue` of the previous page, limit 0 is no
+    limit."""
     query = {
         "labelSelector": label_selector,
         "fieldSelector": field_selector,
@@ -77,8 +78,8 @@ def watch(
 
 
 def create(resource: Resource, body: Manifest, namespace: str, *, dry_run: bool) -> Request:
-    """Return the request that creates an object. With a name that the server generates (generateName), it is not
-    repeatable: there could be two objects."""
+    """Return the request that creates an object. With a name that the server generates (generateName), the request is
+    not repeatable: there could be two objects."""
     metadata = body.get("metadata") or {}
     namespace = namespace or metadata.get("namespace", "")
     return Request(

@@ -1,7 +1,7 @@
 """Decides whether and when a failed request is sent again, and whether a watch that ended counts as a failure.
 
 One rule: pure. A request whose fate is unknown (the connection broke, the server answered 5xx) is sent again only if
-sending it twice does what sending it once does. A request that certainly did nothing (not sent, or 429) is always sent
+a second sending has no further effect. A request that certainly did nothing (not sent, or 429) is always sent
 again.
 """
 
@@ -35,11 +35,11 @@ def wait(
     jitter: float,
     elapsed: float = 0.0,
 ) -> float | None:
-    """Return the seconds before the next attempt; None if there should be none.
+    """Return the seconds before the next attempt; None if there should be no further attempt.
 
-    `attempt` counts from 1, `elapsed` is in seconds since the first, and `jitter` is uniform in [0, 1). The wait
-    is the server's Retry-After and our own backoff together, so that not all clients of the server come back in the
-    same instant.
+    `attempt` counts from 1, `elapsed` is in seconds since the first attempt, and `jitter` is uniform in [0, 1). The
+    wait is the server's Retry-After and our own backoff together, so that not all clients of the server come back in
+    the same instant.
     """
     if attempt >= settings.attempts or elapsed >= settings.slow_seconds or not _is_worthwhile(failure, repeatable):
         return None
@@ -52,7 +52,7 @@ def wait(
 def backoff(base: float, cap: float, *, attempt: int, jitter: float) -> float:
     """Return an exponential backoff with equal jitter: half to all of min(cap, base * 2 ** (attempt - 1)) seconds.
 
-    With base 1 and cap 5, attempts 1, 2, 3, 4, 5 wait at most 1, 2, 4, 5, 5 seconds and at least half of that.
+    With base 1 and cap 5, attempts 1, 2, 3, 4, 5 wait at most 1, 2, 4, 5, 5 seconds and at least half of these times.
     """
     longest = min(cap, base * 2.0 ** min(attempt - 1, 63))
     return longest * (1 + jitter) / 2
@@ -89,7 +89,8 @@ class WatchOutcome:
 
 
 def failures_after(failures: int, outcome: WatchOutcome, healthy_seconds: float) -> int:
-    """Return the number of watches in a row that have failed, after one more has ended; 0 means go on at once.
+    """Return the number of watches in a row that have failed, after one more watch has ended; 0 means that the next
+    watch begins at once.
 
     A watch that the server ends at once without an event is a failure too, or it would be opened thousands of times a
     second. A watch that brought objects begins a new count: on a server that cuts slow readers off, the cache of a busy

@@ -1,6 +1,6 @@
 """The settings of a Kubernetes client: the server to reach, timeouts and retries.
 
-One rule: settings are validated once, here; all other code trusts them.
+One rule: settings are validated once, here; all other code trusts the settings.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Stop signals of a process: every process of torchq ends by them, and none by accident.
+"""Stop signals of a process: every process of torchq ends by these signals, and no process ends by accident.
 
 One rule: the handler only sets a plain flag and wakes the process, because it may interrupt code that holds a lock. The
 first SIGTERM or SIGINT asks for a drain. A signal that comes more than a second later ends the process at once (Ctrl-C
@@ -34,7 +34,7 @@ class StopFlag:
 
     def listen(self) -> None:
         """Handle the signals of this process from now on."""
-        # A signal may reach another thread, and then ends no wait of the main thread. Bytes in a pipe do.
+        # A signal may reach another thread, and then ends no wait of the main thread. Bytes in a pipe wake the process.
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in self.signals:
             signal.signal(number, self._on_signal)

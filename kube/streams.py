@@ -27,7 +27,7 @@ _UNKNOWN_CODE = 500
 class Stream(Generic[T]):
     """Values read from an open response; an iterator that `close` ends, from any thread, even while it waits.
 
-    A generator cannot do this: closing a running generator raises ValueError.
+    A generator cannot be closed from another thread: closing a running generator raises ValueError.
     """
 
     def __init__(self, response: Response, values: Iterator[T]) -> None:
@@ -110,8 +110,8 @@ class LogStreams:
     def log_end(
         self, pod: str, namespace: str, container: str, *, lines: int, most: int, previous: bool = False
     ) -> str:
-        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return those
-        of the run before the last restart."""
+        """Return the last lines of a container's output, at most the last `most` bytes. With `previous`, return the
+        lines of the run before the last restart."""
         text = b""
         with self.logs(pod, namespace, container, options=LogOptions(previous=previous, tail=lines)) as pieces:
             for piece in pieces:
@@ -121,7 +121,8 @@ class LogStreams:
     def job_runs(self, namespace: str, uid: str) -> list[Manifest]:
         """Return the runs of all containers of a TorchJob, also of pods that are gone, in the order of their beginning.
 
-        Only the embedded API server lists them. Raise NotFound for a job that does not exist, and on other servers.
+        Only the embedded API server lists these runs. Raise NotFound for a job that does not exist, and on other
+        servers.
         """
         runs: list[Manifest] = self._transport.send(requests.job_runs(namespace, uid))["runs"]
         return runs
@@ -156,7 +157,8 @@ def events(pieces: Iterable[bytes], action: str) -> Iterator[WatchEvent]:
 
 
 def lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield whole lines from pieces that end anywhere. An unfinished last line is dropped; the watch repeats it."""
+    """Yield whole lines from pieces that end anywhere. An unfinished last line is dropped; the watch repeats this
+    line."""
     rest: list[bytes] = []
     for piece in pieces:
         *whole, tail = piece.split(b"\n")

@@ -1,7 +1,7 @@
 """Ends the process if one of its threads fails; the supervisor of the process then starts it again.
 
-One rule: this holds for every thread of the process, also for those of libraries. A process that continues without one
-of its threads looks healthy and does only a part of its work.
+One rule: every thread of the process is treated so, including the threads of libraries. A process that continues
+without one of its threads looks healthy and does only part of its work.
 
 An error about one object never ends a thread: the loops skip that object (`kube.object_errors`).
 """
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 def exit_on_thread_failure(end: Callable[[int], object] = os._exit) -> None:
     """Log an exception that a thread does not catch, and call `end` with EXIT_CODE, from now on.
 
-    Each program calls this once, before it starts threads. Tests do not: pytest reports such exceptions itself. `end`
-    must not run exit handlers: they would wait for the other threads.
+    Each program calls this function once, before it starts threads. Tests do not: pytest reports such exceptions
+    itself. `end` must not run exit handlers: they would wait for the other threads.
     """
 
     def fail(args: threading.ExceptHookArgs) -> None:

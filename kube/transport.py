@@ -75,7 +75,7 @@ class Limiter:
 
 
 class Transport:
-    """A pool of connections to one API server. Any number of threads share it; a forked process must not."""
+    """A pool of connections to one API server. Any number of threads share the pool; a forked process must not."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Transport:
         """What the loop of a thread waits for during a request, which its own time limits end."""
 
     def send(self, request: Request) -> Any:
-        """Return the parsed JSON of an answer, after as many attempts as the policy allows. Raise any ClusterError."""
+        """Return the parsed JSON of an answer, after the attempts that the policy allows. Raise any ClusterError."""
         body = self._persist(request, lambda: self._attempt(request, self._settings.read_timeout, stream=False)).data
         return self._parse(body, jsontext.loads)
 
@@ -216,7 +216,7 @@ class Transport:
         raise _AttemptFailed(Failure(response.status, retry_after=retry_after), error)
 
     def _metered(self, request: Request, read_timeout: float | None, *, stream: bool) -> Response:
-        """Send one request, and count how it ended and how long the answer took to begin, or to come."""
+        """Send one request, and count how it ended and how long the answer took to begin, or to arrive whole."""
         began, code = time.perf_counter(), request_metrics.NO_ANSWER
         try:
             connections, base = self._route()

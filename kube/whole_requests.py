@@ -1,7 +1,7 @@
 """Connections of the HTTP library that send a request in one write.
 
 One rule: only the number of writes differs. The library sends the head and the body in two writes, each in a TLS record
-of its own: the server wakes up for the head, and again for the body.
+of its own: the server wakes up once for the head, and again for the body.
 """
 
 from typing import Any

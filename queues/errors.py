@@ -40,11 +40,11 @@ class NotWritable(StoreUnreachable):
 
 
 class Unreadable(QueueError):
-    """Redis holds data that cannot be read; `torchq doctor --fix` repairs it."""
+    """Redis holds data that cannot be read; `torchq doctor --fix` repairs the data."""
 
 
 class ForeignStore(QueueError):
-    """Redis holds the queues of another installation, and this one does not write to it."""
+    """Redis holds the queues of another installation, and this installation does not write to it."""
 
 
 class StoreLost(QueueError):

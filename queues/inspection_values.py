@@ -89,7 +89,7 @@ class RqJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkInspection:
-    """The contents of a work queue and of its RQ. Lists and counts are of one moment, records of others."""
+    """The contents of a work queue and of its RQ. Lists and counts are of one moment, records are of other moments."""
 
     now: float
     """The time on the clock by which leases end."""

@@ -1,4 +1,4 @@
-"""Whose a queue store is.
+"""The owner of a queue store.
 
 One rule: a store belongs to one installation, which alone writes to it. A store without an owner belongs to the first
 installation that rebuilds it.
@@ -36,8 +36,9 @@ def name(owner: bytes) -> str:
 
 
 def foreign(owner: bytes, own: Installation | None) -> str:
-    """Return why a store with this owner is not that of one's own installation; empty if it is, or if one of the two is
-    not known. It is the rest of a sentence that begins with the name of the server."""
+    """Return why a store with this owner does not belong to one's own installation; empty if the store does, or if one
+    of the two is not known. The result is the rest of a sentence that begins with the name of the server.
+    """
     if not owner or own is None or owner == own.encode().encode():
         return ""
     return (

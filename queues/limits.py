@@ -1,12 +1,14 @@
-"""What a queue may hold: its quota, what it may borrow, and what its cohort has together; and which resources count.
+"""The limits of a queue: its quota, what the queue may borrow, and what its cohort has in total; and which resources
+are limited.
 
-One rule: pure, and computed from the usage of every member. `lua/store/commit.lua` does the same with running sums.
+One rule: pure, and computed from the usage of every member. `lua/store/commit.lua` computes the same limits with
+running sums.
 
 A store counts sums of usage only of some resources. Every commit and every snapshot reads the sums, so a user must not
-be able to add a name to them: sums over names that jobs make up would slow the picks of all queues. A resource that
-limits nothing needs no sum. The resources that a limit names always count, and the standard ones count because people
-look at them. A charge in a reservation keeps all its names: when a name begins to count, the store computes the sums
-again from the reservations.
+be able to add a name to the sums: sums over names that jobs make up would slow the picks of all queues. A resource that
+limits nothing needs no sum. The resources that a limit names are always counted, and the standard resources are counted
+because people look at them. A charge in a reservation keeps all its names: when a name begins to count, the store
+computes the sums again from the reservations.
 """
 
 from collections.abc import Iterable
@@ -20,12 +22,14 @@ STANDARD_RESOURCES = frozenset((JOBS, PODS, "cpu", "memory", "ephemeral-storage"
 
 
 def usage_resources(specs: Iterable[QueueSpec], pool: Amounts | None, also: Iterable[str] = ()) -> frozenset[str]:
-    """Return the resources that count: those of all quotas and of the pool, the standard ones, and `also`."""
+    """Return the counted resources: the resources of all quotas and of the pool, the standard resources, and
+    `also`."""
     return STANDARD_RESOURCES.union(pool or (), also, *(spec.quota for spec in specs)) - {OTHERS}
 
 
 def queue_limit(spec: QueueSpec) -> Amounts:
-    """Return the most that a queue may use, whatever its cohort has: its quota, in a cohort with what it may borrow.
+    """Return the most that a queue may use, whatever its cohort has: its quota, in a cohort plus the amount that it may
+    borrow.
 
     In a cohort, a resource without a limit on borrowing is left out.
     """
@@ -35,7 +39,9 @@ def queue_limit(spec: QueueSpec) -> Amounts:
 
 
 def cohort_totals(specs: Iterable[QueueSpec]) -> dict[str, dict[str, int]]:
-    """Return, by cohort, what its members may use together: the sum of their quotas. Closed members lend, too."""
+    """Return, by cohort, the amounts that its members may use together: the sum of their quotas. Closed members lend,
+    too.
+    """
     sums: dict[str, dict[str, int]] = {}
     for spec in specs:
         if spec.cohort:

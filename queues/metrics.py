@@ -1,6 +1,6 @@
 """The metrics of the queues, their store and the dispatch of keys.
 
-One rule: what client-go's work queue measures has the names that it has there.
+One rule: metrics that client-go's work queue also has carry the same names.
 """
 
 from kube.process.meter import REQUEST_BUCKETS, Metric

@@ -26,7 +26,7 @@ _DIGITS = re.compile(r"[0-9]+")
 
 
 def score(entry: Entry, aging_seconds: float) -> float:
-    """Return a job's score: the time of submission, moved by priority. The lowest score goes first.
+    """Return a job's score: the time of submission, moved by priority. The entry with the lowest score is first.
 
     `submitted - min(max(priority * aging_seconds, -LIMIT), LIMIT)`, and for a returning job `4 * LIMIT` less.
 
@@ -43,7 +43,9 @@ def score(entry: Entry, aging_seconds: float) -> float:
 
 
 def place(entry: Entry, aging_seconds: float) -> tuple[float, str]:
-    """Return the sort key of a job in its queue. The lowest goes first, and no two jobs have the same."""
+    """Return the sort key of a job in its queue. The job with the lowest score is first, and no two jobs have the same
+    score.
+    """
     return score(entry, aging_seconds), member(entry)
 
 
@@ -56,7 +58,7 @@ def member(entry: Entry) -> str:
 
 
 def place_of(tie: str, key: str) -> str:
-    """Return the text of `member` from its parts. It ends with the length of the tie-break, for `key_in`."""
+    """Return the text of `member` from its parts. The score ends with the length of the tie-break, for `key_in`."""
     return f"{tie}{key} {len(tie):03d}"
 
 
@@ -94,7 +96,7 @@ def _natural(name: str) -> str:
 
 @lru_cache(4096)
 def _natural_namespace(namespace: str) -> str:
-    """Return `_natural` of a namespace, from a cache: many jobs have one namespace."""
+    """Return `_natural` of a namespace, from a cache: many jobs share one namespace."""
     return _natural(namespace)
 
 

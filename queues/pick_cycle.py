@@ -48,7 +48,7 @@ class CycleResult:
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
-        """The reservations of the round. They are decoded at each use, because few callers need them."""
+        """The reservations of the round. The values are decoded at each use, because few callers need them."""
         return tuple(chain.from_iterable(commit.reservations() for commit in self._commits))
 
 
@@ -67,7 +67,7 @@ class _Done(NamedTuple):
 
 
 class PickCycle:
-    """The rounds of one leader on one store. Only one thread may use them."""
+    """The rounds of one leader on one store. Only one thread may use the object."""
 
     def __init__(
         self,
@@ -108,7 +108,8 @@ class PickCycle:
         """By queue, the jobs whose patience is to end that no commit has carried yet."""
 
     def refund(self, queue: str, cost: int) -> None:
-        """Refund a queue in the next round what it has paid for a job that came back before it was granted."""
+        """Refund a queue in the next round the price that it has paid for a job that came back before it was
+        granted."""
         self._refunds.append((queue, cost))
 
     def charge(self, raised: Iterable[RaisedCharge]) -> None:
@@ -118,31 +119,34 @@ class PickCycle:
     def claim(self, queue: str, key: JobKey) -> None:
         """Open a claim for the first job of a queue in the next round (`queues.picking.open_claims`).
 
-        Nothing happens if the job is not the first one by then. A queue has one claim at most."""
+        Nothing happens if the job is no longer first at that time. A queue has one claim at most."""
         self._claims[queue] = key
 
     def replace_claims(self, claims: Mapping[str, JobKey]) -> None:
-        """Open these claims in the next round, by queue, and close all others."""
+        """Open these claims in the next round, by queue, and close all other claims."""
         self._claims = {**dict.fromkeys(self.claims), **claims}
 
     def hasten(self, queue: str, key: JobKey) -> None:
         """End the patience of the first job of a queue in the next round, so that it may get the pool's reservation.
 
-        Nothing happens if the job is not the first one by then."""
+        Nothing happens if the job is no longer first at that time."""
         self._hastened[queue] = key
 
     @property
     def claims(self) -> Mapping[str, JobKey]:
-        """The queues with an open claim after the last round, and the job that has it; empty if that is not known."""
+        """The queues with an open claim after the last round, and the job that has it; empty if the claims are not
+        known.
+        """
         return {} if self._picker is None else self._picker.claims.keys()
 
     def run(self, now: float, limit: int, most: int) -> CycleResult:
         """Read the store, then pick and commit in batches of at most `limit` jobs, and return the result.
 
-        Reads up to `most` entries of each queue. `now` is in seconds since 1970. Raises what the store raises.
+        Reads up to `most` entries of each queue. `now` is in seconds since 1970. Raises the errors of the store.
 
-        If more jobs can go than a batch holds, the next batch is picked and sent before the store has answered the last
-        one. If that one does not stand, the store refuses what follows it, and the picker is dropped.
+        If more jobs can be picked than a batch holds, the next batch is picked and sent before the store has answered
+        the last one. If the last batch does not stand, the store refuses the following batches, and the picker is
+        dropped.
         """
         picker, self._picker = self._picker, None
         picker = self._read(picker, most)
@@ -169,13 +173,13 @@ class PickCycle:
 
     @property
     def known(self) -> tuple[int, ...]:
-        """Numbers that change with what the last round has read and picked; none if it did not stand."""
+        """Numbers that change with the reads and picks of the last round; empty if the round did not stand."""
         return () if self._picker is None else (self._change, len(self._others), *self._picker.version)
 
     def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan | None:
-        """Return who grows and who gives back after the last round; None if that round did not stand.
+        """Return which jobs grow and which jobs give room back after the last round; None if that round did not stand.
 
-        `idle_since` is that of the plan before.
+        `idle_since` is the result of the previous plan.
         """
         return None if self._picker is None else resize_plan.plan(self._picker, jobs, now, idle_since)
 
@@ -187,7 +191,7 @@ class PickCycle:
         return () if self._picker is None else recall_search.find(self._picker, holders, leaving, refused, now)
 
     def grow_idle(self, growths: Sequence[IdleGrowth]) -> list[Refusal]:
-        """Give jobs the further workers of the last plan (`QueueStore.grow_idle`). Raises what the store raises."""
+        """Give jobs the further workers of the last plan (`QueueStore.grow_idle`). Raises the errors of the store."""
         if self._picker is None:
             return ["revision"] * len(growths)
         return self._store.grow_idle(growths, *self._picker.version)
@@ -207,8 +211,9 @@ class PickCycle:
             picker.claims.hasten(queue, key, now)
 
     def _batches(self, picker: Picker, now: float, limit: int, heads: int) -> Iterator[_Done]:
-        """Commit batch after batch, and yield each when it is done. A batch follows the one before, whose result may
-        still be unknown."""
+        """Commit batch after batch, and yield each when it is done. A batch follows the previous batch, whose result
+        may still be unknown.
+        """
         begun: deque[_Pending] = deque()
         name = ""
         for number in range(BURST):
@@ -229,11 +234,13 @@ class PickCycle:
             yield self._finish(picker, begun)
 
     def _finish(self, picker: Picker, begun: deque[_Pending]) -> _Done:
-        """Wait for the oldest batch, and return it. If the store refused it, it refuses those behind it, too."""
+        """Wait for the oldest batch, and return that batch. If the store refused it, it refuses those behind it,
+        too."""
         pending = begun.popleft()
         committed = pending.commit.outcome()
         if committed.alone or committed.others:
-            # The picker knows its own picks; the queues that others changed beside them are read in the next round.
+            # The picker knows its own picks; the queues that other writers changed at the same time are read in the
+            # next round.
             self._change = committed.change
             self._others |= frozenset(committed.others)
         self._add_entries(picker, pending, committed)
@@ -262,7 +269,7 @@ class PickCycle:
         picker.add_entries(pending.batch.needs_entries, entries)
 
     def _read(self, picker: Picker | None, most: int) -> Picker:
-        """Return a picker that knows the store as it is now. Read up to `most` entries of queues whose first few
+        """Return a picker that knows the present store. Read up to `most` entries of queues whose first few
         cannot go."""
         heads = min(most, self._reach)
         if picker is None:

@@ -16,7 +16,7 @@ from queues import installation, redis_keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a worker says about itself."""
+    """The facts that a worker registers about itself."""
 
     worker: str
     threads: int
@@ -37,7 +37,7 @@ class Registration:
         return self.threads > 0 or bool(self.clock)
 
     def text(self) -> str:
-        """Return the JSON of the registration; the worker is not part of it."""
+        """Return the JSON of the registration; the worker is not part of this JSON."""
         fields = {name: value for name, value in asdict(self).items() if name != "worker"}
         return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()
 
@@ -52,7 +52,7 @@ class Member:
 
 
 class StoreIdentity(NamedTuple):
-    """What a worker learns about the store when it registers."""
+    """The facts about the store that a worker gets when it registers."""
 
     layout: int
     """The number of the layout of its keys; 0 for an empty store."""
@@ -79,9 +79,9 @@ def parse_member(worker: str, text: bytes) -> Member:
 
 
 def find_refusal(own: Registration, store: StoreIdentity) -> str:
-    """Return why a worker must not take batches of the store's leader; empty if it may.
+    """Return why a worker must not take batches of the store's leader; empty if the worker may take batches.
 
-    An empty store refuses nobody: whoever fills it says then whose it is."""
+    An empty store refuses no worker: its owner is recorded by whoever fills it."""
     if store.layout not in (0, own.layout):
         return (
             f"this worker (torchq {own.version or 'of an unknown version'}) uses layout {own.layout} of the queues in "

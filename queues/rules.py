@@ -1,10 +1,11 @@
-"""The rules of picks: what a pick costs, and how long other jobs may go before one that lacks room.
+"""The rules of picks: the price of a pick, and for how long other jobs may be admitted before a job that lacks room.
 
 One rule: values only. The settings become rules in one place.
 
-A job that finds no room in the pool has to wait until running jobs have made it, and the room that is kept for it
-meanwhile is idle. How long that takes is seldom known. But of jobs that have run for a time, half run for as long again
-or longer, roughly, whatever their lengths. So the job's patience is the median age of what runs, 30 seconds at least:
+A job that finds no room in the pool has to wait until running jobs free the room, and the room that is kept for it
+is idle in the meantime. How long that takes is seldom known. But of jobs that have run for a time, half run for as long
+again or longer, roughly, whatever their lengths. So the job's patience is the median age of what runs, 30 seconds at
+least:
 
     what runs                                      patience   room is kept for about
     jobs of about a minute                         30 s       a minute
@@ -13,8 +14,8 @@ or longer, roughly, whatever their lengths. So the job's patience is the median 
 Inside a queue the same holds for a first job that its quota or its cohort refuses, with the ages of what its queue runs
 and no least: then jobs pass it only if they leave what it needs.
 
-Where jobs end soon, a large job soon begins. Where they run for days, it does not idle the pool for days while small
-jobs that end in minutes could go.
+Where jobs end soon, a large job soon begins. Where jobs run for days, the patience does not keep the pool idle for days
+while small jobs that end in minutes could run.
 """
 
 import math
@@ -32,8 +33,9 @@ DOMINANT = "dominant"
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """For how many seconds others may pass jobs. What only reads the store does not know it: without end, room is kept
-    only for those jobs for which the leader keeps it."""
+    """The number of seconds for which other jobs may pass a job. A reader of the store does not know the leader's
+    patience: with a patience without end, the reader keeps room only for the jobs for which the leader keeps room.
+    """
 
     pool: float = math.inf
     """Of a job that finds no room in the pool."""
@@ -41,7 +43,7 @@ class Patience:
     """Of a first job that its quota or its cohort refuses, towards other jobs of its queue; None: not known."""
 
     def within(self, queue: str) -> float:
-        """Return for how long jobs of a queue may pass its first one, whatever room they take."""
+        """Return for how long jobs of a queue may pass its first job, whatever room they take."""
         return math.inf if self.queues is None else self.queues.get(queue, 0.0)
 
 
@@ -57,12 +59,13 @@ class PickRules:
 
     @property
     def least_patience(self) -> float:
-        """The seconds for which other jobs may overtake one that finds no room in the pool, whatever runs."""
+        """The seconds for which other jobs may overtake a job that finds no room in the pool, whatever jobs run."""
         return min(LEAST_PATIENCE, self.longest_patience)
 
     def patience(self, ages: Mapping[str, Sequence[float]]) -> Patience:
-        """Return how long jobs may be passed. `ages` are those of the running jobs of each queue, in seconds and in any
-        order."""
+        """Return how long jobs may be passed. `ages` are the ages of the running jobs of each queue, in seconds and in
+        any order.
+        """
         median = _median([*chain.from_iterable(ages.values())])
         pool = min(max(median, LEAST_PATIENCE), self.longest_patience)
         return Patience(pool, {queue: min(_median(found), self.longest_patience) for queue, found in ages.items()})
@@ -73,5 +76,6 @@ def _median(ages: Sequence[float]) -> float:
 
 
 def counted(cost: str) -> frozenset[str]:
-    """Return the resource whose usage must be counted because of what a pick costs, although nothing may limit it."""
+    """Return the resource whose usage must be counted because prices depend on it, even if nothing limits the
+    resource."""
     return frozenset() if cost == DOMINANT else frozenset((cost,))

@@ -68,7 +68,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The room of one admitted job. Its charge counts against the queue and the pool until the reservation is freed."""
+    """The room of one admitted job. This charge counts against the queue and the pool until the room is freed."""
 
     key: JobKey
     queue: str
@@ -145,7 +145,7 @@ class WaitingEntry:
 
     @property
     def idle_demand(self) -> Amounts:
-        """What the idle workers take for which the queue pays with the entry (`Entry.idle`)."""
+        """The amounts of the idle workers for which the queue pays with the entry (`Entry.idle`)."""
         return amounts.scale(self.entry.unit, self.entry.idle)
 
     def demand_with(self, units: int) -> Amounts:
@@ -160,7 +160,7 @@ class WaitingEntry:
         return self._entry
 
     def _decode_entry(self) -> Entry:
-        """Return the entry of an object that was made without one."""
+        """Return the entry of an object that was made without an entry."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -208,7 +208,8 @@ NO_ACCOUNTS: Mapping[str, Account] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OvertakenJob:
-    """A job that had no room at its turn: how often others went first, and since when (0 times: it has a claim)."""
+    """A job that had no room at its turn: how often others went first, and since when (0 times: the job has a
+    claim)."""
 
     key: JobKey
     times: int
@@ -288,7 +289,7 @@ class Pick(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of workers that the charge covers; 0: they are not counted."""
+        """The number of workers that the charge covers; 0 if workers are not counted."""
         return self.waiting.size + self.units
 
 
@@ -305,7 +306,7 @@ class Settlement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Picks in order, valid for one snapshot. A commit takes all of them, or the first ones."""
+    """Picks in order, valid for one snapshot. A commit takes all picks of a batch, or the first picks."""
 
     epoch: int
     revision: int
@@ -325,7 +326,7 @@ class Batch:
 
 
 class NextEntries(NamedTuple):
-    """The entries of a queue after the first ones, at the time of a commit."""
+    """The entries of a queue after the first entries, at the time of a commit."""
 
     queue: str
     after: int

@@ -123,10 +123,11 @@ class WorkSink(Protocol):
         """Raise the charge of an admitted job whose pods request more than its reservation has.
 
         For each resource, the reservation of this attempt gets the larger of its charge and `charge`. The result is
-        empty if the reservation has that charge now. It is "quota", "cohort" or "pool" if that has no room for the
-        difference. It is "reservation" if there is no such reservation, or if the token is no longer the key's. The
-        store changes nothing unless the result is empty. Safe to repeat. Raises StoreLost while the store has no
-        epoch."""
+        empty if the reservation has that charge now. The result is "quota", "cohort" or "pool" if that has no room for
+        the difference. The result is "reservation" if there is no such reservation, or if the token is no longer the
+        key's. The store changes nothing unless the result is empty. Safe to repeat. Raises StoreLost while the store
+        has no epoch.
+        """
 
     def finish(
         self,
@@ -141,9 +142,9 @@ class WorkSink(Protocol):
         """Give a key back after a run, or give back a lease that was not begun.
 
         `pods_version` is the newest resourceVersion of the key's pods that this worker knows. The next run waits for a
-        cache that has it. The key's reservation stays until the coordinator knows that version; after a failed run, it
-        stays until a run has succeeded (`QueueWriter.remove`). `settled_version` is the job's resourceVersion at which
-        the run found nothing left to do but to wait; 0 if there may be something.
+        cache that has this version. The key's reservation stays until the coordinator knows that version; after a
+        failed run, it stays until a run has succeeded (`QueueWriter.remove`). `settled_version` is the job's
+        resourceVersion at which the run found nothing left to do but to wait; 0 if more may be left to do.
 
         The key runs again at once if it was offered meanwhile, and after `requeue_after` seconds if that is given. With
         failed=True it runs again after a backoff, which doubles from 0.1 s to 60 s and ends with the next success."""

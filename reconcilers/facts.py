@@ -1,7 +1,7 @@
-"""What a written status tells about a job: admitted, runs, sent back, restarted, finished.
+"""The facts that a written status tells about a job: admitted, runs, sent back, restarted, finished.
 
 One rule: pure. A fact follows from the status before and the status that the API server has taken, so that a repeated
-write tells nothing a second time. Times in statuses are whole seconds.
+write reports no fact a second time. Times in statuses are whole seconds.
 """
 
 import math
@@ -38,7 +38,7 @@ class Fact:
 
 
 def between(job: TorchJob | InvalidJob, status: Mapping[str, Any], now: float) -> Iterator[Fact]:
-    """Yield what has happened from the status of a job to a written one. `now` is in seconds since 1970."""
+    """Yield the events between the earlier status of a job and the written status. `now` is in seconds since 1970."""
     before, phase = job.status, str(status.get("phase", ""))
     admission: Mapping[str, Any] = status.get("admission") or {}
     if admission and admission.get("attempt") != (before.admission.attempt if before.admission else None):
@@ -59,7 +59,7 @@ def between(job: TorchJob | InvalidJob, status: Mapping[str, Any], now: float) -
 
 
 def first_pods(job: TorchJob, status: Mapping[str, Any], now: float) -> Iterator[Fact]:
-    """Yield what it tells that a job without pods has got its first ones. `status` is its newest."""
+    """Yield the events for a job that had no pods and has got its first pods. `status` is its newest."""
     touched = any(status.get(name) for name in ("restartGeneration", "restartCount", "disruptions"))
     if status.get("attempt") == 1 and not touched and job.submission_time:
         yield Fact(metrics.SUBMIT_TO_PODS_SECONDS, (), max(0.0, now - job.submission_time))
@@ -127,7 +127,9 @@ def with_change(status: Mapping[str, Any], change: Mapping[str, Any]) -> dict[st
 
 
 def life_event(job: TorchJob | InvalidJob, status: Mapping[str, Any]) -> EmitEvent | None:
-    """Return the Event about the change from the status of a job to a written one; None if it needs none."""
+    """Return the Event about the change from the earlier status of a job to the written status; None if the change
+    needs no Event.
+    """
     before, phase = job.status, status.get("phase", "")
     attempt = (status.get("admission") or {}).get("attempt")
     if attempt is not None and attempt != (before.admission.attempt if before.admission else None):

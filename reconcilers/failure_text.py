@@ -1,4 +1,5 @@
-"""What pods said at their end, where their views do not contain all of it: the cause of a failure, and the result.
+"""The texts of pods at their end, where the views of the pods do not contain the whole text: the cause of a failure,
+and the result.
 
 One rule: the log of one pod is read from the API server, once its job is about to fail or to be restarted. A pod's
 status keeps the last 2048 bytes of its log, which torchrun's final report fills if there are several processes.

@@ -1,6 +1,6 @@
-"""The metrics of what happens to jobs.
+"""The metrics of the events of jobs.
 
-One rule: a fact counts once, after the API server has taken the write that makes it true (`reconcilers.facts`).
+One rule: a fact is counted once, after the API server has taken the write that makes it true (`reconcilers.facts`).
 """
 
 from kube.process.meter import Metric

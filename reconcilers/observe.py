@@ -48,7 +48,7 @@ class PodCache(Protocol):
         """Whether the first list has arrived."""
 
     def wait_for(self, resource_version: int, timeout: float) -> bool:
-        """Wait until the cache has reached a version; return whether it has."""
+        """Wait until the cache has reached a version; return whether the cache has reached the version."""
 
     def indexed(self, key: str) -> list[PodView]:
         """Return the pods with a job's uid."""
@@ -57,8 +57,8 @@ class PodCache(Protocol):
 class GonePods:
     """The last views of pods whose deletion was announced before they went; safe to share between threads.
 
-    Such a deletion is often over before a reconcile can look, for example while Redis is away. The watch went on, and
-    has seen who asked for it.
+    Such a deletion is often over before a reconcile can look, for example while Redis is away. The watch has continued,
+    and has seen who requested the deletion.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ def pods_informer(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caches:
-    """What a worker process can read beside pods; None where there are no such objects."""
+    """The objects that a worker process can read beside pods; None where there are no such objects."""
 
     queues: QueueCache | None = None
     """If None, no queue is drained."""
@@ -163,8 +163,9 @@ class Observer:
         return self._with_nodes(observation, job, pods) if isinstance(job, TorchJob) else observation
 
     def _with_nodes(self, observation: Observation, job: TorchJob, pods: list[PodView]) -> Observation:
-        """Return the observation of a job with what nodes mean for it. What may take a look at thousands of them, or at
-        a report, is computed only for a job to which it matters."""
+        """Return the observation of a job with the consequences of the states of nodes. A value that may need a look at
+        thousands of pods, or at a report, is computed only for a job to which it matters.
+        """
         taints, admission = self.settings.taints_of_leaving_nodes, job.admission
         has_range = job.spec.is_elastic or job.spec.worker_range is not None
         is_asked = self.caches.reported_saves is not None and bool(job.save_request)
@@ -212,15 +213,16 @@ class Observer:
         return node_view.ready_again(self.caches.nodes, since.timestamp()) if since is not None and must_run else None
 
     def _paying_queue(self, job: TorchJob | InvalidJob | None, reservation: Reservation | None) -> QueueView:
-        """Return the queue that pays for the job, or is about to pay; where it has no object, one that says nothing."""
+        """Return the queue that pays for the job, or is about to pay; if the queue has no object, an empty queue."""
         paying = (job.admission if isinstance(job, TorchJob) else None) or reservation
         queue = self.caches.queues.get("", paying.queue) if self.caches.queues and paying else None
         return queue or QueueView("", draining=False)
 
     def after(self, observation: Observation, written: Manifest | None, pod: Manifest | None) -> Observation | None:
-        """Return the observation with the job as this process has written it, and with the one pod it created.
+        """Return the observation with the job as this process has written it, and with the one pod that this process
+        created.
 
-        None if more would have to be observed again.
+        The result is None if more than the job would have to be observed again.
         """
         if written is None and pod is None:
             return observation
@@ -249,7 +251,7 @@ class Observer:
                 self._written.popitem(last=False)
 
     def newest(self, key: JobKey) -> int:
-        """Return the remembered version of a key; 0 if there is none."""
+        """Return the remembered version of a key; 0 if no version is remembered."""
         with self._lock:
             return self._written.get(key.uid, 0)
 
@@ -266,7 +268,7 @@ class Observer:
     def _requests_of(
         self, key: JobKey, manifest: Manifest | None, job: TorchJob | InvalidJob | None
     ) -> tuple[RequestView, ...]:
-        """Return the scale requests for the job; a request that waits for its job counts only while there is none."""
+        """Return the scale requests for the job; a request that waits for its job counts only while there is no job."""
         uncached = isinstance(job, TorchJob) and _begins_to_scale(job)
         found = (request for request in self._requests.of(key, uncached=uncached) if request.is_for(key.uid))
         return tuple(request for request in found if manifest is None or request.uid != key.uid)

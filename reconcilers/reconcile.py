@@ -1,7 +1,7 @@
 """The reconciler: observe, plan, apply.
 
 One rule: a worker calls it for each key. The reconciler keeps only state that it could observe again. A fact about a
-job counts after the API server has taken its write; a write without an answer is looked up later.
+job is counted after the API server has taken its write; a write without an answer is looked up later.
 """
 
 import logging
@@ -72,7 +72,7 @@ class FactCounter:
         self._open: dict[JobKey, _OpenWrite] = {}
 
     def note(self, observation: Observation, application: Application) -> None:
-        """Count what a carried out plan has made true of a job."""
+        """Count the changes that an executed plan has made to a job."""
         job, now = observation.job, self._clock()
         if job is None:
             return
@@ -86,8 +86,9 @@ class FactCounter:
                 self._open[observation.key] = _OpenWrite(job, application.unanswered)
 
     def settle(self, observation: Observation) -> None:
-        """Count the writes without an answer that the API server has taken. Only they cost a request, and that of the
-        observed job costs none."""
+        """Count the writes without an answer that the API server has taken. Only other jobs cost a request; the
+        observed job costs none.
+        """
         for key in tuple(self._open):
             status = _status(observation.job) if key == observation.key else self._read(key)
             if status is None:
@@ -95,7 +96,7 @@ class FactCounter:
             with self._lock:
                 write = self._open.pop(key, None)
             if write is not None and facts.is_taken(status, write.change):
-                # The status may show later writes, too, which their own writers count.
+                # The status may show later writes, too, which are counted by their own writers.
                 written = facts.with_change(_status(write.job), write.change)
                 self._count(facts.between(write.job, written, self._clock()))
 
@@ -130,7 +131,7 @@ class Reconciler:
         meter: Meter = NO_METER,
         tell: Tell = tell_nobody,
     ) -> None:
-        """`meter` counts what happens to jobs. `tell` gets the Events of their normal life, and never waits."""
+        """`meter` counts the events of jobs. `tell` gets the Events of their normal life, and never waits."""
         self._tell = tell
         self._cluster = cluster
         self._settings = settings or ReconcileSettings()
@@ -177,7 +178,7 @@ class Reconciler:
 
     def _settle(self, observation: Observation, outcome: Outcome) -> float | None:
         """Plan once more with the written job. Usually nothing is left to do. Without this step, the job would be read
-        again only to find that."""
+        again only to find that nothing is left to do."""
         after = self._observer.after(observation, outcome.written, outcome.pod)
         if after is None or not isinstance(after.job, TorchJob):
             return outcome.requeue_after

@@ -1,7 +1,8 @@
-"""Whether Kubernetes restarts all containers of new pods on request: what nodes declare, and what the API server keeps.
+"""Whether Kubernetes restarts all containers of new pods on request: the features that nodes declare, and the fields
+that the API server keeps.
 
-One rule: an answer costs a request only every few minutes. What cannot be known is an obstacle, in the API server's
-words.
+One rule: an answer costs a request only every few minutes. A fact that cannot be known counts as an obstacle, in the
+API server's words.
 """
 
 from collections.abc import Callable
@@ -43,7 +44,7 @@ class RestartSupport:
     """The refusals by namespace."""
 
     def obstacle(self, job: TorchJob) -> str:
-        """Return why Kubernetes cannot restart all containers of a job's next pods; empty if it can."""
+        """Return why Kubernetes cannot restart all containers of a job's next pods; empty if Kubernetes can."""
         return self._nodes_obstacle() or self._server_obstacle(job)
 
     def _nodes_obstacle(self) -> str:
@@ -55,7 +56,7 @@ class RestartSupport:
         return self._of_nodes.obstacle
 
     def _server_obstacle(self, job: TorchJob) -> str:
-        """Return what a dry run has shown. While the API server refuses it, the answer before counts."""
+        """Return the result of a dry run. While the API server refuses the dry run, the previous answer is used."""
         now, namespace = self.clock(), job.metadata.namespace
         if now < self._of_server.until:
             return self._of_server.obstacle

@@ -102,5 +102,5 @@ class ReconcileSettings:
         return backends.get_backend(name, self.served.__contains__, self.gang_scheduler_name, self.gang_preemptable)
 
     def version(self, resource: Resource) -> Resource | None:
-        """Return the version of a kind that the API server serves; None if it serves none."""
+        """Return the version of a kind that the API server serves; None if the server does not serve the kind."""
         return next((other for other in self.served if other.is_version_of(resource)), None)

@@ -1,4 +1,4 @@
-"""The values of a reconcile: what was observed, and what is to be done about it.
+"""The values of a reconcile: the observed state, and the actions.
 
 One rule: all are frozen. An observation holds everything that `plan` may know, a plan everything that `apply` may do.
 """
@@ -70,7 +70,7 @@ class OverQuota:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """A limit leaves no room for what the job's pods request."""
+    """A limit leaves no room for the requests of the job's pods."""
 
     by: Limit
 
@@ -84,7 +84,9 @@ class NoMemory:
 
 @dataclass(frozen=True, slots=True)
 class InvalidPod:
-    """The API server refuses a pod of the job because its manifest is not valid. It will always refuse the same pod."""
+    """The API server refuses a pod of the job because its manifest is not valid. The API server will always refuse the
+    same pod.
+    """
 
     message: str
 
@@ -225,7 +227,8 @@ class PatchObject:
 
 @dataclass(frozen=True, slots=True)
 class AnnotateJob:
-    """Merge annotations into the job. The other actions go on without it where the account may not patch jobs."""
+    """Merge annotations into the job. The other actions continue without this one where the account may not patch
+    jobs."""
 
     annotations: Mapping[str, str]
 
@@ -258,7 +261,7 @@ class SetWorkers:
 
 @dataclass(frozen=True, slots=True)
 class RaiseCharge:
-    """Charge an attempt for more. The later actions of the plan run only if there is room for that."""
+    """Charge an attempt for more. The later actions of the plan run only if there is room for this charge."""
 
     attempt: int
     charge: Amounts
@@ -301,7 +304,7 @@ Action = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The actions in order; without any, nothing is left to do."""
+    """The actions in order; if the plan has no actions, nothing is left to do."""
 
     actions: tuple[Action, ...] = ()
     requeue_after: float | None = None
@@ -314,7 +317,7 @@ class Plan:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether something must be read before the plan can be made."""
+        """Whether an object must be read before the plan can be made."""
         return self.unexplained is not None or self.result_of is not None
 
 

@@ -14,7 +14,7 @@ from torchq._values import Ending, LogLine
 
 
 def convert(call: Call, value: Any, make_job: Callable[[str], Any]) -> Any:
-    """Return what a call answers with. `make_job` makes the job of a handle."""
+    """Return the answer of a call. `make_job` makes the job of a handle."""
     kind = call.answer
     try:
         if kind == "job":

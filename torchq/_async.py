@@ -80,7 +80,7 @@ class _AsyncProcess:
             return (await _next(news))[1]
 
     async def stream(self, method: str, params: Mapping[str, Any]) -> AsyncIterator[Any]:
-        """Yield the items of a stream. The end of the generator, or of its task, cancels it."""
+        """Yield the items of a stream. The end of the generator, or of its task, cancels the call."""
         news: _News = asyncio.Queue()
         with self._opened(method, params, news) as number:
             used = 0
@@ -131,7 +131,9 @@ class _AsyncProcess:
         self._process.stdin.close()
 
     async def _read(self, first: asyncio.Future[bytes]) -> None:
-        """Give every line of the program to its call, until the program ends. End it if this task is cancelled."""
+        """Give every line of the program to its call, until the program ends. End the process if this task is
+        cancelled.
+        """
         listening = asyncio.create_task(self._read_errors(), name="torchq rpc errors")
         try:
             await self._read_lines(first)
@@ -188,14 +190,16 @@ class AsyncCalls:
         namespace: str = "",
         coordinator: str = "",
     ) -> None:
-        """Create a client. Nothing is started before the first call. The options are those of the command `torchq`."""
+        """Create a client. Nothing is started before the first call. The options are the same as those of the command
+        `torchq`.
+        """
         self._options = Options(os.fspath(kubeconfig), context, namespace, coordinator)
         self._processes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[_AsyncProcess]] = (
             weakref.WeakKeyDictionary()
         )
 
     async def close(self) -> None:
-        """End the process of this event loop. The next call starts another one. Jobs are not touched."""
+        """End the process of this event loop. The next call starts another process. Jobs are not touched."""
         starting = self._processes.pop(asyncio.get_running_loop(), None)
         if starting is not None:
             with contextlib.suppress(TorchqError):
@@ -257,7 +261,7 @@ class AsyncCalls:
 
 
 class AsyncJob(JobHandle):
-    """A job, and the client that speaks about it."""
+    """A job, and the client for its calls."""
 
     def __init__(self, handle: str, client: AsyncCalls) -> None:
         super().__init__(handle)

@@ -1,7 +1,8 @@
-"""The table of all calls: what a caller may ask the program `torchq`, with parameters, answers and descriptions.
+"""The table of all calls: the calls that a caller may make of the program `torchq`, with parameters, answers and
+descriptions.
 
 One rule: this table is the source. `torchq/_sync_calls.py` and `torchq/_async_calls.py` are made from it, and `torchq
-rpc` checks what it is sent against it.
+rpc` checks incoming calls against this table.
 """
 
 from __future__ import annotations

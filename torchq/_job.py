@@ -1,4 +1,4 @@
-"""What a job is for both clients: a handle.
+"""A job as both clients show it: a handle.
 
 One rule: a handle has a uid, so that it never means a later job of the same name.
 """
@@ -29,7 +29,7 @@ class JobHandle:
 
     @property
     def uid(self) -> str:
-        """What distinguishes the job from others of its name."""
+        """The identity that distinguishes the job from other jobs of its name."""
         return self._handle.split("/")[2]
 
     def __repr__(self) -> str:

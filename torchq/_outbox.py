@@ -32,7 +32,9 @@ class Outbox:
                 self._writing.release()
 
     def close(self, seconds: float) -> bool:
-        """Drop what is sent from now on. Return whether the line that is being written was complete within a time."""
+        """Drop all messages that are sent from now on. Return whether the line that is being written was complete
+        within a time.
+        """
         is_complete = self._writing.acquire(timeout=seconds)
         self.is_broken = True
         if is_complete:

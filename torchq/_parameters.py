@@ -1,6 +1,7 @@
 """The parameters of a call as JSON, and their check against the table of calls.
 
-One rule: both sides check. A caller learns of a wrong value before anything is sent, and the program trusts no caller.
+One rule: the client and the program both check parameters. A caller learns of a wrong value before anything is sent,
+and the program trusts no caller.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ def given(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 def as_params(call: Call, given: Mapping[str, object]) -> dict[str, Any]:
-    """Return the parameters to send. What is None is not sent. Raises Invalid for a value of a wrong kind."""
+    """Return the parameters to send. A parameter that is None is not sent. Raises Invalid for a value of a wrong
+    kind."""
     params = {name: as_json(value, name) for name, value in given.items() if value is not None}
     if FOLDER in call.sends:
         params[FOLDER.name] = _folder()
@@ -35,7 +37,7 @@ def as_params(call: Call, given: Mapping[str, object]) -> dict[str, Any]:
 
 
 def check(call: Call, params: Mapping[str, Any]) -> None:
-    """Raise Invalid, naming the parameter, for one that is unknown, missing or of a wrong kind."""
+    """Raise Invalid, naming the parameter, for a parameter that is unknown, missing or of a wrong kind."""
     known = {each.name: each for each in expected(call)}
     for name, value in params.items():
         parameter = known.get(name)

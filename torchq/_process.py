@@ -1,7 +1,7 @@
-"""One `torchq rpc` process for all threads of this one.
+"""One `torchq rpc` process for all threads of this process.
 
-One rule: the process ends with this one: its standard input ends then. A fork of this process closes its copies, so
-that they do not keep it, and starts a process of its own.
+One rule: the `torchq rpc` process ends with this process, because its standard input then ends. A fork of this process
+closes its copies, so that they do not keep the `torchq rpc` process alive, and starts a process of its own.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Process:
             return _next(news)[1]
 
     def stream(self, method: str, params: Mapping[str, Any]) -> Iterator[Any]:
-        """Yield the items of a stream. The end of the generator cancels it."""
+        """Yield the items of a stream. The end of the generator cancels the call."""
         news: _News = SimpleQueue()
         with self._opened(method, params, news) as number:
             used = 0

@@ -1,7 +1,7 @@
 """The program `torchq`: where it is, and how it is started as `torchq rpc`.
 
 One rule: the program runs with its own Python and its own packages. The variables that change the search for modules
-are not passed on, so that folders of the caller's project are not imported by it.
+are not passed on, so that folders of the caller's project are not imported by the program.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SELECTING = ("KUBECONFIG", "PATH")
 
 @dataclass(frozen=True)
 class Options:
-    """What a client says on the command line of its program."""
+    """The options of a client on the command line of its program."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -95,7 +95,7 @@ def ended(path: str, code: int | None, last_words: str) -> Disconnected:
 
 
 def last_words(pieces: Sequence[bytes]) -> str:
-    """Return the end of what the program wrote to standard error."""
+    """Return the end of the standard error of the program."""
     return b"".join(pieces)[-_LAST_BYTES:].decode(errors="replace").strip()
 
 

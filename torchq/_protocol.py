@@ -11,7 +11,7 @@
 The program sends at most WINDOW items of a stream ahead of what the caller has used, so that a slow reader stalls its
 own stream only.
 
-One rule: no I/O but the log; threads and asyncio share it.
+One rule: no I/O but the log; the clients for threads and for asyncio share this module.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Dialog:
         return number, line
 
     def cancel(self, number: int) -> bytes | None:
-        """Forget a call, and return the line that cancels it; None if it has been answered."""
+        """Forget a call, and return the line that cancels it; None if the call has been answered."""
         if self._sinks.pop(number, None) is None:
             return None
         return encode({"method": "cancel", "params": {"id": number}})
@@ -140,7 +140,7 @@ class Dialog:
                 sink("answer", message.get("result"))
 
     def end(self, error: Callable[[], TorchqError]) -> None:
-        """Give every open call, and every later one, an error of its own."""
+        """Give every open call, and every later one, its own error."""
         self._end = error
         while self._sinks:
             try:

@@ -1,6 +1,6 @@
 """The parameters of `run`.
 
-One rule: a parameter that is not given is not sent; its default is that of the project or of the cluster.
+One rule: a parameter that is not given is not sent; the default is that of the project or of the cluster.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs a function in a job: `python -m torchq._runner MODULE NAME`, with the arguments in the variable TORCHQ_CALL.
 
-One rule: what fails in the user's code shows the user's traceback; what fails here is one sentence. Both end the
-process with exit code 1, and concern no other rank.
+One rule: a failure in the user's code shows the user's traceback; a failure in torchq is one sentence. Both errors end
+the process with exit code 1, and concern no other rank.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _run(module: str, name: str, call: FunctionCall) -> int:
 
 @contextmanager
 def _search_path(call: FunctionCall) -> Iterator[None]:
-    """Let Python find modules where the caller's Python found them. A notebook's module has a folder of its own."""
+    """Let Python find modules where the caller's Python found them. A notebook's module has its own folder."""
     sys.path[:0] = [str(Path(folder).absolute()) for folder in call.search_path]
     if not call.source:
         yield

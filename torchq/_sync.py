@@ -1,7 +1,7 @@
 """How calls of threads are made: the base of the client and of its jobs.
 
-One rule: all threads share one process. Where it has ended, the next call starts another one; a call that it ended in
-the middle of is sent again only if the table of calls says that this does no harm.
+One rule: all threads share one process. If the process has ended, the next call starts another process; an interrupted
+call is sent again only if the table of calls says that a repetition does no harm.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ class SyncCalls:
         namespace: str = "",
         coordinator: str = "",
     ) -> None:
-        """Create a client. Nothing is started before the first call. The options are those of the command `torchq`."""
+        """Create a client. Nothing is started before the first call. The options are the same as those of the command
+        `torchq`.
+        """
         self._options = Options(os.fspath(kubeconfig), context, namespace, coordinator)
         self._starting = threading.Lock()
         self._process: Process | None = None
         self._owner = os.getpid()
 
     def close(self) -> None:
-        """End the process. The next call starts another one. Jobs are not touched."""
+        """End the process. The next call starts another process. Jobs are not touched."""
         with self._lock():
             if self._process is not None:
                 self._process.close()
@@ -85,14 +87,14 @@ class SyncCalls:
             return self._process
 
     def _lock(self) -> threading.Lock:
-        """Return the lock. In a fork, forget the process of the parent, and the lock, which nobody may release."""
+        """Return the lock. In a fork, forget the process of the parent, and the lock, which no thread may release."""
         if self._owner != os.getpid():
             self._owner, self._starting, self._process = os.getpid(), threading.Lock(), None
         return self._starting
 
 
 class SyncJob(JobHandle):
-    """A job, and the client that speaks about it."""
+    """A job, and the client for its calls."""
 
     def __init__(self, handle: str, client: SyncCalls) -> None:
         super().__init__(handle)

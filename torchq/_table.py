@@ -1,6 +1,7 @@
-"""What a row of the table of calls is: a call, its parameters, and the kinds of values in them.
+"""The content of a row of the table of calls: a call, its parameters, and the kinds of values in them.
 
-One rule: a kind says how Python annotates a value and how JSON has it; both sides of the pipe read it from here.
+One rule: a kind says how Python annotates a value and how JSON has it; both sides of the pipe read the kinds from this
+module.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Call:
-    """A call, as both clients have it and `torchq rpc` answers it."""
+    """A call, as both clients offer it and `torchq rpc` answers it."""
 
     name: str
     parameters: tuple[Parameter, ...]

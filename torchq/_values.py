@@ -17,7 +17,7 @@ from torchq._errors import Invalid
 
 @dataclass(frozen=True)
 class Role:
-    """One task of a job that has several: its command, and what each of its pods gets."""
+    """One task of a job that has several: its command, and the resources of each of its pods."""
 
     command: Sequence[str]
     nodes: int | tuple[int, int] = 1
@@ -52,7 +52,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Ending:
-    """What ended a wait for a job."""
+    """The event that ended a wait for a job."""
 
     handle: str
     """The handle of the job: namespace/name/uid."""
@@ -69,7 +69,9 @@ class Ending:
 
 
 def as_json(value: object, name: str) -> Any:
-    """Return a value as JSON has it. `name` is what messages call it. Raises Invalid for a value that JSON has not."""
+    """Return a value in its JSON form. `name` is the name of the value in messages. Raises Invalid for a value that
+    JSON has not.
+    """
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, numbers.Integral):  # one of numpy, as all other kinds of numbers

@@ -3,9 +3,9 @@
 One rule: no figure but the time of a plan depends on this machine. The same jobs give the same figures everywhere.
 
 A third of the jobs with GPUs are elastic: their owners ask for 2 workers, and 1 to 8 can train. All queues are of one
-cohort, and their quotas are the pool. An elastic job has the same work whatever its size is. A change of size costs it
-what `bench.support.autoscale.trainer` says. The figures end with the last submission, because after it the pool only
-becomes empty.
+cohort, and their quotas are the pool. An elastic job has the same work whatever its size is.
+`bench.support.autoscale.trainer` has the cost of a change of size. The figures end with the last submission, because
+after it the pool only becomes empty.
 """
 
 from dataclasses import dataclass
@@ -36,8 +36,9 @@ SHORT = Options(jobs=200, against=False)
 
 
 def run(options: Options) -> Figures:
-    """Return the figures without and with autoscaling, and those of the other rules under `against`. Raises BenchError
-    for an invalid file."""
+    """Return the figures without and with autoscaling, and the figures of the other rules under `against`. Raises
+    BenchError for an invalid file.
+    """
     found = read(options)
     others: dict[str, Policy] = {"kueue": Kueue(), "edl_plain_loop": PlainLoop()} if options.against else {}
     return {
@@ -62,6 +63,6 @@ def play(found: Scenario, policy: Policy, options: Options) -> Figures:
 
 
 def plan_times() -> Figures:
-    """Return the time of a plan with 1,000 elastic jobs in as many queues: in each case, and in the worst one."""
+    """Return the time of a plan with 1,000 elastic jobs in 1,000 queues: in each case, and in the worst case."""
     times = {name: large_plan.milliseconds(case, 1_000) for name, case in large_plan.CASES.items()}
     return {"plan_ms_1000_jobs": max(times.values()), "plan_ms": times}

@@ -1,7 +1,7 @@
 """How long commands take from their start to their end, against an empty Python program and one list of the API.
 
-One rule: the figures are ratios to references of the same run, which are measured in turn with the commands. All have
-their bytecode, as an installed program has.
+One rule: the figures are ratios to references of the same run, which are measured in turn with the commands. All
+programs have their bytecode, as an installed program has.
 """
 
 import os
@@ -40,7 +40,7 @@ SHORT = Options(jobs=200, rounds=1)
 
 
 def run(options: Options) -> Figures:
-    """Measure `torchq --version`, `torchq status` and `torchq job list`. Raises BenchError if one of them fails."""
+    """Measure `torchq --version`, `torchq status` and `torchq job list`. Raises BenchError if a command fails."""
     with stack.running() as running:
         torchq = [sys.executable, "-m", "coordinator", "--kubeconfig", running.kubeconfig]
         empty = partial(_run, running, [sys.executable, "-c", "pass"])
@@ -62,7 +62,8 @@ Times = Sequence[tuple[float, float]]
 def figures(version: Times, status: Times, listed: Times) -> Figures:
     """Return the shortest times of the commands and of their references, and how many references a command takes.
 
-    A program that starts while others use the cores takes several times as long, so a median says more of the others.
+    A program that starts while others use the cores takes several times as long, so a median is more telling than a
+    mean.
     """
     empty, api = min(reference for reference, _ in (*version, *status)), min(each for each, _ in listed)
     named = {"version": version, "status": status, "job_list": listed}
@@ -78,7 +79,7 @@ def figures(version: Times, status: Times, listed: Times) -> Figures:
 
 
 def _run(running: Stack, command: Sequence[str], lines: int = 0) -> None:
-    """Run a program. Raises BenchError if it fails, or does not print so many lines."""
+    """Run a program. Raises BenchError if the command fails, or does not print that number of lines."""
     folder = running.bench.folder
     variables = environment(os.environ, str(folder / "bytecode"))
     done = subprocess.run(
@@ -98,7 +99,7 @@ def environment(given: Mapping[str, str], bytecode: str) -> dict[str, str]:
 
 
 def _in_turn(rounds: int, reference: Callable[[], object], command: Callable[[], object]) -> list[tuple[float, float]]:
-    """Run both once, so that their bytecode is written, and then measure them in turn."""
+    """Run the reference and the command once, so that their bytecode is written, and then measure the two in turn."""
     reference(), command()
     return [(_time(reference), _time(command)) for _ in range(rounds)]
 
@@ -110,7 +111,7 @@ def _time(call: Callable[[], object]) -> float:
 
 
 def _make_jobs(running: Stack, count: int) -> None:
-    """Create jobs in a queue that gives nothing out, and wait until all have their place in it."""
+    """Create jobs in a queue that gives nothing out, and wait until all jobs have their place in the queue."""
     running.cluster.create(TENANT_QUEUES, manifests.queue(QUEUE, stopPolicy="Hold"))
     with ThreadPoolExecutor(_THREADS) as pool:
         made = (pool.submit(running.cluster.create, TORCHJOBS, job(number), NAMESPACE) for number in range(count))
@@ -125,7 +126,7 @@ def _make_jobs(running: Stack, count: int) -> None:
 
 
 def job(number: int) -> Manifest:
-    """Return a job of four pods, as large as those of users are."""
+    """Return a job of four pods, as large as the jobs of users."""
     variables = [{"name": f"OPTION_{letter}", "value": f"value-{letter}"} for letter in "abcdefgh"]
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}}
     container = {"name": "torch", "image": "train:1", "command": ["python", "train.py"], "env": variables}

@@ -1,8 +1,8 @@
-"""Measures what it takes to resize real training jobs on an embedded stack: torchrun and gloo, with `examples/elastic`.
+"""Measures the cost of a resize of real training jobs on an embedded stack: torchrun and gloo, with `examples/elastic`.
 
 One rule: the times are those that the training processes have logged, and usage of quotas is computed from pods alone.
-Each time is also given without a cold start: how long as many agents and training processes take to start by themselves
-on the same machine, measured right before and right after the change.
+Each time is also given without a cold start: the time that the same number of agents and training processes takes to
+start alone on the same machine, measured right before and right after the change.
 """
 
 import importlib.util
@@ -136,12 +136,12 @@ class Resizing:
         return steps
 
     def loss_gap(self) -> float:
-        """Return by how many percent the loss differs at the end from that of an undisturbed run."""
+        """Return by how many percent the loss differs at the end from the loss of an undisturbed run."""
         losses = training_record.losses(self.lines())
         return training_record.loss_gap(losses, self.starts.undisturbed(self.job.name, max(losses)))
 
     def lines(self) -> Sequence[Line]:
-        """Return what the training processes have logged so far."""
+        """Return the lines that the training processes have logged so far."""
         return training_record.parse(self.job.record.read_text()) if self.job.record.exists() else []
 
     def _measure_all(self) -> list[Figures]:
@@ -206,7 +206,7 @@ class Resizing:
         yield release
 
     def _settle(self, workers: int) -> None:
-        """Wait until the job has as many workers as it wishes, and some time more."""
+        """Wait until the job has the number of workers that it wants, and then for some time more."""
         time.sleep(_SETTLE_SECONDS)
         self._wait(lambda: self._is_settled(workers), f"{workers} settled workers")
 
@@ -236,6 +236,6 @@ class Resizing:
         return "\n".join([told, *pods, *last]) + self._outputs()
 
     def _outputs(self) -> str:
-        """Return the end of what the pods have printed."""
+        """Return the end of the output of the pods."""
         logs = sorted((self.stack.data / "pods").glob("*/containers/*/*/output*"))
         return "".join(f"\n--- {log.parent}\n{log.read_text(errors='replace')[-600:]}" for log in logs)

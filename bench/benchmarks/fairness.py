@@ -80,7 +80,7 @@ def share(admitted: Sequence[tuple[str, int]], weights: Mapping[str, int]) -> Fi
     """Return the largest deviation of any queue from its share, and the final shares, of admissions (queue, cost) in
     order.
 
-    A queue's share of the admitted cost is in proportion to its weight. The deviation is the largest one over all
+    A queue's share of the admitted cost is in proportion to its weight. The deviation is the largest deviation over all
     prefixes, in units of the largest job."""
     total, largest = sum(size for _, size in admitted), max(size for _, size in admitted)
     worst = max(abs(away) for line in distances(admitted, weights).values() for _, away in line)
@@ -216,7 +216,7 @@ def churn(options: Options) -> Iterator[Admission]:
 
 
 def _disturb(arena: Production, source: "_Source", fate: random.Random) -> None:
-    """Empty, fill or reweigh one queue at random. The last queue with jobs keeps them."""
+    """Empty, fill or reweigh one queue at random. The last queue with jobs keeps its jobs."""
     queue = fate.choice(list(arena.lines))
     line = arena.lines[queue]
     busy = sum(bool(other.waiting) for other in arena.lines.values())
@@ -248,12 +248,13 @@ def job(queue: str, number: int, gpus: int) -> Entry:
 
 
 def large_job(rules: PickRules) -> Figures:
-    """Return how long a large job waits for a whole pool, how many small jobs go before one that waits for its queue's
-    whole quota, and the bounds.
+    """Return how long a large job waits for a whole pool, how many small jobs go before a job that waits for its
+    queue's whole quota, and the bounds.
 
-    Both need 64 GPUs. Small jobs arrive without end, and one ends per second. The weights are equal, so the large job
-    has its turn after one small job at the latest. Its patience is 30 seconds then, and a small job runs for 64 seconds
-    at most."""
+    The pool and the quota have 64 GPUs each. Small jobs arrive without end, and one ends per second. The weights are
+    equal, so the large job has its turn after one small job at the latest. The patience of the large job is then 30
+    seconds, and a small job runs for 64 seconds at most.
+    """
     waited, _ = _pass(QueueSpec(name="large"), "small", {GPU: 64}, rules)
     _, within = _pass(QueueSpec(name="small", quota={GPU: 64}), "small", None, rules)
     return {
@@ -265,7 +266,8 @@ def large_job(rules: PickRules) -> Figures:
 
 
 def _pass(spec: QueueSpec, small: str, pool: Mapping[str, int] | None, rules: PickRules) -> tuple[int, int]:
-    """Return after how many seconds a large job goes, and how many small ones go before it."""
+    """Return after how many seconds a large job is admitted, and how many small jobs are admitted before the large
+    one."""
     specs = [spec] if spec.name == small else [spec, QueueSpec(name=small)]
     arena = Production(specs, pool, rules)
     for number in range(1_000):

@@ -172,7 +172,9 @@ class Comparison:
             )
 
     def _bare(self, plan: Iterable[list[object]]) -> float:
-        """Make these calls by as many processes and threads as the workers have. Return the calls per second."""
+        """Make the calls of reconciles by the number of processes and threads that the workers have. Return the calls
+        per second.
+        """
         self._parts += 1
         lines = [orjson.dumps(calls) for calls in plan]
         self._write("plan", b"\n".join(lines))

@@ -1,10 +1,11 @@
-"""Games against the coordinator's picker: queues that try to gain more than their share by how they submit jobs.
+"""Games against the coordinator's picker: queues that try to gain more than their share by the way in which they submit
+jobs.
 
 One rule: pure. The plays come from a seed, and the fluid share of a queue is computed here from the picks alone.
 
 A queue's fluid share is the cost that it would get if all contending queues were served at once, in proportion to their
 weights. A pick puts its queue ahead of that share. A queue that is ahead keeps a share until it is even again, also
-while no job of it waits. If a queue leaves before it has got its share, the other queues get the rest.
+while no job of it waits. If a queue leaves before it has got its share, the other queues get its remaining share.
 """
 
 import random
@@ -102,7 +103,7 @@ def large(table: Table, queue: str) -> Iterator[None]:
 
 
 def one_at_a_time(table: Table, queue: str) -> Iterator[None]:
-    """Submit the next large job a moment after the last one was picked, as a sequential script does."""
+    """Submit the next large job a moment after the last job was picked, as a sequential script does."""
     while True:
         table.show(queue, LARGE)
         while table.waits(queue):
@@ -112,7 +113,7 @@ def one_at_a_time(table: Table, queue: str) -> Iterator[None]:
 
 
 def hold_and_let_go(table: Table, queue: str) -> Iterator[None]:
-    """Submit two large jobs. After each pick, withdraw the other one for a while."""
+    """Submit two large jobs. After each pick, withdraw the other job for a while."""
     while True:
         table.show(queue, LARGE, 2)
         while table.waits(queue) > 1:

@@ -61,8 +61,8 @@ SHORT = Options(jobs=200, seconds=4.0)
 
 
 def run(options: Options) -> Figures:
-    """Start everything, and measure the other tenant first without and then with the attacker. Raises BenchError if
-    that fails."""
+    """Start everything, and measure the other tenant first without and then with the attacker. Raises BenchError on
+    failure."""
     with installation.running(workers=options.workers, settings={"TORCHQ_POOL": POOL}) as torchq:
         namespace, evil = torchq.namespace, f"{torchq.namespace}-evil"
         torchq.admin.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": evil}})

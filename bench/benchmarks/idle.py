@@ -1,6 +1,7 @@
 """The share of a core that a whole embedded cluster takes while it has nothing to do.
 
-One rule: CPU time is measured, over several windows, and the lowest share counts: other programs can only raise it.
+One rule: CPU time is measured, over several windows, and the lowest share is the result: other programs can only raise
+it.
 """
 
 import time

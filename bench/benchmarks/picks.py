@@ -84,7 +84,7 @@ class Timed:
 
 @dataclass(slots=True)
 class TimedCommit:
-    """One commit of a timed store. Only the wait for its outcome counts; the coordinator works in the meantime."""
+    """One commit of a timed store. Only the wait for its outcome is measured; the coordinator works in the meantime."""
 
     timed: Timed
     commit: PendingCommit
@@ -159,7 +159,7 @@ def run(options: Options) -> Figures:
 
 
 class Worked:
-    """The CPU time of both processes. For Redis, only the thread that runs scripts counts."""
+    """The CPU time of both processes. For Redis, only the thread that runs scripts is measured."""
 
     def __init__(self, client: connection.Connection) -> None:
         self._client = client

@@ -50,7 +50,7 @@ SHORT = Options(keys=2_000, plain_jobs=300, sizes=(1, 8), pods=32)
 
 
 def run(options: Options) -> Figures:
-    """Measure with one worker process and with two. Raises LocalError without a Redis server."""
+    """Measure with one worker process and with two worker processes. Raises LocalError without a Redis server."""
     one, two = (_torchq(options, workers) for workers in (1, 2))
     plain_one, plain_two = (_plain(options, workers) for workers in (1, 2))
     return {
@@ -65,7 +65,7 @@ def run(options: Options) -> Figures:
 
 
 def _whole(options: Options) -> Figures:
-    """Measure whole reconciles with one worker process and with two."""
+    """Measure whole reconciles with one worker process and with two worker processes."""
 
     def by(workers: int) -> Figures:
         installed = full_reconcile.Options(sizes=options.sizes, pods=options.pods, real=options.real, workers=workers)

@@ -1,8 +1,8 @@
 """The cost of reports: pods that report to one coordinator, on an embedded stack.
 
-One rule: each report comes on a connection of its own, as from pods. A report that is late is sent at once, and the
-others keep their times. The coordinator's CPU is measured from outside,
-first without reports and then with them, and both times the stack has nothing else to do.
+One rule: each report comes on its own connection, as the reports of pods do. A report that is late is sent at once, and
+the others keep their times. The coordinator's CPU is measured from outside, first without reports and then with them,
+and both times the stack has nothing else to do.
 
 The pods exist in the API server and never run: no scheduler binds them.
 """
@@ -99,7 +99,7 @@ class ReportSender:
 
 
 def run(options: Options) -> Figures:
-    """Make the pods, and measure without and with reports. Raises BenchError if that fails."""
+    """Make the pods, and measure without and with reports. Raises BenchError on failure."""
     with stack.running(settings=_SETTINGS) as running:
         for number in range(options.jobs):
             running.cluster.create(TORCHJOBS, job(number, options), NAMESPACE)

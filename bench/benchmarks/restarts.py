@@ -1,7 +1,7 @@
 """Measures the time from the failure of one pod of a large job until each other pod is asked to restart in place.
 
 One rule: a watch of the benchmark's own sees each write. Before and after, the client alone writes the same annotation
-on as many pods of the same server: other programs and the server set a limit that torchq cannot pass.
+on the same number of pods of the same server: other programs and the server set a limit that torchq cannot pass.
 """
 
 import os
@@ -51,7 +51,7 @@ SHORT = Options(pods=100)
 
 
 class Pod(NamedTuple):
-    """What the watch shows of a pod."""
+    """The part of a pod that the watch keeps."""
 
     name: str
     uid: str
@@ -62,7 +62,7 @@ class Pod(NamedTuple):
 
 
 def run(options: Options) -> Figures:
-    """Run the job, let a pod fail, and wait until all pods run again. Raises BenchError if they do not."""
+    """Run the job, let a pod fail, and wait until all pods run again. Raises BenchError if the pods do not."""
     is_real = ASSETS in os.environ
     settings = {"TORCHQ_POOL": "none", "TORCHQ_IN_PLACE": "kubernetes" if is_real else "local"}
     running = installation.running(real=is_real, workers=options.workers, settings=settings)
@@ -88,7 +88,9 @@ def run(options: Options) -> Figures:
 
 
 def _begin(torchq: Installation, options: Options, *, with_node: bool) -> None:
-    """Start the kubelets, and submit the job. A node says what the driver of Kubernetes wants to know of all nodes."""
+    """Start the kubelets, and submit the job. A node declares the features that the driver of Kubernetes needs on all
+    nodes.
+    """
     if with_node:
         torchq.admin.create(NODES, {"apiVersion": "v1", "kind": NODES.kind, "metadata": {"name": "played"}})
         said = {"conditions": [{"type": "Ready", "status": "True"}], "declaredFeatures": [RESTARTS_ALL]}
@@ -160,12 +162,12 @@ class Runner:
 
     @property
     def driver(self) -> str:
-        """What restarts pods in place."""
+        """The driver that restarts pods in place."""
         chosen = torchjob.parse(self.torchq.admin.get(TORCHJOBS, JOB, self.torchq.namespace)).status.in_place
         return chosen.driver if chosen is not None else "local"
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition. Raises BenchError if the time is over before that."""
+        """Wait for a condition. Raises BenchError if the time is over before this state."""
         asks = self.asks
         self.torchq.wait(
             condition, self.options.seconds, lambda: f"{asks.running} pods run, {len(asks.times)} were asked"
@@ -182,7 +184,7 @@ class Runner:
             return time.monotonic() - began
 
     def fail(self) -> Figures:
-        """End one pod with exit code 1, and return how the others were asked."""
+        """End one pod with exit code 1, and return the requests to the other pods."""
         ended = {"exitCode": 1, "reason": "Error", "finishedAt": timestamps.format_time(time.time())}
         container = {"name": "torch", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
         status = {"phase": "Failed", "containerStatuses": [{**container, "state": {"terminated": ended}}]}

@@ -2,9 +2,9 @@
 
 One rule: no figure depends on the clock of this machine. The same jobs give the same figures everywhere.
 
-A job is admitted with all of its pods or not at all. It occupies the pool until its run time is over, and it waits only
-for the pool. The pool is one number per resource; how pods fit on single nodes is not simulated. The other policies are
-FIFO and plain weighted round robin.
+A job is admitted with all of its pods or not at all. The job occupies the pool until its run time is over, and it waits
+only for the pool. The pool is one number per resource; how pods fit on single nodes is not simulated. The other
+policies are FIFO and plain weighted round robin.
 """
 
 import heapq
@@ -46,8 +46,9 @@ SHORT = Options(jobs=2_000)
 
 
 def run(options: Options) -> Figures:
-    """Return the figures of the production picker, and those of other pickers under `against`. Raises BenchError for an
-    invalid file."""
+    """Return the figures of the production picker, and the figures of other pickers under `against`. Raises BenchError
+    for an invalid file.
+    """
     scenario = read(options)
     rules = PickRules(cost=options.cost)
     pool, queues = scenario.pool, scenario.queues

@@ -1,5 +1,5 @@
-"""Measures how much of a pool a queue keeps from the others by jobs that need all of it: by jobs that it withdraws
-when the picker has reserved the pool for them, and by jobs that take all of something that costs little.
+"""Measures how much of a pool a queue keeps from the other queues by jobs that need all of it: by jobs that it
+withdraws when the picker has reserved the pool for them, and by jobs that take all of a resource that costs little.
 
 One rule: pure. The plays are fixed by a seed, under a clock that only the game moves.
 
@@ -32,7 +32,7 @@ _SOON = 4
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A pool, what a job of the player takes of it, and what one of the others takes."""
+    """A pool, the amount that a job of the player takes of the pool, and the amount of a job of another queue."""
 
     pool: Amounts
     large: Amounts
@@ -77,8 +77,8 @@ class Table:
         return entry(queue, next(self._numbers), self.now, takes, priority=priority)
 
     def second(self) -> None:
-        """Let jobs end, arrive and start; then count used and idle GPUs for one second. What keeps a GPU from jobs of
-        the other queues uses it."""
+        """Let jobs end, arrive and start; then count used and idle GPUs for one second. A job that keeps a GPU from
+        jobs of the other queues counts as using the GPU."""
         self.now += 1
         while self._ends and self._ends[0][0] <= self.now:
             self.arena.release(heapq.heappop(self._ends)[2])
@@ -106,7 +106,7 @@ Play = Callable[[Table], Iterator[None]]
 
 
 def withdraw(table: Table) -> Iterator[None]:
-    """Withdraw a job as large as the pool just before it starts, and submit another one."""
+    """Withdraw a job as large as the pool just before it starts, and submit another job."""
     while True:
         job = table.job({GPU: POOL})
         table.arena.put(job)
@@ -135,7 +135,9 @@ def shrink(table: Table) -> Iterator[None]:
 
 
 def displace(table: Table) -> Iterator[None]:
-    """Submit a more urgent job as large as the pool just before the last one starts, and withdraw the last one."""
+    """Submit a more urgent job as large as the pool just before the player's last job starts, and withdraw the last
+    job.
+    """
     last: Entry | None = None
     for priority in count():
         job = table.job({GPU: POOL}, priority=priority)
@@ -165,7 +167,7 @@ def run(seconds: int, seed: int) -> Figures:
     """Play every game for a number of seconds.
 
     Return the largest sum of idle and used GPUs of the player in any game, as a part of its fair share; and the same
-    for each shape of jobs, with the default cost and with the cost by which they are cheap.
+    figure for each shape of jobs, with the default cost and with the cost by which they are cheap.
     """
     played = {name: measure(play, seconds, seed) for name, play in GAMES.items()}
     share = 1 / (1 + len(OTHERS))

@@ -183,12 +183,12 @@ def _job(spec: Body, metadata: Body | None = None) -> Body:
 
 
 def _tasks(spec: Body, **more: Any) -> Body:
-    """Return the spec of a job with one task, whose pods have this spec."""
+    """Return the spec of a job with one task, whose pods have the given spec."""
     return {"torchTaskSpecs": {"Master": {"template": {"spec": spec}, **more}}}
 
 
 def _over_tasks(make: Make, tasks: int = 16) -> Make:
-    """Return a shape that is divided among as many tasks as a job may have."""
+    """Return a shape that is divided among the largest number of tasks that a job may have."""
     return lambda n: _job(
         {
             "torchTaskSpecs": {
@@ -251,7 +251,7 @@ def _pod(spec: Body, metadata: Body | None = None) -> Body:
 
 
 def _is_of_a_pod(name: str, make: Make) -> bool:
-    """Return whether an API server stores such a pod. It drops unknown fields and refuses invalid ones."""
+    """Return whether an API server stores such a pod. The server drops unknown fields and refuses invalid ones."""
     return "unknown" not in make(1) and not name.startswith(("wrong_", "a_long_")) and "without" not in name
 
 

@@ -1,4 +1,4 @@
 """The parts that benchmarks share: servers, load, processes, reports.
 
-What is measured is in `bench.benchmarks`.
+The measurements are in `bench.benchmarks`.
 """

@@ -46,6 +46,6 @@ def writes(requests: Mapping[str, int]) -> int:
 
 
 def per_job(requests: Mapping[str, int], jobs: int) -> dict[str, float]:
-    """Return the requests per job by verb. Requests of which there is less than one per hundred jobs are left out."""
+    """Return the requests per job by verb. Requests with less than one per hundred jobs are left out."""
     common = by_verb(requests).most_common()
     return {what: round(count / jobs, 3) for what, count in common if count * 100 > jobs}

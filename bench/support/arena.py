@@ -124,7 +124,7 @@ class Production(Arena):
         self._admitted.pop(entry.key, None)
 
     def picks(self, now: float, limit: int) -> Sequence[Pick]:
-        """Return the picks to make next. What they change beside their jobs is kept, as if they stood."""
+        """Return the picks to make next. Changes beyond the jobs of these picks are kept, as if the picks stood."""
         queues = self._changed.union(self.picker.needs_entries)
         self._changed = set()
         self.picker.update(self._show(queues, whole=False))
@@ -186,8 +186,9 @@ class Fifo(Arena):
 
 
 class WeightedRoundRobin(Arena):
-    """An arena in which each queue in turn admits as many jobs as its weight, as long as its first job has room. It
-    counts jobs, not their demand, and reserves no room for a job that does not fit."""
+    """An arena in which each queue in turn admits a number of jobs equal to its weight, as long as its first job has
+    room. The arena counts jobs, not their demand, and reserves no room for a job that does not fit.
+    """
 
     def __init__(self, specs: Iterable[QueueSpec], pool: Amounts | None) -> None:
         """See Arena."""

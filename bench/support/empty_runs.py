@@ -26,7 +26,7 @@ _CHUNK = 500
 
 
 def count(counter: str, seconds: float) -> None:
-    """Run once, and count that."""
+    """Run once, and count the run."""
     if seconds:
         time.sleep(seconds)
     runs = os.open(counter, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -79,7 +79,7 @@ class Installation:
 
     def wait(self, is_over: Callable[[], bool], seconds: float, state: Callable[[], str]) -> None:
         """Return once a condition is true. Processes that die are started again. Raises BenchError, with the end of the
-        logs, if the time is over before that (with the state), or if the condition raises it."""
+        logs, if the time is over before the condition holds (with the state), or if the condition raises it."""
         deadline, pause = time.monotonic() + seconds, threading.Event()
         try:
             while not is_over():
@@ -123,8 +123,9 @@ def running(
     """Start everything, and enter the block when the coordinator leads.
 
     `kubeconfig` names an existing API server, on which the objects that were created are deleted afterwards. Otherwise
-    the benchmark starts its own: the embedded one, or (`real`) kube-apiserver, whose folder KUBEBUILDER_ASSETS names.
-    Without a coordinator, the caller dispatches the work. `settings` are environment variables of both processes.
+    the benchmark starts its own API server: the embedded API server, or (`real`) kube-apiserver, whose folder
+    KUBEBUILDER_ASSETS names. Without a coordinator, the caller dispatches the work. `settings` are environment
+    variables of both processes.
     """
     with room(stack.STOP_SECONDS) as bench:
         server = _existing(kubeconfig) if kubeconfig else _real(bench) if real else _embedded(bench)
@@ -139,7 +140,8 @@ def running(
                 environment = {"TORCHQ_KUBECONFIG": account, **(settings or {}), "TORCHQ_REDIS_URL": url}
                 command = ["coordinator"] if name == "coordinator" else ["worker", "--single"]
                 bench.start_python(name, "coordinator.cli.main", *command, stage=3, environment=environment)
-            # On a server that has had a coordinator before, a new coordinator first waits for that one's workers.
+            # On a server that has had a coordinator before, a new coordinator first waits for the workers of the
+            # earlier coordinator.
             if coordinator:
                 bench.wait(lambda: torchq.store().epoch(), "the coordinator", real_server.START_SECONDS)
             yield torchq

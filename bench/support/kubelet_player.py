@@ -1,7 +1,7 @@
 """A process that plays the kubelets of a cluster without nodes: `kubelet_player KUBECONFIG THREADS RESTART-SECONDS`.
 
-One rule: it writes what a kubelet writes, and nothing else. Each pod of a job runs as soon as it exists. A pod that is
-asked to restart its containers says that it has done so some seconds later.
+One rule: this process writes only the fields that a kubelet writes. Each pod of a job runs as soon as it exists. A pod
+that is asked to restart its containers says that it has done so some seconds later.
 """
 
 import sys
@@ -14,7 +14,7 @@ from kube.api import Manifest
 
 
 class Pod(NamedTuple):
-    """What the kubelet of a pod looks at."""
+    """The part of a pod that its kubelet reads."""
 
     namespace: str
     name: str
@@ -49,7 +49,7 @@ def _trim(manifest: Manifest) -> Pod:
 
 
 def running(pod: Pod) -> dict[str, Any]:
-    """Return the status of a pod whose containers run, again if it was asked for that."""
+    """Return the status of a pod whose containers run, started again if the pod was asked to restart."""
     now = timestamps.format_time(time.time())
     ended = {"terminated": {"exitCode": 137, "reason": "RestartingAllContainers"}}
     container = {

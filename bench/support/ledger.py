@@ -19,7 +19,7 @@ class JobLedger:
     """The counts of jobs; a watch updates them, and other threads read them."""
 
     def __init__(self, jobs: Mapping[str, ScenarioJob] | None = None, limit: int = 0) -> None:
-        """`jobs` are those of cohorts, and `limit` the quota of each cohort."""
+        """`jobs` are the jobs of cohorts, and `limit` the quota of each cohort."""
         self.admitted: dict[str, float] = {}
         """The time at which each job was first seen as admitted."""
         self.ended: dict[str, float] = {}
@@ -35,7 +35,7 @@ class JobLedger:
         self._lock = threading.Lock()
 
     def record(self, name: str, before: str, after: str, now: float) -> bool:
-        """Record the change of a job's phase (empty: none yet); return whether it was just admitted."""
+        """Record the change of a job's phase (empty before the first phase); return whether it was just admitted."""
         with self._lock:
             self.phases[before] -= 1
             self.phases[after] += 1
@@ -54,7 +54,7 @@ class JobLedger:
             return is_held and not was
 
     def has_ended(self, jobs: int) -> bool:
-        """Return whether this number of jobs has ended. Raises BenchError if one has failed."""
+        """Return whether this number of jobs has ended. Raises BenchError if a process has failed."""
         if self.failed:
             raise BenchError(f"job {self.failed} failed")
         return len(self.ended) >= jobs

@@ -20,7 +20,7 @@ def queue(name: str, **spec: Any) -> Manifest:
 
 
 def job(name: str, queue: str, tasks: Mapping[str, Any], **spec: Any) -> Manifest:
-    """Return a job with these tasks; its scheduling policy is that of `spec`, with the queue if one is named."""
+    """Return a job with these tasks; its scheduling policy is the one in `spec`, with the queue if a queue is named."""
     policy = {**({"queue": queue} if queue else {}), **spec.pop("schedulingPolicy", {})}
     return {
         "apiVersion": TORCHJOBS.api_version,

@@ -4,8 +4,9 @@ One rule: a request is sent when it is due, even if the requests before it are n
 of each request, so that no delay is hidden.
 
 PLAN is a file of JSON lines `[seconds since the start, namespace, manifest]` in the order of time. This process takes
-every OF-th line, beginning with NUMBER. GATE is a file that appears with the start time in it (`time.monotonic`, which
-all processes of a machine share). The output, PLAN.NUMBER.sent, has one line `[name, due, sent, answered]` per object.
+every line whose number is NUMBER plus a multiple of OF. GATE is a file that appears with the start time as its content
+(`time.monotonic`, which all processes of a machine share). The output, PLAN.NUMBER.sent, has one line `[name, due,
+sent, answered]` per object.
 """
 
 import signal

@@ -1,6 +1,7 @@
-"""What plays the kubelets of a cluster without nodes: a watch of all pods, and the statuses that follow from it.
+"""An object that plays the kubelets of a cluster without nodes: a watch of all pods, and the statuses that follow from
+it.
 
-One rule: a status is written when it is due, and again if the server did not take it. A late write is logged.
+One rule: a status is written when it is due, and again if the server did not accept the write. A late write is logged.
 """
 
 import threading
@@ -21,7 +22,7 @@ _LATE_SECONDS = 1.0
 
 
 class Named(Protocol):
-    """What a player keeps of a pod has its name."""
+    """A player keeps its values for a pod under the name of the pod."""
 
     @property
     def namespace(self) -> str: ...
@@ -42,7 +43,8 @@ def play(
 ) -> None:
     """Write the `status` of each pod until the process is killed.
 
-    `wait` gets a pod before and after a change, and returns the seconds until the status is due; None: it stays.
+    `wait` gets a pod before and after a change, and returns the seconds until the status is due; None if the status
+    stays.
     """
     settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent="bench-player", pool_connections=threads + 4)
     cluster = client.connect(settings)

@@ -1,7 +1,8 @@
 """A process that lets pods run on a cluster without nodes: `pod_player KUBECONFIG THREADS`.
 
-One rule: each pod of a job is set to Running as soon as it exists. It is set to Succeeded, or to Failed if a label asks
-for that, after the run time in its label; without that label, at once.
+One rule: each pod of a job is set to Running as soon as it exists. The phase of the pod is set to Succeeded, or to
+Failed if a label asks for that, after the run time in its label; without a label for the run time, the phase is set at
+once.
 """
 
 import sys
@@ -18,7 +19,7 @@ _CRASHED = [{"name": "torch", "state": {"terminated": {"exitCode": 1}}, "restart
 
 
 class Pod(NamedTuple):
-    """What decides how long a pod runs, and how it ends."""
+    """The facts that decide how long a pod runs, and how the pod ends."""
 
     namespace: str
     name: str

@@ -1,6 +1,6 @@
 """The processes that a benchmark starts, in a temporary folder.
 
-One rule: the processes always end before the block ends. If this process is killed, they end with it.
+One rule: the processes always end before the block ends. If this process is killed, the programs end with this process.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ class Bench:
         progress: Callable[[], str] = str,
     ) -> None:
         """Return once the condition is true. Raises BenchError, with the end of the logs, if the time is over before
-        that."""
+        the text appears."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
@@ -96,7 +96,7 @@ class Bench:
     def port(self) -> int:
         """Return a port that no other process gets while the block lasts.
 
-        A socket that never listens holds the port. A server that reuses addresses can still bind to it.
+        A socket that never listens holds the port. A server that reuses addresses can still bind to the port.
         """
         holder = self._ports.enter_context(socket.socket())
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -115,7 +115,9 @@ class Bench:
 
 @contextlib.contextmanager
 def room(drain_seconds: float = 5.0) -> Iterator[Bench]:
-    """Provide a folder as long as the block lasts. At its end, each process has `drain_seconds` to end by itself."""
+    """Provide a folder as long as the block lasts. At the end of the context, each process has `drain_seconds` to end
+    by itself.
+    """
     with tempfile.TemporaryDirectory(prefix="torchq-bench-") as folder, contextlib.ExitStack() as ports:
         supervisor = Supervisor(drain_seconds=drain_seconds)
         try:

@@ -4,9 +4,10 @@ One rule: the client, the calls and their order are those of a reconcile, and no
 compared with this process.
 
 FOLDER/plan-N, for N = 1, 2, ..., is a file of JSON lines `[namespace, job, patch of its status or null, services,
-pods]`. This process takes every OF-th line, beginning with NUMBER: a GET of the job, then the writes, PARALLEL pods at
-a time. It prints `ready N` when it has read the lines, and begins when FOLDER/gate-N exists. Then it prints `done N`
-with the times of its beginning and end (`time.monotonic`). Both files have to appear whole, by a rename.
+pods]`. For each line whose number is NUMBER plus a multiple of OF, this process makes these requests: a GET of the job,
+then the writes, PARALLEL pods at a time. The process prints `ready N` when it has read the lines, and begins when
+FOLDER/gate-N exists. Then the process prints `done N` with the times of its beginning and end (`time.monotonic`). Both
+files have to appear whole, by a rename.
 """
 
 import itertools

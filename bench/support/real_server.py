@@ -1,7 +1,7 @@
 """Starts a private kube-apiserver on a private etcd, with torchq's definitions and accounts.
 
-One rule: both listen on loopback only and store in the benchmark's folder. RBAC is on, so that torchq's processes have
-exactly the permissions of deploy/rbac.
+One rule: both servers listen on loopback only and store their data in the benchmark's folder. RBAC is on, so that
+torchq's processes have exactly the permissions of deploy/rbac.
 """
 
 import signal
@@ -118,7 +118,7 @@ def _start_apiserver(bench: Bench, assets: Path, etcd_port: int, port: int) -> N
         "profiling": "false",
     }
     arguments = [f"--{name}={value}" for name, value in flags.items()]
-    # Without its etcd, only SIGKILL ends kube-apiserver.
+    # Without the etcd of the server, only SIGKILL ends kube-apiserver.
     bench.start("kube-apiserver", [str(assets / "kube-apiserver"), *arguments], stage=1, at_death=signal.SIGKILL)
 
 

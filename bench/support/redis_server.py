@@ -1,8 +1,8 @@
 """Starts a private Redis server with an append-only file, and measures its own speed.
 
-One rule: the server listens on a unix socket in the benchmark's folder, and no other Redis is ever used. Its program is
-the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else redis-server on PATH, with which the figures
-of bench/README.md were measured, else the one that `torchq local up` starts.
+One rule: the server listens on a unix socket in the benchmark's folder, and no other Redis is ever used. The program of
+the server is the one that the environment variable TORCHQ_BENCH_REDIS_SERVER names, else redis-server on PATH, with
+which the figures of bench/README.md were measured, else the one that `torchq local up` starts.
 """
 
 import csv
@@ -26,7 +26,7 @@ _SHORT_LISTS = ("--hash-max-listpack-entries", "64")
 
 
 def program() -> str:
-    """Return the path of the server program. Raises LocalError if there is none."""
+    """Return the path of the server program. Raises LocalError if there is no server program."""
     return os.environ.get(VARIABLE) or shutil.which("redis-server") or stack.redis_server()
 
 
@@ -39,7 +39,7 @@ def version(printed: str) -> str:
 def start(bench: Bench) -> str:
     """Start the server, and return its URL once it answers. Raises LocalError if there is no server program.
 
-    As in `torchq local`, it syncs its file to disk every second.
+    As in `torchq local`, the server syncs its file to disk every second.
     """
     path = bench.folder / "redis.sock"
     arguments = [program(), "--port", "0", "--unixsocket", str(path), "--dir", str(bench.folder)]
@@ -61,7 +61,7 @@ def operations_per_second(folder: Path) -> dict[str, float]:
 
 
 def parse(text: str) -> float:
-    """Return the rate in redis-benchmark's CSV. Raises BenchError if there is none."""
+    """Return the rate in redis-benchmark's CSV. Raises BenchError if redis-benchmark is not installed."""
     for row in csv.DictReader(text.splitlines()):
         if row.get("rps"):
             return float(row["rps"])

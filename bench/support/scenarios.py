@@ -101,7 +101,7 @@ def peak(jobs: Sequence[Job]) -> Amounts:
 
 
 def pool_of(jobs: Sequence[Job], room: float) -> dict[str, int]:
-    """Return the part `room` of what the jobs would use at once, and at least what the largest job needs."""
+    """Return the part `room` of the room that the jobs would use at once, and at least the room of the largest job."""
     largest: Amounts = amounts.NOTHING
     for job in jobs:
         largest = amounts.peak(largest, job.entry.demand)

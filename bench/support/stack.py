@@ -76,7 +76,7 @@ def _troubles(folder: Path) -> Iterator[str]:
 
 
 def usage(pid: int) -> dict[str, float]:
-    """Return the CPU seconds and the peak memory of a process that runs. Raises OSError if it has ended."""
+    """Return the CPU seconds and the peak memory of a process that runs. Raises OSError if the process has ended."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     peak = next((line.split()[1] for line in lines if line.startswith("VmHWM:")), "0")
     return {"cpu_s": round(_ticks(pid)[0] / _TICKS, 2), "max_rss_mib": round(int(peak) / _MIB, 1)}

@@ -1,4 +1,4 @@
-"""What the coordinator has seen of the cluster: watches, views of objects, keys that changed.
+"""The coordinator's knowledge of the cluster: watches, views of objects, keys that changed.
 
-What follows from them is in `routing`.
+The decisions that follow from these are in `routing`.
 """

@@ -1,4 +1,4 @@
-"""What the coordinator needs of a job whose number of workers it may change by itself.
+"""The facts that the coordinator needs about a job whose number of workers it may change.
 
 One rule: pure. Other jobs have no such value, so that they cost no memory for it.
 """
@@ -88,7 +88,7 @@ def of(job: TorchJob) -> Autoscaling | None:
 
 
 def _leaving(scaling: Scaling | None, granted: int) -> int:
-    """Return how many granted workers are being removed, or save before they are."""
+    """Return how many granted workers are being removed, or save before their removal."""
     if scaling is None:
         return 0
     return max(len(scaling.victims), granted - scaling.to, 0)
@@ -102,7 +102,7 @@ def _obstacle(job: TorchJob) -> Obstacle:
 
 
 def _waits_for_memory(job: TorchJob) -> bool:
-    """Return whether the memory of a job's pods has grown beyond what it is charged for."""
+    """Return whether the memory of a job's pods has grown beyond the memory in the job's charge."""
     admission = job.status.admission
     if admission is None or not job.grown_memory:
         return False
@@ -111,7 +111,7 @@ def _waits_for_memory(job: TorchJob) -> bool:
 
 
 def _change(job: TorchJob, leaving: int) -> Change:
-    """Return what is under way. A request for workers that only waits in its queue is not."""
+    """Return the change that is under way. A request for workers that only waits in its queue is not."""
     scaling = job.status.scaling
     if leaving or (scaling is not None and scaling.deadline is not None):
         return "Resizing"

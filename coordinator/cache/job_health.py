@@ -1,4 +1,4 @@
-"""What is needed of a job to judge whether it hangs.
+"""The facts about a job that decide whether the job hangs.
 
 One rule: pure. A job whose health is not watched has no such value, so that it costs no memory for it.
 """

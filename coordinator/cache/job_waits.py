@@ -1,4 +1,4 @@
-"""What the status of a job says about earlier attempts, and about the scheduler of its gang.
+"""The facts in the status of a job about earlier attempts, and about the scheduler of its gang.
 
 One rule: pure. The parsed job is read once, and of its templates only the requested amounts are kept.
 """
@@ -64,7 +64,7 @@ class WaitState:
 
 
 def of(job: TorchJob) -> WaitState | None:
-    """Return what the status of a job says about its waiting; None if it says nothing."""
+    """Return the reason to wait in the status of a job; None if the status has no reason."""
     status, refused = job.status.queue, job.status.refused_since
     if status is None and refused is None:
         return None

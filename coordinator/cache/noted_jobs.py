@@ -1,4 +1,4 @@
-"""What the coordinator notes of jobs beside their views, with every change of a job.
+"""The facts that the coordinator notes of jobs beside their views, with every change of a job.
 
     NotedJobs       the jobs of one kind: those whose number of workers the coordinator may change, or that hold room
     RaisedCharges   the charges that workers have raised and for which the queues have not paid yet
@@ -34,7 +34,7 @@ END_SECONDS = 30.0
 
 
 class NotedJobs:
-    """The jobs that count; safe to note in one thread and to read in another."""
+    """The jobs of one kind; safe to note in one thread and to read in another."""
 
     def __init__(self, counts: Callable[[JobView], bool]) -> None:
         self._counts = counts
@@ -65,8 +65,9 @@ class NotedJobs:
 
 
 def is_autoscaled(job: JobView) -> bool:
-    """Return whether the coordinator may change a job's number of workers by itself: it holds room, or has a target all
-    the same."""
+    """Return whether the coordinator may change a job's number of workers by itself: the job holds room, or has a
+    target without room.
+    """
     scaling = job.autoscaling
     holds = job.admission is not None or (scaling is not None and scaling.target is not None)
     return scaling is not None and holds and not job.finished
@@ -78,8 +79,8 @@ def holds_room(job: JobView) -> bool:
 
 
 def ages(jobs: Iterable[JobView], now: float) -> dict[str, list[float]]:
-    """Return for how many seconds admitted jobs hold their room, by queue. They count from the status, so that a new
-    leader knows what the last one knew."""
+    """Return for how many seconds admitted jobs hold their room, by queue. The values are read from the status, so that
+    a new leader knows what the last leader knew."""
     found: dict[str, list[float]] = {}
     for job in jobs:
         if job.admission is not None:
@@ -90,7 +91,7 @@ def ages(jobs: Iterable[JobView], now: float) -> dict[str, list[float]]:
 
 
 def idle_usage(jobs: Iterable[JobView]) -> dict[str, Amounts]:
-    """Return by queue what the idle growth of jobs uses."""
+    """Return by queue the amounts that the idle growth of jobs uses."""
     usage: dict[str, dict[str, int]] = {}
     for job in jobs:
         scaling = job.autoscaling
@@ -196,7 +197,7 @@ class ImpliedQueues:
         return is_new
 
     def recount(self, jobs: Iterable[JobView]) -> frozenset[str]:
-        """Return the queues that these jobs make, and forget all others."""
+        """Return the queues that these jobs imply, and forget all other queues."""
         names = {name for job in jobs if (name := _implied_queue(job))}
         with self._lock:
             self._names = names
@@ -210,7 +211,7 @@ class ImpliedQueues:
 
 
 def _implied_queue(job: JobView) -> str:
-    """Return the queue that a job makes where queues are implicit; empty if it makes none.
+    """Return the queue that a job implies where queues are implicit; empty if the job implies none.
 
     A waiting job makes the queue that it names, if its namespace implies that queue. A job that holds room makes the
     queue that it is charged to, whatever its name is.

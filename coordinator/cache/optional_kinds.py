@@ -1,6 +1,6 @@
 """The kinds that other projects define: pod groups and queues of gang schedulers, and requests to recreate containers.
 
-A kind that is served in several versions is followed in the first of them.
+A kind that is served in several versions is followed in the first of these versions.
 
 One rule: a kind that is not installed costs one request every LOOK_SECONDS and one line in the log. A kind that is
 installed later is watched from then on, and jobs that wait for it are routed. No process has to be restarted.
@@ -52,7 +52,7 @@ def kind_name(resource: Resource) -> str:
 
 
 class OptionalKinds(Generic[T]):
-    """One informer for each of the optional kinds that the API server serves; any thread may read them."""
+    """One informer for each of the optional kinds that the API server serves; any thread may read the informers."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class OptionalKinds(Generic[T]):
         self._thread = threading.Thread(target=self._run, name="foreign-kinds")
 
     def start(self, turns: Turns | None = None) -> None:
-        """Start a thread that asks the API server for the kinds and watches those that it serves, each in one of the
-        loops in `turns`. Call it only once."""
+        """Start a thread that asks the API server for the kinds and watches those that it serves, each kind in one of
+        the loops in `turns`. Call it only once."""
         self._turns = turns
         if turns is not None and self._missing:
             self._turn = turns.loop(f"kinds/{self._missing[0].plural}")
@@ -91,7 +91,7 @@ class OptionalKinds(Generic[T]):
             informer.stop()
 
     def wait_discovered(self, timeout: float) -> bool:
-        """Wait until it is known which of the kinds the API server serves; return whether it is known."""
+        """Wait until the kinds that the API server serves are known; return whether they are known."""
         return self._asked.wait(timeout)
 
     @property
@@ -142,7 +142,7 @@ class OptionalKinds(Generic[T]):
 
 
 class GangQueueKinds(OptionalKinds[GangQueue]):
-    """The queues of gang schedulers. An account that may not read them goes on without."""
+    """The queues of gang schedulers. An account that may not read these kinds continues without them."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """To which installation a process belongs.
 
-One rule: a process that may not list namespaces reads the one that identifies the cluster, and no other.
+One rule: a process that may not list namespaces reads only the namespace that identifies the cluster.
 """
 
 from coordinator.rbac.permissions import SYSTEM_NAMESPACE

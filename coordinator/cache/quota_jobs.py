@@ -24,7 +24,7 @@ EVERY = 0.5
 
 @dataclass(slots=True)
 class _Namespace:
-    """What is known of a namespace with ResourceQuotas."""
+    """The facts about a namespace with ResourceQuotas."""
 
     keys: set[JobKey] = field(default_factory=set)
     """Its unfinished jobs."""
@@ -145,7 +145,8 @@ class GangQueueJobs:
         self._wake()
 
     def take_due(self, at_once: bool) -> bool:
-        """Return whether the queues are to be judged now. Without `at_once`, they are judged every EVERY seconds."""
+        """Return whether the queues are to be judged now. Without `at_once`, the queues are judged every EVERY
+        seconds."""
         if not self._due or (not at_once and 0 <= self._clock() - self._judged < EVERY):
             return False
         self._due, self._judged = False, self._clock()
@@ -156,7 +157,7 @@ class GangQueueJobs:
         return tuple(self._keys)
 
     def take(self, key: JobKey, demand: Amounts, levels: Iterable[str]) -> None:
-        """Record that a job was picked, and what it needs of these queues."""
+        """Record that a job was picked, and the amounts that the job needs of these queues."""
         self.picked[key] = None
         for level in levels:
             amounts.increase(self.taken.setdefault(level, {}), demand)
@@ -185,7 +186,7 @@ class PortJobs:
         self._due = self._due or self._concerns(key)
 
     def touch(self) -> None:
-        """Make the ports due for a judgement, if a job chose one."""
+        """Make the ports due for a judgement, if a job chose its port."""
         self._due = bool(self._keys or self._owners)
 
     def take_due(self) -> tuple[JobKey, ...] | None:
@@ -196,19 +197,20 @@ class PortJobs:
         return tuple(self._keys)
 
     def record(self, owners: Iterable[JobKey], over: Iterable[JobKey]) -> None:
-        """Record which jobs have ports, and forget those that need none any more."""
+        """Record which jobs have ports, and forget the jobs that need no port any more."""
         self._owners = frozenset(owners)
         for key in over:
             self._keys.pop(key, None)
 
     def _concerns(self, key: JobKey) -> bool:
-        # Most clusters have no such job, and the hash of a key costs more than a look at both.
+        # Most clusters have no such job, and the hash of a key costs more than a look at both collections.
         return bool(self._keys or self._owners) and (key in self._keys or key in self._owners)
 
 
 class RefusedJobs(NotedJobs):
-    """The unfinished jobs whose schedulers do not bind them, or did not, and what may have changed that; safe to note
-    in one thread and to read in another."""
+    """The unfinished jobs whose schedulers do not bind them, or did not, and the changes that may have ended the
+    refusal; safe to note in one thread and to read in another.
+    """
 
     def __init__(self) -> None:
         super().__init__(_waits_for_scheduler)
@@ -222,8 +224,8 @@ class RefusedJobs(NotedJobs):
         self.nodes += after is not None and after.ready
 
     def note_queue(self, before: GangQueue | None, after: GangQueue | None) -> None:
-        """Record a change of a queue of a gang scheduler. What its pods use changes with every pod, and does not
-        count."""
+        """Record a change of a queue of a gang scheduler. The allocated amount of the queue changes with every pod, and
+        is not compared."""
         self.nodes += after is not None and (before is None or replace(before, allocated=after.allocated) != after)
 
     def note_pod(self, before: PodView | None, after: PodView | None) -> None:

@@ -63,7 +63,7 @@ class RoutingRules:
 
 
 class RulesSource(Protocol):
-    """What knows the newest rules of routing."""
+    """The holder of the newest rules of routing."""
 
     def rules(self) -> RoutingRules:
         """Return the rules of routing, as the watches show them now."""

@@ -83,7 +83,7 @@ class RuleWatches:
             return self._rules
 
     def judge(self, **found: Any) -> None:
-        """Record what was found of the rules, by their names in RoutingRules."""
+        """Record the rules that were found, by their names in RoutingRules."""
         with self._lock:
             if any(self._judged.get(name) != value for name, value in found.items()):
                 self._judged = {**self._judged, **found}

@@ -1,6 +1,6 @@
 """The scale requests that exist, and the keys under which workers carry them out.
 
-One rule: a request only makes a key due; what is done about it is the worker's decision. A request whose job does not
+One rule: a request only makes a key due; the worker decides what to do about the request. A request whose job does not
 exist has a key of its own: the name of the job with the uid of the request.
 """
 
@@ -43,7 +43,8 @@ class RequestedJob:
         return f"{self.namespace}/{self.name}"
 
     def keys(self, job: JobKey | None) -> list[JobKey]:
-        """Return the keys under which the request is carried out; `job` is the job of that name, if there is one."""
+        """Return the keys under which the request is carried out; `job` is the job of that name, if such a job
+        exists."""
         if not re.match(DNS_LABEL, self.name):
             return []  # the API server stores no such name: it would be no key
         if job is not None and (not self.owners or job.uid in self.owners):
@@ -80,15 +81,17 @@ class ScaleRequests:
         return any(key in self.keys_of(request) for request in self._named(key))
 
     def is_under_way(self, key: JobKey) -> bool:
-        """Return whether one of these requests has yet to succeed or fail."""
+        """Return whether a request among those given has yet to succeed or fail."""
         return any(not request.over and key in self.keys_of(request) for request in self._named(key))
 
     def is_unseen(self, key: JobKey) -> bool:
-        """Return whether a worker has yet to see one of these requests. The first worker may have looked too early."""
+        """Return whether a worker has yet to see a request among those given. The first worker may have looked too
+        early.
+        """
         return any(request.unseen for request in self._named(key))
 
     def awaits_job(self, key: JobKey) -> bool:
-        """Return whether the key is that of a request whose job does not exist."""
+        """Return whether the key is the key of a request whose job does not exist."""
         return any(request.uid == key.uid for request in self._named(key))
 
     def _named(self, key: JobKey) -> list[RequestedJob]:

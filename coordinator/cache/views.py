@@ -113,7 +113,9 @@ class JobView:
 
     @property
     def autoscaling(self) -> Autoscaling | None:
-        """What the coordinator needs to decide about the number of workers; None if it never does."""
+        """The facts by which the coordinator decides about the number of workers; None if it never decides about this
+        job.
+        """
         return self.workers.autoscaling if self.workers is not None else None
 
     @property
@@ -129,7 +131,7 @@ class JobView:
 
     @property
     def at_rest(self) -> bool:
-        """Whether the job is suspended and holds nothing, and its status says so. No worker has to reconcile such a
+        """Whether the job is suspended and holds nothing, and its status shows it. No worker has to reconcile such a
         job."""
         gone = self.cancelled or self.deleting or self.invalid
         idle = self.suspended and self.admission is None and not gone
@@ -323,7 +325,7 @@ def pod_view(manifest: Manifest) -> PodView:
 
 
 def remember(before: PodView, after: PodView) -> PodView:
-    """Return the newest view of a pod, with what its view before has shown of its end."""
+    """Return the newest view of a pod, with the facts about its end that its earlier view has shown."""
     is_new = after.occupies and not after.placed  # another pod of this name
     is_lost = before.unreported and not (after.running or is_new)
     return replace(after, completed=False, unreported=True) if is_lost else after
@@ -343,7 +345,7 @@ def _written_rank(metadata: Manifest) -> int | None:
 
 
 def owner(namespace: str, pod_labels: dict[str, str]) -> JobKey | None:
-    """Return the job that the labels of an object name; None if they name none."""
+    """Return the job that the labels of an object name; None if the labels name no job."""
     uid = pod_labels.get(labels.JOB_UID)
     return JobKey(namespace, pod_labels.get(labels.JOB_NAME, ""), uid) if uid else None
 
@@ -388,8 +390,9 @@ def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeV
 
 
 def losing_jobs(before: NodeView | None, after: NodeView | None, pods: Iterable[PodView]) -> frozenset[JobKey]:
-    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose these. A node that
-    was closed before is about to go away once it has a taint that says so."""
+    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose the pods. A node
+    that was closed before is about to go away once the node has a taint that announces it.
+    """
     is_leaving = before is not None and after is not None and after.leaving and not before.leaving
     if before is None or not (before.ready or is_leaving) or (after is not None and after.ready):
         return frozenset()

@@ -42,7 +42,7 @@ class DirtyKey(NamedTuple):
 
 
 class Watches:
-    """Caches of everything that is watched, and the jobs to route because of what changed."""
+    """Caches of everything that is watched, and the jobs to route because of changes."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Watches:
         return job if job.key == key else None
 
     def pods_of(self, key: JobKey, version: int) -> JobPods:
-        """Summarize the pods of a job; `version` is what `take` returned with the key.
+        """Summarize the pods of a job; `version` is the version that `take` returned with the key.
 
         The worker's cache must show these pods before the worker acts, even if the event was not about a pod.
         """
@@ -167,7 +167,7 @@ class Watches:
             self.wake.set()
 
     def mark_again(self, keys: Iterable[JobKey]) -> None:
-        """Route these jobs again although nothing has changed. They take only a part of each step."""
+        """Route these jobs again although nothing has changed. Resyncs take only a part of each step."""
         marked = list(keys)
         if marked:
             self._forced.update(marked)
@@ -251,7 +251,7 @@ class Watches:
         self.refused.note_queue(before, after)
 
     def _mark_soon(self, key: JobKey, *, repeat: bool = False) -> None:
-        """Route a job once the worker may know why: it has a cache of its own, and nobody knows how far that is."""
+        """Route a job once the worker may know why: it has a cache of its own, whose progress nobody knows."""
         self._forced.add(key)
         self._dirty_keys.add_soon(key, repeat=repeat)
 

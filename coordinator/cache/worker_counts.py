@@ -28,7 +28,7 @@ class WantedGrowth:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCounts:
-    """The numbers of workers of one job, and what they take."""
+    """The numbers of workers of one job, and the amounts that they take."""
 
     least: int
     """The least number with which the job is admitted."""
@@ -50,7 +50,7 @@ class WorkerCounts:
 
 
 def of(job: TorchJob) -> WorkerCounts | None:
-    """Return the numbers of workers of a job; None if the job is admitted with all of them and never resized."""
+    """Return the numbers of workers of a job; None if the job is admitted with all of its workers and never resized."""
     scope, policy, wanted = job.spec.worker_range, job.spec.torch_elastic_policy, job.spec.worker_count
     if scope is None and (policy is None or not wanted):
         return None
@@ -66,8 +66,8 @@ def of(job: TorchJob) -> WorkerCounts | None:
 
 
 def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
-    """Return the growth that the owner wants and that waits in the queue. What the coordinator adds above the owner's
-    number does not."""
+    """Return the growth that the owner wants and that waits in the queue. Workers that the coordinator adds above the
+    owner's number do not wait in a queue."""
     granted = job.status.admission.workers if job.status.admission is not None else None
     if scaling is None or granted is None or scaling.victims:
         return None
@@ -85,5 +85,5 @@ def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
 
 
 def beyond_gangs(job: TorchJob) -> Amounts:
-    """Return what the members request without which the job's gangs may begin (`minMembers`)."""
+    """Return the requests of the members without which the job's gangs may begin (`minMembers`)."""
     return job.spec.beyond_gangs_of(job.shares) if job.larger_requests else job.spec.beyond_gangs

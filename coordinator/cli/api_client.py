@@ -84,7 +84,7 @@ class RemoteQueries:
         return self._of_job(key, "why")
 
     def reports(self, key: JobKey) -> Document:
-        """Return what the pods of a job have reported."""
+        """Return the reports of the pods of a job."""
         return self._of_job(key, "report")
 
     def status(self) -> Document:
@@ -104,7 +104,9 @@ def find(session: Session) -> Queries:
 
 
 def ask(session: Session, question: Callable[[Queries], T], otherwise: Callable[[Exception], T]) -> T:
-    """Return the answer to a question about the queues, or, if nobody answers, what `otherwise` makes of the error."""
+    """Return the answer to a question about the queues, or, if no coordinator answers, the result of `otherwise` for
+    the error.
+    """
     try:
         return question(find(session))
     except USER_ERRORS as error:
@@ -120,7 +122,7 @@ def _installation(session: Session) -> Installation | None:
 
 
 def coordinator(session: Session) -> Fetch:
-    """Return access to the coordinator that the invocation names, else to the one that the cluster names."""
+    """Return access to the coordinator that the invocation names, else to the coordinator that the cluster names."""
     if session.settings.coordinator:
         return via_url(session.settings.coordinator)
     own = session.settings.service_name

@@ -49,7 +49,7 @@ def change_job(
 ) -> Manifest:
     """Patch a job, report the change, and return the changed job."""
     metadata = job["metadata"]
-    # The uid keeps the patch from a job of the same name that was submitted meanwhile.
+    # The uid keeps the patch from a job of the same name that was submitted in the meantime.
     patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": metadata["uid"]}}
     after = session.cluster.patch(TORCHJOBS, metadata["name"], patch, metadata["namespace"], dry_run=change.dry_run)
     report(session, after, code, f"job {metadata['namespace']}/{metadata['name']} {change_text}", change)
@@ -57,7 +57,7 @@ def change_job(
 
 
 def report(session: Session, item: Manifest, code: str, change_text: str, change: ChangeOptions) -> None:
-    """Print what was changed and in which cluster, then write an Event with that reason code."""
+    """Print the change and in which cluster, then write an Event with that reason code."""
     if change.dry_run:
         click.echo(f"{change_text} on {session.cluster_name} (dry run)")
         return
@@ -70,7 +70,7 @@ def report(session: Session, item: Manifest, code: str, change_text: str, change
 
 
 def build_event(item: Manifest, code: str, change_text: str, reason: str, user: str, now: datetime) -> Manifest:
-    """Build the Event. Its message names the change, the user, and the reason if one was given."""
+    """Build the Event. The message of the Event names the change, the user, and the reason if one was given."""
     metadata = item["metadata"]
     timestamp, namespace = timestamps.format_time(now), metadata.get("namespace") or CLUSTER_SCOPE
     reference = {name: metadata[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in metadata}

@@ -1,5 +1,5 @@
-"""The columns of the lists of queues and of picks, over the documents of `coordinator.query.documents`, and what lists
-of jobs share with them. The columns of jobs are in `coordinator.cli.job_columns`.
+"""The columns of the lists of queues and of picks, over the documents of `coordinator.query.documents`, and the parts
+that lists of jobs share with these lists. The columns of jobs are in `coordinator.cli.job_columns`.
 
 One rule: a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """
@@ -44,7 +44,7 @@ def queue_columns(now: datetime) -> tuple[TableColumn, ...]:
 
 
 def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], count: int) -> list[Document]:
-    """Return the picks that fit now, then those that follow once there is room, at most `count` in all.
+    """Return the picks that fit now, then the picks that follow once there is room, at most `count` in all.
 
     `in_order` are the picks as they would be if the pool had room for everything.
     """
@@ -55,7 +55,7 @@ def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], 
 
 
 def _pick_identity(pick: Document) -> tuple[str, bool, int]:
-    """Return what distinguishes a pick: a job is picked once, and then once for each further step of its growth."""
+    """Return the identity of a pick: a job is picked once, and then once for each further step of its growth."""
     return pick["uid"], bool(pick.get("growth")), int(pick.get("workers") or 0)
 
 
@@ -113,7 +113,7 @@ def _oldest(queue: Document) -> float | None:
 
 
 def part(queue: Document, name: str) -> float | None:
-    """Return what percents in the status of a queue say, from 0 to 1; None if it has none."""
+    """Return the percents in the status of a queue as a number from 0 to 1; None if the status has no percents."""
     text = str(status_of(queue).get(name) or "").removesuffix("%")
     return float(text) / 100 if text.replace(".", "", 1).isdigit() else None
 

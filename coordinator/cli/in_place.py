@@ -1,7 +1,7 @@
 """Whether the containers of a job can be restarted in place, which the mode InPlaceRestart is for.
 
-One rule: commands do not know the settings of the workers, so what the cluster has decides. If that cannot be read,
-nothing is said.
+One rule: commands do not know the settings of the workers, so the drivers that the cluster has decide. If the cluster
+cannot be read, no driver is reported.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ NOT_POSSIBLE = "{}: pods are replaced whenever the number of workers changes"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What restarts containers of running pods in a cluster."""
+    """The drivers that restart containers of running pods in a cluster."""
 
     driver: Literal["local", "kubernetes", "kruise", ""]
     """The embedded node, the nodes of Kubernetes, or OpenKruise; empty if nothing does."""
@@ -33,8 +33,9 @@ class Found:
 
 
 def find_driver(cluster: Cluster, *, embedded: bool) -> Found | None:
-    """Return what restarts containers in place in a cluster; None if that cannot be read. `embedded` means a local
-    cluster."""
+    """Return the drivers of restarts in place in a cluster; None if the cluster cannot be read. `embedded` means a
+    local cluster.
+    """
     if embedded:
         return Found("local")
     try:
@@ -48,7 +49,8 @@ def find_driver(cluster: Cluster, *, embedded: bool) -> Found | None:
 
 
 def find(cluster: Cluster, body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
-    """Yield the finding about a job that asks for restarts in place, if its cluster has none."""
+    """Yield the finding about a job that asks for restarts in place, if its cluster has no driver for these
+    restarts."""
     policy = body["spec"].get("torchElasticPolicy") or {}
     found = find_driver(cluster, embedded=embedded) if policy.get("mode") == MODE else None
     if found is not None and not found.driver:
@@ -56,7 +58,7 @@ def find(cluster: Cluster, body: Manifest, *, embedded: bool) -> Iterator[Obstac
 
 
 def replaced_tasks(job: TorchJob, tasks: Iterable[str], found: Found | None) -> dict[str, str]:
-    """Return those of some tasks whose pods cannot be restarted in place, each with the reason.
+    """Return the tasks, of those given, whose pods cannot be restarted in place, each with the reason.
 
     OpenKruise only ends containers: the node starts them again, unless the pod's restartPolicy is Never.
     """

@@ -35,7 +35,9 @@ def job_columns(now: datetime, places: Mapping[str, tuple[int, int]]) -> tuple[T
 
 
 def phase(job: Document) -> str:
-    """Return the phase of a job for people. A job that was cancelled has not failed; one that is being deleted ends."""
+    """Return the phase of a job for people. A job that was cancelled is not shown as failed; a job that is being
+    deleted is shown as ending.
+    """
     if deletion.is_deleting(job):
         return deletion.DELETING
     name = str(columns.status_of(job).get("phase") or "Pending")
@@ -50,7 +52,7 @@ def is_in_order(job: Document) -> bool:
 
 
 def _ranked(job: Document) -> dict[str, int]:
-    """Return the tasks whose pods have ranks, each with the number of pods that it has or is to have; all tasks if none
+    """Return the tasks whose pods have ranks, each with its present or future number of pods; all tasks if none
     has ranks."""
     tasks = {name: task or {} for name, task in job["spec"]["torchTaskSpecs"].items()}
     granted = (columns.status_of(job).get("admission") or {}).get("workers") or 0
@@ -70,7 +72,9 @@ def _pods(job: Document) -> str:
 
 
 def _runtime(job: Document, now: datetime) -> float | None:
-    """Return the seconds since the admission, with all restarts. The status has those of earlier admissions no more."""
+    """Return the seconds since the admission, with all restarts. The status no longer has the values of earlier
+    admissions.
+    """
     status = columns.status_of(job)
     began, ended = status.get("startTime"), status.get("completionTime")
     began = began or (status.get("admission") or {}).get("admittedAt")
@@ -80,7 +84,7 @@ def _runtime(job: Document, now: datetime) -> float | None:
 
 
 def _reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
-    """Return why a job waits and its place, what a running job suffers from, or why it failed."""
+    """Return why a job waits and its place, the problem of a running job, or why it failed."""
     status = columns.status_of(job)
     if deletion.is_deleting(job):
         return f"held by {deletion.held_by(job)}" if deletion.held_by(job) else "-"

@@ -1,6 +1,6 @@
 """The reading of the objects around a job: its pods, the pod groups of its gang, its last events, its reports.
 
-One rule: an object that is forbidden or missing becomes a note, and the rest is shown nevertheless.
+One rule: an object that is forbidden or missing becomes a note, and the other objects are shown nevertheless.
 """
 
 from collections.abc import Callable, Iterable
@@ -81,7 +81,9 @@ def _groups(cluster: KubernetesCluster, item: Manifest) -> tuple[GroupView, ...]
 
 
 def _judge(reader: GroupReader, group: GroupView) -> GroupView:
-    """Add what a group waits for, and the state of the gang scheduler's queue if this account may read that queue."""
+    """Add the reason for which a group waits, and the state of the gang scheduler's queue if this account may read that
+    queue.
+    """
     try:
         return reader.judge(group)
     except errors.Forbidden:
@@ -89,7 +91,7 @@ def _judge(reader: GroupReader, group: GroupView) -> GroupView:
 
 
 def read_reports(session: Session, item: Manifest, pods: Iterable[Manifest]) -> Document:
-    """Return what the pods of a job have reported, which a coordinator knows; empty if they cannot report."""
+    """Return the reports of a job's pods, which a coordinator knows; empty if the pods cannot report."""
     containers = (each for pod in pods for each in pod["spec"].get("containers") or ())
     if not any(entry.get("name") == REPORT_VARIABLE for each in containers for entry in each.get("env") or ()):
         return {}

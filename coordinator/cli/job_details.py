@@ -66,7 +66,7 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
 
 
 def _ending(item: Manifest) -> Document | None:
-    """Return why a job has ended, for programs; None for a job that goes on."""
+    """Return why a job has ended, for programs; None for an unfinished job."""
     if not endings.is_finished(item):
         return None
     reason, code = endings.cause_of(item)
@@ -125,7 +125,9 @@ def _backoff(item: Manifest, job_context: JobContext) -> Document:
 
 
 def _driver(item: Manifest, job_context: JobContext) -> Document:
-    """Return what restarts the job's containers in place, and why nothing better does; empty for a job without pods."""
+    """Return the driver that restarts the job's containers in place, and why no better driver does; empty for a job
+    without pods.
+    """
     status = item.get("status") or {}
     if not status.get("admission"):
         return {}
@@ -134,7 +136,7 @@ def _driver(item: Manifest, job_context: JobContext) -> Document:
 
 
 def _events(events: Iterable[Manifest]) -> list[Document]:
-    """Return the newest events, the oldest of them first."""
+    """Return the newest events, in the order of their time."""
     names = {"type": "type", "reason": "reason", "message": "message", "lastTimestamp": "at"}
     newest = sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))[-MOST_EVENTS:]
     return [{name: event[key] for key, name in names.items() if event.get(key)} for event in newest]
@@ -150,7 +152,9 @@ def _tasks(item: Manifest, job_context: JobContext) -> list[Document]:
 
 
 def _without_followers(tasks: list[Document]) -> list[Document]:
-    """Return the tasks without the pods that only wait for others of their gang, where one of these has a cause."""
+    """Return the tasks without the pods that only wait for other pods of their gang, where one of those other pods has
+    a cause.
+    """
     placed = [(_place(each), each) for task in tasks for each in task["why"] if each["pod"]]
     if not any(place < pod_problems.WAITS_FOR_OTHERS for place, _ in placed):
         return tasks
@@ -238,7 +242,7 @@ def _blockers(pods: Iterable[Manifest]) -> list[Document]:
 
 
 def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: JobContext) -> list[Document]:
-    """Return why pods do not exist yet, as far as the objects show it."""
+    """Return why pods do not exist yet, as far as the objects show the reason."""
     if missing <= 0:
         return []
     reason, message = _missing_reason(job, task_type, job_context)
@@ -246,7 +250,8 @@ def _missing_pods(job: TorchJob, task_type: str, missing: int, job_context: JobC
 
 
 def _waits_until(job: TorchJob, task_type: str, job_context: JobContext) -> str:
-    """Return the end of the back-off that a task's missing pods wait for; empty if they do not wait for one."""
+    """Return the end of the back-off that a task's missing pods wait for; empty if the pods do not wait for a
+    back-off."""
     until, names = job.status.restart_not_before, job.status.backing_off
     if until is None or job_context.now is None or until <= job_context.now:
         return ""

@@ -1,6 +1,7 @@
-"""The number of workers of an admitted job, and the workers that it waits for beside those that it has.
+"""The number of workers of an admitted job, and the workers for which the job still waits.
 
-One rule: the object says how many there are, and a coordinator says why they wait. If none answers, the text says so.
+One rule: the number of workers comes from the object, and the reason for which workers wait comes from a coordinator.
+If none answers, the text says that no coordinator answers.
 """
 
 from coordinator.cli import api_client, job_ref
@@ -12,7 +13,9 @@ from kube.api import Manifest
 
 
 def read(session: Session, item: Manifest) -> Document:
-    """Return how many workers a job has and wants, and why the rest waits; empty if it waits for none."""
+    """Return how many workers a job has and wants, and why the missing workers wait; empty if the job waits for no
+    workers.
+    """
     counts = counts_of(item)
     if counts["wanted"] <= counts["granted"]:
         return {}
@@ -36,8 +39,9 @@ def counts_of(item: Manifest) -> dict[str, int]:
 
 
 def size_of(item: Manifest) -> Document:
-    """Return the size of an admitted job that the coordinator may resize: what it has, what its owner wants, and its
-    bounds; empty for any other job."""
+    """Return the size of an admitted job that the coordinator may resize: the number of its workers, the number that
+    its owner wants, and its bounds; empty for any other job.
+    """
     status, policy = item.get("status") or {}, item["spec"].get("torchElasticPolicy") or {}
     admission, worker = status.get("admission") or {}, item["spec"]["torchTaskSpecs"]
     target: Document = status.get("target") or {}

@@ -1,6 +1,6 @@
 """The text of `torchq job show`: the document of `coordinator.cli.job_details`, and the job's own conditions and pods.
 
-One rule: the text contains only what the document and the objects contain.
+One rule: the text contains no facts beyond those of the document and the objects.
 """
 
 import shlex
@@ -68,7 +68,7 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
 
 
 def _state(document: Document) -> Iterator[tuple[str, str]]:
-    """Yield the phase of a job, and what its owner should know about it."""
+    """Yield the phase of a job, and the facts about the phase that its owner should know."""
     yield "Phase", document["phase"]
     if document["deletion"]:
         yield "Deletion", document["deletion"]
@@ -79,7 +79,7 @@ def _state(document: Document) -> Iterator[tuple[str, str]]:
 
 
 def _charge(charge: Document) -> str:
-    """Format a charge in the units of quotas, except what is no amount."""
+    """Format a charge in the units of quotas, except values that are not amounts."""
     return ", ".join(
         f"{name}={quantities.format_amount(name, amount) if isinstance(amount, int) else amount}"
         for name, amount in charge.items()
@@ -87,7 +87,7 @@ def _charge(charge: Document) -> str:
 
 
 def _training(reports: Document) -> str:
-    """Format how far a job is; empty if it has reported nothing."""
+    """Format the progress of a job; empty if it has reported nothing."""
     if "unknown" in reports:
         return f"unknown: {reports['unknown']}"
     if "step" not in reports:
@@ -100,7 +100,7 @@ def _training(reports: Document) -> str:
 
 
 def _restarts(restarts: Document) -> Iterator[tuple[str, str]]:
-    """Yield the counts of restarts, and what restarts containers in place, or why nothing does."""
+    """Yield the counts of restarts, and the driver that restarts containers in place, or why no driver does."""
     counted = f"{restarts['counted']} of {restarts['limit']}"
     more = [f"{restarts['disruptions']} not its fault"] if restarts["disruptions"] else []
     waits = [f"the next at {restarts['notBefore']} (back-off)"] if "notBefore" in restarts else []

@@ -1,4 +1,4 @@
-"""Groups of commands that live in modules of their own, and what becomes of the errors of commands.
+"""Groups of commands that live in modules of their own, and the handling of the errors of commands.
 
 One rule: a command's module is imported when the command is first used. The modules that run a cluster take a second
 to import, and a command that shows a queue must not wait for them.
@@ -46,7 +46,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command of the first argument. For an unknown name, the error has the nearest names of all commands,
-        also of those that are not imported yet."""
+        including commands that are not imported yet."""
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
@@ -57,7 +57,9 @@ class CommandGroup(LazyGroup):
     """A group that turns the errors of its commands into messages."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. An expected error becomes one message and exit code 1; Ctrl-C is exit code 130, alone."""
+        """Run the command. An expected error becomes one message and exit code 1; Ctrl-C becomes exit code 130 without
+        a message.
+        """
         try:
             return super().invoke(ctx)
         except USER_ERRORS as error:
@@ -70,9 +72,10 @@ class CommandGroup(LazyGroup):
 
 
 def find(place: str) -> Any:
-    """Import and return what is at a place, `module:attribute`."""
+    """Import and return the object at a place, `module:attribute`."""
     module, _, attribute = place.partition(":")
-    # Imported objects live as long as the process. Garbage collection of them took a sixth of the time of a command.
+    # Imported objects live as long as the process. The garbage collection of these objects took a sixth of the time of
+    # a command.
     gc.disable()
     try:
         return getattr(importlib.import_module(module), attribute)

@@ -1,6 +1,6 @@
 """The documents of the files that a command is given.
 
-One rule: a file is data of a user. Whatever is wrong with it becomes a BadManifest that names the file and the place.
+One rule: a file is data of a user. Every problem of a file becomes a BadManifest that names the file and the place.
 """
 
 import sys
@@ -37,7 +37,7 @@ def documents(path: str) -> Iterator[tuple[str, Any]]:
 def line(source: str, field: str) -> int | None:
     """Return the line of a field in a document that `documents` has yielded with this source.
 
-    None if the file was standard input, or can no longer be read.
+    The result is None if the file was standard input, or can no longer be read.
     """
     path, is_later, number = source.rpartition(_DOCUMENT)
     if not is_later or not number.isdecimal():
@@ -49,7 +49,7 @@ def line(source: str, field: str) -> int | None:
 
 
 def as_map(value: Any, what: str) -> dict[str, Any]:
-    """Return a map of a document; an empty one for a value that is missing. Raises BadManifest for any other value."""
+    """Return a map of a document; an empty map for a missing value. Raises BadManifest for any other value."""
     if value is not None and not isinstance(value, dict):
         raise BadManifest(f"{what}: must be a map")
     return value or {}
@@ -80,7 +80,7 @@ def text(path: str, largest: int = LARGEST_FILE) -> str:
 
 
 def parse(path: str, content: str) -> list[Any]:
-    """Return the documents of a YAML text, empty ones as None."""
+    """Return the documents of a YAML text, empty documents as None."""
     try:
         return list(yamltext.documents(content))
     except yaml.YAMLError as error:

@@ -1,8 +1,8 @@
 """Whether jobs could ever run: the question of the commands that submit or change jobs to the coordinator.
 
-One rule: if the coordinator does not answer, or this account has no permission to query it, the command goes on with
-one note. If the cluster names no coordinator at all, there is no note. `coordinator.runs.submission_findings` has the
-messages.
+One rule: if the coordinator does not answer, or this account has no permission to query it, the command continues and
+prints one note. If the cluster names no coordinator at all, there is no note. `coordinator.runs.submission_findings`
+has the messages.
 """
 
 import time
@@ -93,8 +93,9 @@ def _fetch_answers(fetch: Callable[[str], Any], questions: Iterable[str]) -> dic
 
 
 def check_change(session: Session, changed: Iterable[Manifest], change: str, verb: Verb, *, anyway: bool) -> None:
-    """Ask whether jobs could run as they would be after a change, and print warnings. It comes before the first step
-    of a command, for all of its jobs: none is changed if one of them could never run then, unless the user wants that.
+    """Ask whether jobs could run as they would be after a change, and print warnings. The check comes before the first
+    step of a command, for all of its jobs: no job is changed if one of the jobs could never run after the change,
+    unless the user wants that.
 
     `change` and `verb` name the change in messages. Raises `findings.NeverRuns` for jobs that never could, unless
     `anyway`, and Invalid for jobs that the change would make invalid.
@@ -114,7 +115,9 @@ def _parse(item: Manifest, change: str) -> TorchJob:
 
 
 def _ask(session: Session, jobs: Sequence[TorchJob]) -> Iterator[list[Obstacle]]:
-    """Yield what keeps each job from running; of an elastic job also what keeps only some of its workers from it."""
+    """Yield the findings that keep each job from running; for an elastic job also those that keep only some of its
+    workers from running.
+    """
     elastic = [job for job in jobs if job.charge != job.least_charge]
     findings = FeasibilityCheck(session, ask=whole_question)(elastic)
     whole = {job.key: found for job, found in zip(elastic, findings, strict=True)}

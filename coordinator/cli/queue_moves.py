@@ -1,6 +1,6 @@
 """Moves of jobs from one queue to another, and out of a queue that will be deleted.
 
-One rule: no job is moved unless all of them can be; each step is safe to repeat.
+One rule: no job is moved unless all of the jobs can be moved; each step is safe to repeat.
 """
 
 import click

@@ -1,4 +1,4 @@
-"""What all commands share: the settings, a connection to the cluster at first use, and the words of errors.
+"""The parts that all commands share: the settings, a connection to the cluster at first use, and the words of errors.
 
 One rule: a user's mistake or a server's refusal is one message and exit code 1; a wrong command line is exit code 2;
 never a traceback.
@@ -71,7 +71,8 @@ class Session:
         return replace(self, agent=agent)
 
     def with_meter(self, meter: Meter) -> "Session":
-        """Return the same invocation with what counts its requests to the API server and its scripts in Redis."""
+        """Return the same invocation with a meter that counts its requests to the API server and its scripts in
+        Redis."""
         session = replace(self, meter=meter)
         session.settings.redis.meter = meter
         return session
@@ -87,7 +88,8 @@ class Session:
 
     @cached_property
     def target(self) -> ClusterTarget:
-        """The cluster that commands use, and what selected it. Raises LocalError if that cannot be determined."""
+        """The cluster that commands use, and what selected it. Raises LocalError if the cluster cannot be
+        determined."""
         return target.find(self.resolved_settings, self.environ, serves=self.role in SERVER_ROLES)
 
     @property
@@ -132,7 +134,7 @@ class Session:
     @cached_property
     def status_cluster(self) -> KubernetesCluster:
         """The same API for the statuses that the leader writes. A request that fails is not repeated, so that the
-        statuses of other objects need not wait for it."""
+        statuses of other objects need not wait for the failed one."""
         return client.connect(replace(self.connection, retries=RetrySettings(attempts=1)), self.meter)
 
     @property
@@ -142,7 +144,9 @@ class Session:
 
     @property
     def redis(self) -> Location:
-        """The Redis of the settings. If they name none, the Redis of the embedded cluster that commands use."""
+        """The Redis of the settings. If the settings name no Redis, the Redis of the embedded cluster that commands
+        use.
+        """
         kubeconfig = self.connection.kubeconfig or self.environ.get("KUBECONFIG", "")
         noted = Path(kubeconfig).parent / settings_module.REDIS_URL_NOTE
         if self.resolved_settings.sources["redis_url"] == "default" and kubeconfig and noted.is_file():
@@ -193,7 +197,9 @@ class JobGroup(LazyGroup):
 
 
 def with_namespace(command: click.Command) -> click.Command:
-    """Add the option `-n` to a command about jobs that has none, so that it may also come after the command's name."""
+    """Add the option `-n` to a command about jobs that has none, so that the option may also come after the command's
+    name.
+    """
 
     def use(context: click.Context, _parameter: click.Parameter, namespace: str | None) -> None:
         session = context.find_object(Session)

@@ -1,7 +1,7 @@
-"""The submission of the TorchJobs of files: all of them or none.
+"""The submission of the TorchJobs of files: all TorchJobs or none.
 
 One rule: nothing is created before all jobs are valid (`coordinator.runs.validation`). Before that, the coordinator and
-the node of an embedded cluster say whether each job could ever run (`coordinator.cli.outlook`).
+the node of an embedded cluster report whether each job could ever run (`coordinator.cli.outlook`).
 """
 
 import os
@@ -48,7 +48,7 @@ def parse(bodies: Iterable[tuple[str, Any]], namespace: str, directory: str) -> 
 
 
 def folder() -> str:
-    """Return the folder of submission. Raises BadManifest if it no longer exists or its name is not UTF-8."""
+    """Return the folder of submission. Raises BadManifest if the folder no longer exists or its name is not UTF-8."""
     try:
         path = os.getcwd()
         path.encode()
@@ -101,8 +101,9 @@ def _make_all(maker: JobMaker, documents: list[Submission], tell: Callable[[str]
 
 
 def _warn(cluster: Cluster, document: Submission, *, embedded: bool) -> CheckedJob:
-    """Return what the cluster does not have for a job, and which of its commands cannot run, as far as no coordinator
-    has to be asked."""
+    """Return the objects for a job that the cluster does not have, and which of its commands cannot run, as far as no
+    coordinator has to be asked.
+    """
     found = (
         *obstacles.of_gangs(cluster, document.body),
         *in_place.find(cluster, document.body, embedded=embedded),
@@ -125,7 +126,7 @@ def in_sequence(documents: Iterable[Submission], microseconds: int) -> list[Subm
 
 
 def _check_names(documents: list[Submission]) -> None:
-    """Raise BadManifest for two jobs of one name. Dry runs accept both, but only the first can be created."""
+    """Raise BadManifest for two jobs of one name. Dry runs accept both jobs, but only the first job can be created."""
     first: dict[str, str] = {}
     for document in documents:
         name = document.body["metadata"].get("name")
@@ -136,7 +137,7 @@ def _check_names(documents: list[Submission]) -> None:
 
 
 def _validate(maker: JobMaker, document: Submission) -> validation.ValidatedJob:
-    """Validate a job. Raises any ClusterError; that of an invalid job is in plain words."""
+    """Validate a job. Raises any ClusterError; the error about an invalid job is in plain words."""
     try:
         return maker.validate(document)
     except errors.Invalid as error:
@@ -144,7 +145,7 @@ def _validate(maker: JobMaker, document: Submission) -> validation.ValidatedJob:
 
 
 def _explain(document: Submission, causes: Iterable[errors.FieldCause]) -> tuple[errors.FieldCause, ...]:
-    """Return what is wrong with a job in plain words, with the lines of its file."""
+    """Return the problems of a job in plain words, with the lines of its file."""
     schema = definitions.torchjob()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     plain = (
         replace(cause, message=words.unknown_field(cause.field, schema)) if cause.message == UNKNOWN_FIELD else cause

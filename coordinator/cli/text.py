@@ -35,7 +35,7 @@ def describe_settled(
 ) -> Document:
     """Return the document of a job that does not wait.
 
-    `tasks` are those of `job_details`, for an admitted job that may not run. `restart_not_before` is the end of the
+    `tasks` are the tasks of `job_details`, for an admitted job that may not run. `restart_not_before` is the end of the
     job's back-off. `if_resumed` is the forecast for a suspended job if it were resumed now.
     """
     status, document = item.get("status") or {}, _job(item)
@@ -85,7 +85,7 @@ def describe_deletion(item: Manifest, pods: Sequence[Manifest]) -> Document:
 
 
 def describe_hang(hang: Document) -> str:
-    """Return the sentence about a hang in the status of a job, as its condition and its Event have it."""
+    """Return the sentence about a hang in the status of a job, in the form of its condition and its Event."""
     return finding.describe(Hang.model_validate(hang))
 
 
@@ -203,13 +203,13 @@ def _if_resumed(document: Document) -> Iterator[str]:
 
 
 def describe_sharing(pods: Iterable[Manifest]) -> list[str]:
-    """Return what pods of a job have to do with ports of other jobs on one machine, without repetitions."""
+    """Return how pods of a job are connected with ports of other jobs on one machine, without repetitions."""
     conditions = (each for pod in pods for each in (pod.get("status") or {}).get("conditions") or ())
     return list(dict.fromkeys(each["message"] for each in conditions if each["type"] == labels.PORT_SHARED))
 
 
 def describe_silence(item: Manifest, training: Document, now: datetime) -> str:
-    """Return the hint that a running job has stopped to report, which nobody watches; empty if there is none."""
+    """Return the hint that a running job has stopped to report, which is not watched; empty if no hint is due."""
     status, spec = item.get("status") or {}, item["spec"]
     if status.get("phase") != "Running" or (spec.get("health") or {}).get("hangTimeoutSeconds"):
         return ""
@@ -223,7 +223,7 @@ def describe_silence(item: Manifest, training: Document, now: datetime) -> str:
 
 
 def format_blocker(task: str, against: Document) -> str:
-    """Format what keeps pods of a task from running."""
+    """Format the reasons that keep pods of a task from running."""
     example = f" ({against['pod']})" if against["pod"] else ""
     message = f": {against['message']}" if against["message"] else ""
     return f"{task}: {against['pods']} {against['reason']}{example}{message}"

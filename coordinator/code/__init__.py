@@ -1,3 +1,4 @@
-"""The code of a job: which files of a folder it is, how they are packed, and where they are kept for its pods.
+"""The code of a job: the selection of the files of a folder, and how these files are packed and kept for the job's
+pods.
 
-What a job asks for, and how it is submitted, belongs in `coordinator.runs`."""
+The requests of a job, and its submission, belong in `coordinator.runs`."""

@@ -50,7 +50,7 @@ class Archive:
 
 
 class _LimitedGzip(io.RawIOBase):
-    """A file that compresses what is written to it, up to a number of bytes."""
+    """A file that compresses the written bytes, up to a number of bytes."""
 
     def __init__(self, limit: int) -> None:
         self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
@@ -79,7 +79,7 @@ class _LimitedGzip(io.RawIOBase):
 def build(files: Iterable[CodeFile], limit: int) -> Archive:
     """Return the archive of files that are sorted by path.
 
-    Raises LimitReached as soon as it has more than `limit` bytes, so that no huge folder is read to its end.
+    Raises LimitReached as soon as the file has more than `limit` bytes, so that no huge folder is read to its end.
     """
     output = _LimitedGzip(limit)
     count = 0

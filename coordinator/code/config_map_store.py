@@ -1,7 +1,7 @@
 """The store that needs nothing but the cluster: ConfigMaps in the namespace of the job.
 
-One rule: a job is an owner of every part of one copy. Whatever another client or the garbage collector does between
-two requests, the part is read again.
+One rule: a job is an owner of every part of one copy. A part is read again after any change that
+another client or the garbage collector makes between two requests.
 """
 
 import time
@@ -54,7 +54,7 @@ class ConfigMapStore:
     def _keep(self, part: Manifest, owner: JobKey) -> bool:
         """Make a job an owner of a part. Return False if the part has no room or is being deleted.
 
-        The first part has room, and a later one has not, while the garbage collection removes owners one by one.
+        The first part has room, while a later part has no room, while the garbage collection removes owners one by one.
         """
         name = part["metadata"]["name"]
         for number in range(MOST_TRIES):
@@ -76,7 +76,7 @@ class ConfigMapStore:
         raise StoreFailed(f"ConfigMap {owner.namespace}/{name} changed {MOST_TRIES} times in a row: try again")
 
     def _find(self, part: Manifest, owner: JobKey) -> Manifest | None:
-        """Return a part as it is stored, and create it if it does not exist; None if it came meanwhile."""
+        """Return a part as it is stored, and create it if it does not exist; None if the part came in the meantime."""
         metadata = part["metadata"]
         try:
             return self.cluster.get(CONFIG_MAPS, metadata["name"], owner.namespace)
@@ -89,7 +89,7 @@ class ConfigMapStore:
             return None
 
     def _add(self, name: str, owner: JobKey, owners: list[Manifest], version: str) -> bool:
-        """Add an owner to a part of this version. Return False if it has changed or is gone."""
+        """Add an owner to a part of this version. Return False if the ConfigMap has changed or is gone."""
         patch = {"metadata": {"ownerReferences": [*owners, config_maps.owner_reference(owner)]}}
         try:
             self.cluster.patch(CONFIG_MAPS, name, patch, owner.namespace, resource_version=version)

@@ -1,6 +1,7 @@
 """The manifests of the ConfigMaps that hold the code of jobs.
 
-One rule: a ConfigMap never changes but for its owners: the jobs that use it. The last one takes it along.
+One rule: a ConfigMap never changes but for its owners: the jobs that use it. The ConfigMap is deleted with its last
+owner.
 """
 
 import base64
@@ -60,7 +61,7 @@ def source(archive: Archive, copy: int) -> Mounts:
 
 
 def content(part: Manifest) -> bytes:
-    """Return what a ConfigMap has of an archive. Raises ValueError if that is nothing."""
+    """Return the part of an archive that a ConfigMap has. Raises ValueError if the ConfigMap has no part."""
     try:
         return base64.b64decode(part["binaryData"][KEY], validate=True)
     except (KeyError, TypeError, ValueError) as error:
@@ -68,7 +69,9 @@ def content(part: Manifest) -> bytes:
 
 
 def join(short: str, parts: Iterable[bytes]) -> Archive:
-    """Return the archive of some parts. Raises ValueError unless its digest begins as its name says."""
+    """Return the archive of some parts. Raises ValueError unless the digest of the archive begins with
+    `short`.
+    """
     whole = b"".join(parts)
     archive = Archive(whole, hashlib.sha256(whole).hexdigest(), files=0)
     if archive.short != short:
@@ -77,7 +80,9 @@ def join(short: str, parts: Iterable[bytes]) -> Archive:
 
 
 def owner_reference(job: JobKey) -> Manifest:
-    """Return the reference of a job to what it uses. It is no controller, since an object has one controller only."""
+    """Return the owner reference that names a job as a user of an object. The job is not the controller, since an
+    object has one controller only.
+    """
     return {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": job.name, "uid": job.uid}
 
 

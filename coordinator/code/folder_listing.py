@@ -1,4 +1,5 @@
-"""The entries of a folder by git's rules: what git would take, and what .gitignore files leave out.
+"""The entries of a folder by git's rules: the files that git would take, without the files that .gitignore files leave
+out.
 
 One rule: where git and a repository exist, git itself answers. Elsewhere .gitignore files are read in the same way.
 """
@@ -32,7 +33,7 @@ _GIT = ("git", "-c", "core.fsmonitor=false", "ls-files", "-z")
 def read(folder: Path, tell: Tell = lambda _: None) -> FolderListing:
     """Return the entries of a folder. `tell` gets a line from time to time if that takes long.
 
-    Raises FolderRefused if a folder in it is unreadable, and CodeTooLarge as soon as it has too many files.
+    Raises FolderRefused if a subfolder is unreadable, and CodeTooLarge as soon as the folder has too many files.
     """
     found = _from_git(folder, tell)
     return found if found is not None and found.paths else _from_walk(folder, tell)
@@ -61,7 +62,7 @@ def _refused(folder: Path, path: str, error: OSError) -> FolderRefused:
 
 
 def _from_git(folder: Path, tell: Tell = lambda _: None) -> FolderListing | None:
-    """Return what git says; None without git or a repository."""
+    """Return the output of git; None without git or a repository."""
     taken = _git(folder, _TAKEN, tell)
     if taken is None:
         return None
@@ -105,7 +106,9 @@ def _git(folder: Path, options: Iterable[str], tell: Tell) -> list[str] | None:
 
 
 def _output(process: "subprocess.Popen[bytes]", what: str, tell: Tell) -> tuple[bytes, bytes]:
-    """Return what a program prints, and tell from time to time that it is at work. Interrupted, it is killed."""
+    """Return the output of a program, and report from time to time that the program is at work. Interrupted, it is
+    killed.
+    """
     seconds = 0.0
     try:
         while True:
@@ -128,7 +131,7 @@ def _mode(path: Path) -> int:
 
 
 def _special_files(folder: Path, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the sockets, fifos and devices beside the files that git takes; git itself passes over them."""
+    """Yield the sockets, fifos and devices beside the files that git takes; git itself ignores such entries."""
     for parent in sorted({"", *(path.rpartition("/")[0] for path in paths)}):
         with os.scandir(folder / parent) as entries:
             for entry in entries:

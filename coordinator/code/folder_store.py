@@ -1,7 +1,7 @@
 """The store for code that is too large for ConfigMaps: a folder that this machine and every node see at the same path.
 
 One rule: a file has its final name only once it is whole. Files are never deleted here; the time of a file is that of
-its last use, so an admin can delete old ones.
+its last use, so an admin can delete old files.
 """
 
 import contextlib

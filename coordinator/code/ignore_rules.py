@@ -46,7 +46,7 @@ class IgnoreRules:
 
     @property
     def takes_back(self) -> bool:
-        """Whether a pattern takes back what other rules leave out."""
+        """Whether a pattern includes files that other rules leave out."""
         return any(line.text.startswith("!") for line in self.lines)
 
 

@@ -1,6 +1,6 @@
 """Packs the folder of a job: selects its files, reads them, and returns the archive.
 
-One rule: what is packed and what is left out is fixed here, once; nothing reads the folder later.
+One rule: this module decides once which files are packed and which are left out; nothing reads the folder later.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -57,7 +57,7 @@ def pack(
     if sum(sizes.values()) > min(LARGEST_RATIO * limit, LARGEST_SUM):
         raise _too_large(folder, sizes, limit)
     try:
-        # The files of the client come first, as their paths do.
+        # The files of the client come first, because their paths are first.
         packed = archive.build(chain(client_files(), _files(folder, chosen, secrets)), limit)
     except archive.LimitReached:
         raise _too_large(folder, sizes, limit) from None

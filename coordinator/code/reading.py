@@ -18,7 +18,7 @@ _KINDS = ((stat.S_ISFIFO, "a fifo"), (stat.S_ISSOCK, "a socket"))
 
 
 def read(folder: Path, path: str) -> CodeFile:
-    """Return a file or a link of a folder. Raises FolderRefused for what cannot be packed."""
+    """Return a file or a link of a folder. Raises FolderRefused for an entry that cannot be packed."""
     try:
         found = (folder / path).lstat()
         if stat.S_ISLNK(found.st_mode):
@@ -68,7 +68,9 @@ def _inner_target(folder: Path, path: str) -> str:
 
 
 def _stays_inside(folder: Path, path: str) -> bool:
-    """Return whether a link ends inside of the folder, whatever links it passes. One that leads nowhere does."""
+    """Return whether a link ends inside of the folder, whatever links it passes. A link that leads nowhere counts as
+    inside.
+    """
     try:
         return (folder / path).resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError):  # a loop
@@ -84,7 +86,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def sizes(folder: Path, paths: Iterable[str]) -> dict[str, int]:
-    """Return the sizes of files by path; those that are gone are left out."""
+    """Return the sizes of files by path; files that are gone are left out."""
     found = {}
     for path in paths:
         try:

@@ -1,6 +1,6 @@
 """Which files look like a secret, by their names and by the beginning of their content.
 
-One rule: a pattern `!NAME` in .torchqignore takes such a file back, so a name may be suspected too early.
+One rule: a pattern `!NAME` in .torchqignore includes such a file again, so a name may be suspected too early.
 """
 
 import re
@@ -60,7 +60,7 @@ HEAD_BYTES = 256 * 1024
 
 
 def in_name(path: str) -> bool:
-    """Return whether a path looks like that of a secret. A key of SSH (`id_rsa`) does, `id_map.json` does not."""
+    """Return whether a path looks like the path of a secret. A key of SSH (`id_rsa`) does, `id_map.json` does not."""
     *folders, name = path.split("/")
     if not _FOLDERS.isdisjoint(folders):
         return True

@@ -1,7 +1,7 @@
-"""Which files of a folder are the code of a job, and what is left out.
+"""Which files of a folder are the code of a job, and which files are left out.
 
 One rule: in this order: torchq's own rules leave out version control, environments and caches; .torchqignore decides;
-what looks like a secret is left out; everything else is packed.
+files that look like secrets are left out; everything else is packed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -64,7 +64,7 @@ class FolderListing:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The files to pack, in order, and what is left out."""
+    """The files to pack, in order, and the files that are left out."""
 
     paths: Sequence[str]
     left_out: Sequence[LeftOut]
@@ -121,7 +121,7 @@ def _ancestors(path: str) -> Iterator[str]:
 def find_environments(paths: Iterable[str]) -> frozenset[str]:
     """Return the folders of environments and of local clusters among paths, each with its slash.
 
-    The folder that is packed is never one of them.
+    The folder that is packed is never one of these folders.
     """
     found: dict[str, set[str]] = {marker: set() for marker in (*ENVIRONMENT_FILES, *CLUSTER_FILES)}
     for path in paths:
@@ -133,7 +133,7 @@ def find_environments(paths: Iterable[str]) -> frozenset[str]:
 
 
 def is_inside(path: str, folders: frozenset[str]) -> bool:
-    """Return whether a path is in one of some folders, each with its slash."""
+    """Return whether a path is in one of the given folders, each with its slash."""
     return bool(folders) and not folders.isdisjoint(_ancestors(path))
 
 

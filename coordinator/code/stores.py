@@ -1,6 +1,6 @@
-"""Where the code of jobs is kept until their pods unpack it: what every store offers.
+"""Where the code of jobs is kept until their pods unpack it: the interface of every store.
 
-One rule: a store keeps an archive under its digest, and never changes it. `source` says how a pod finds it there.
+One rule: a store keeps an archive under its digest, and never changes it. `source` says how a pod finds the code there.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,11 @@
 """Unpacks the code of a job: the container `torchq-code` runs this text before the job's own container starts.
 
-One rule: nothing is written before the digest is right, and nothing is written outside the folder of the code. What was
-unpacked once stays as the job has left it, however often the container runs.
+One rule: nothing is written before the digest is right, and nothing is written outside the folder of the code. Unpacked
+code stays as the job has left it, however often the container runs.
 
-It runs as `python3 -c TEXT DIGEST`, with the Python of the job's image: 3.6 or newer, its standard library alone. The
-variables TORCHQ_VOLUME_... name the folders: TORCHQ_CODE is the job's; TORCHQ_PART_1, TORCHQ_PART_2 and so on have one
-part of the archive each, or TORCHQ_STORE has the whole archive.
+The program runs as `python3 -c TEXT DIGEST`, with the Python of the job's image: 3.6 or newer, its standard library
+alone. The variables TORCHQ_VOLUME_... name the folders: TORCHQ_CODE is the job's; TORCHQ_PART_1, TORCHQ_PART_2 and so
+on have one part of the archive each, or TORCHQ_STORE has the whole archive.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class NotUnpacked(Exception):
 
 
 def read_archive(digest: str) -> bytes:
-    """Return the archive. Raises NotUnpacked if it is missing or not the one of the digest."""
+    """Return the archive. Raises NotUnpacked if the archive is missing or does not have the digest."""
     store = os.environ.get(VOLUME + "STORE")
     paths = []
     if store:
@@ -48,7 +48,8 @@ def read_archive(digest: str) -> bytes:
 
 
 def write_members(archive: tarfile.TarFile, folder: str) -> int:
-    """Write the files, then the links, so that no file is written through a link. Return the number of both."""
+    """Write the files, then the links, so that no file is written through a link. Return the number of files and
+    links."""
     links = []
     count = 0
     for member in archive:
@@ -69,7 +70,9 @@ def write_members(archive: tarfile.TarFile, folder: str) -> int:
 
 
 def safe_path(folder: str, name: str) -> str:
-    """Return the place of a file. Raises NotUnpacked if it is outside of the folder, also by a link that is there."""
+    """Return the place of a file. Raises NotUnpacked if the path is outside of the folder, also by a link that is
+    there.
+    """
     parts = name.split("/")
     target = os.path.join(folder, *parts)
     inside = os.path.realpath(folder) + os.sep
@@ -103,7 +106,7 @@ def is_unpacked(mark: str, digest: str) -> bool:
 
 
 def main(digest: str) -> None:
-    """Unpack the code into its folder, or end with exit code 1 and one line that says why."""
+    """Unpack the code into its folder, or end with exit code 1 and one line with the reason."""
     folder = os.environ[VOLUME + "CODE"]
     mark = os.path.join(folder, MARK)
     if is_unpacked(mark, digest):

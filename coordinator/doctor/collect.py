@@ -164,7 +164,8 @@ class Collector:
         return None
 
     def repair(self, seconds: float) -> None:
-        """Have the leader rebuild the queues. Raises CoordinatorError if the leader does not do so within `seconds`."""
+        """Have the leader rebuild the queues. Raises CoordinatorError if the leader does not rebuild within
+        `seconds`."""
         rebuild_request.request_rebuild(self.cluster, LEASE, self.lease_namespace, seconds=seconds)
 
 
@@ -177,7 +178,7 @@ def _with_gang_rooms(
     rules: RoutingRules, gangs: GangSetup, jobs: list[JobView], pods: Iterable[PodView]
 ) -> RoutingRules:
     """Return the rules with the room in the queues of the gang scheduler, as the leader determines it. The setting
-    gang_scheduler is not known: jobs show which one it is."""
+    gang_scheduler is not known: the jobs show the scheduler."""
     if gangs.queues is None:
         return rules
     is_usual = any(
@@ -282,7 +283,7 @@ def _queue(wrong: dict[str, str]) -> Callable[[Manifest], TenantQueue]:
 
 
 def _ineffective(queue: TenantQueue) -> str:
-    """Return the limits of a queue that have no effect; empty if all have one."""
+    """Return the limits of a queue that have no effect; empty if all limits have an effect."""
     return _short("; ".join(f"{problem.field}: {problem.message}" for problem in tenantqueue.ineffective(queue)))
 
 
@@ -292,7 +293,8 @@ def _subject(resource: Resource, manifest: Manifest) -> str:
 
 
 def slow_node(pod: Manifest) -> str:
-    """Return the node of a pod, if it waits long before it starts a container again; else an empty string.
+    """Return the node of a pod, if the node waits long before it starts a container of the pod again; else an empty
+    string.
 
     A kubelet waits 10, 20, 40 .. 300 s before it starts a container once more (CrashLoopBackOff), whatever has ended
     it. The words of a status tell how long, because no account of torchq may read the settings of a kubelet. Only pods

@@ -145,7 +145,7 @@ class Finding:
 
 
 def notes(queues: Iterable[QueueSpec]) -> Iterator[str]:
-    """Yield what an admin may want to know about the tenant queues, and what may be as it should be."""
+    """Yield the facts about the tenant queues that an admin may want to know, although they may be intended."""
     if names := sorted(queue.name for queue in queues if PODS not in queue.quota):
         more = f" and {len(names) - MOST_QUEUES} more" if len(names) > MOST_QUEUES else ""
         pods = "pods that request nothing can fill the nodes (torchq queue set-quota QUEUE pods=100)"

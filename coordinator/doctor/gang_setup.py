@@ -1,7 +1,8 @@
 """Whether gang schedulers are set up so that they bind the gangs of the jobs that exist.
 
-One rule: pure. What a scheduler does is judged by what it writes, since no account of torchq may read its settings. A
-finding names one object, the first, and so does not change with the number of others.
+One rule: pure. The behaviour of a scheduler is judged by the objects that it writes, since no account of torchq may
+read its settings. A finding names only the first object, so that the finding does not change with the number of other
+objects.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +26,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 @dataclass(slots=True)
 class GangSetup:
-    """Collects what one reading of the cluster shows of gang schedulers."""
+    """Collects the facts about gang schedulers that one reading of the cluster shows."""
 
     serves: Callable[[Resource], bool] = lambda _: True
     now: float = 0.0
@@ -61,7 +62,7 @@ class GangSetup:
         return {name: backends.get_backend(name, self.serves) for name in sorted(names - {"none"})}
 
     def findings(self, jobs: Mapping[JobKey, JobView], rules: RoutingRules) -> Iterator[Finding]:
-        """Yield what is not set up, given the jobs and TenantQueues that exist."""
+        """Yield the parts that are not set up, given the jobs and TenantQueues that exist."""
         used = self.used_backends(jobs.values())
         for name, backend in used.items():
             if backend.resource is not None and not self.serves(backend.resource):
@@ -113,7 +114,7 @@ class GangSetup:
                 yield Finding("gang-queue", f"gang queue {queue}", f"{by} names it: {found.refusal}")
 
     def _names(self, jobs: Mapping[JobKey, JobView]) -> Iterator[Finding]:
-        """Yield the jobs whose pods no gang scheduler binds, because they name none."""
+        """Yield the jobs whose pods no gang scheduler binds, because the jobs name no gang scheduler."""
         for key, job in sorted(jobs.items()):
             named = self.schedulers.get(key.uid, set())
             admission = job.admission

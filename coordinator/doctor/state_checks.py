@@ -34,7 +34,7 @@ def compare(inspection: Inspection) -> tuple[Finding, ...]:
     """Return all disagreements within one reading."""
     checks: list[Callable[[Inspection], Found]] = [_leadership, _objects, _redis, _keys, *work_checks.CHECKS]
     if foreign(inspection.store.owner, inspection.cluster.installation) or inspection.store.unfit:
-        # The rest is not about this cluster, or follows from what is wrong with the server.
+        # The other findings are not about this cluster, or follow from the fault of the server.
         checks = [_leadership, _objects, _redis]
     elif inspection.store.epoch:
         checks += [_epochs, _reservations, _usage, _ports, _entries, _growths, _places, _settings, _pods]
@@ -107,7 +107,7 @@ def _epochs(inspection: Inspection) -> Found:
 
 
 def _reservations(inspection: Inspection) -> Found:
-    """Compare the reservations with what a rebuild would charge now."""
+    """Compare the reservations with the charges that a rebuild would make now."""
     stored = inspection.store.reservations
     expected = {reservation.key: reservation for reservation in _rebuilt_state(inspection).reservations}
     for key in sorted(expected.keys() - stored.keys()):
@@ -124,7 +124,7 @@ def _reservations(inspection: Inspection) -> Found:
 def _rebuilt_state(inspection: Inspection, ceilings: Mapping[str, Amounts] | None = None) -> RebuiltState:
     """Return the result of a rebuild now. If Redis has a queue without an object, queues are implicit.
 
-    `ceilings` are the most that a job of each queue can ever have; None: they are not known.
+    `ceilings` are the most that a job of each queue can ever have; None if the ceilings are not known.
     """
     rules, specs = inspection.cluster.rules, inspection.cluster.specs
     created = {**dict.fromkeys(specs, TenantQueueSpec()), **rules.queues}
@@ -188,7 +188,7 @@ def _ports(inspection: Inspection) -> Found:
 
 
 def _entries(inspection: Inspection) -> Found:
-    """Compare the entries with those that the cluster's waiting jobs should have."""
+    """Compare the entries with the entries that the cluster's waiting jobs should have."""
     store = inspection.store
     expected = _of_kind("admit", _rebuilt_state(inspection).entries)
     entries = _of_kind("admit", store.entries.values())
@@ -206,8 +206,8 @@ def _entries(inspection: Inspection) -> Found:
 def _growths(inspection: Inspection) -> Found:
     """Compare the entries of admitted jobs with the workers that these jobs wait for.
 
-    The leader leaves out what could never fit. A growth that fits the pool of now must have an entry; no other growth
-    has one than those that would fit a pool without limits.
+    The leader leaves out entries that could never fit. A growth that fits the pool of now must have an entry; only
+    growths that would fit a pool without limits may have an entry.
     """
     store = inspection.store
     ceilings = queue_specs.ceilings(store.specs.values(), store.pool)
@@ -234,7 +234,7 @@ def _entry(stored: Entry, expected: Entry) -> Found:
 
 
 def _differences(stored: object, expected: object, fields: str) -> str:
-    """Return which of some fields differ, and how; empty if none does."""
+    """Return which of some fields differ, and how; empty if no field differs."""
     values = ((name, getattr(stored, name), getattr(expected, name)) for name in fields.split())
     return ", ".join(f"{name} {_text(has)} instead of {_text(due)}" for name, has, due in values if has != due)
 
@@ -312,7 +312,7 @@ def _text(value: object) -> str:
 
 
 def _seconds(timestamp: str) -> float:
-    """Parse a timestamp; 0 for an invalid one, which counts as never renewed."""
+    """Parse a timestamp; 0 for an invalid timestamp, which counts as never renewed."""
     try:
         return timestamps.parse_seconds(timestamp)
     except ValueError:

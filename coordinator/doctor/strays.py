@@ -1,4 +1,4 @@
-"""What of torchq's objects nobody looks after any more, and what somebody else has written into their statuses.
+"""Objects of torchq that no process looks after any more, and statuses that other writers have changed.
 
 One rule: pure. No worker and no garbage collection ever comes back to these objects, so only a person can.
 """
@@ -30,7 +30,7 @@ class CodeMap:
 
 @dataclass(slots=True)
 class Strays:
-    """Collects what one reading of the cluster shows of such objects."""
+    """Collects the facts about such objects that one reading of the cluster shows."""
 
     labelled_pods: dict[str, JobKey] = field(default_factory=dict)
     """By namespace/name, pods with the labels of a job that does not own them."""
@@ -43,7 +43,7 @@ class Strays:
     """Why the code could not be looked for; empty if it could."""
 
     def note_pod(self, pod: Manifest) -> None:
-        """Note a pod that has the labels of a job, and another owner or none."""
+        """Note a pod that has the labels of a job, and another owner or no owner."""
         metadata = pod["metadata"]
         found = metadata.get("labels") or {}
         uid = found.get(labels.JOB_UID)
@@ -52,7 +52,7 @@ class Strays:
             self.labelled_pods[f"{metadata['namespace']}/{metadata['name']}"] = key
 
     def note_job(self, key: JobKey, job: Manifest) -> None:
-        """Note a job's code, and what was written into its status by hand."""
+        """Note a job's code, and edits of the job's status by hand."""
         metadata = job["metadata"]
         if code := (metadata.get("labels") or {}).get(labels.CODE):
             self.code_of_jobs.add((key.namespace, str(code)))
@@ -86,7 +86,7 @@ class Strays:
 
 def _edits(managed_fields: Iterable[Manifest]) -> Iterator[str]:
     """Yield a sentence for each writer of the status that is not of torchq. The status is one field to the API server,
-    so this is the last writer alone: the next write of torchq takes its place."""
+    so this is the last writer alone: the next write of torchq replaces this writer."""
     for entry in managed_fields:
         manager = str(entry.get("manager"))
         if _STATUS in (entry.get("fieldsV1") or {}) and not manager.startswith(OWN_MANAGERS):

@@ -1,10 +1,10 @@
 """The leader's step that changes the numbers of workers: it plans, claims room, writes targets and grants idle growth.
 
-One rule: one thread, after a round of picks, when a plan is due (`PlanTimes`). What it remembers
-only delays a change, so a new leader that remembers nothing harms nobody.
+One rule: one thread, after a round of picks, when a plan is due (`PlanTimes`). The knowledge that
+the autoscaler remembers only delays a change, so a new leader that remembers nothing does no harm.
 
-A growth has two steps. The target is written first, so that a worker process takes up what the store grants. The store
-grants it once the watch shows the target, and only if the newest plan still wants it.
+A growth has two steps. The target is written first, so that a worker process takes up the grant of the store. The store
+grants a growth once the watch shows the target, and only if the newest plan still wants the growth.
 """
 
 import logging
@@ -52,15 +52,15 @@ class _Known(NamedTuple):
 
 @dataclass(slots=True)
 class PlanTimes:
-    """When the next plan is due: a plan follows from what it is made of and from the time. If nothing of that can have
-    changed, the plan would be the last one again, and is not made. Times are seconds since 1970."""
+    """When the next plan is due: a plan follows from its inputs and from the time. If none of these inputs can
+    have changed, the plan would be equal to the last plan, and is not made. Times are seconds since 1970."""
 
     _planned_at: float = -math.inf
     _state: Hashable = None
     _open_until: float = math.inf
 
     def is_early(self, now: float) -> bool:
-        """Return whether the last plan is too recent for another one. The clock may have been set back."""
+        """Return whether the last plan is too recent for another plan. The clock may have been set back."""
         return abs(now - self._planned_at) < INTERVAL_SECONDS
 
     def is_due(self, state: Hashable, now: float) -> bool:
@@ -68,14 +68,16 @@ class PlanTimes:
         return state != self._state or now <= self._open_until or abs(now - self._planned_at) >= LONGEST_SECONDS
 
     def wait(self, now: float) -> None:
-        """Record that no plan could be made. The next one is due after the least time."""
+        """Record that no plan could be made. The next plan is due after the least time."""
         self._planned_at, self._state = now, None
 
     def note(
         self, state: Hashable, jobs: Iterable[ElasticJob], now: float, *, acts: bool, patient_until: float = -math.inf
     ) -> None:
-        """Record a plan. If it changes nothing (`acts`), time alone may change it until room has been idle for long
-        enough, jobs have rested for long enough, and waiting jobs have lost their patience (`patient_until`)."""
+        """Record a plan. If a plan changes nothing (`acts`), only time can change the next plan, until room has been
+        idle for long enough, jobs have rested for long enough, and waiting jobs have lost their patience
+        (`patient_until`).
+        """
         self._planned_at = now
         if acts:
             self._state, self._open_until = state, math.inf
@@ -106,7 +108,7 @@ class Autoscaler:
     _known: dict[JobKey, _Known] = field(default_factory=dict)
 
     def step(self) -> bool:
-        """Plan and act if a plan is due; return whether the next round of picks may find something new."""
+        """Plan and act if a plan is due; return whether the next round of picks may find new picks."""
         now = self.clock()
         if self.lane is None or self._times.is_early(now):
             return False
@@ -135,7 +137,9 @@ class Autoscaler:
         return self.watches.autoscaled.version, id(self.configuration.rules()), self.pick_cycle.known
 
     def _has_unsettled(self, jobs: Mapping[JobKey, JobView], circumstances: Circumstances) -> bool:
-        """Return whether a job may go into the next plan otherwise though its view stays: it is watched for a while."""
+        """Return whether a job may go into the next plan in another state although its view is the same, because the
+        job is watched for a while.
+        """
         if self.reports is not None and any(_is_judged_by_reports(job) for job in jobs.values()):
             return True
         return not all(elastic_jobs.is_settled(job, circumstances) for job in jobs.values())
@@ -161,7 +165,7 @@ class Autoscaler:
         return found
 
     def _one(self, job: JobView, circumstances: Circumstances, known: dict[JobKey, _Known]) -> ElasticJob | None:
-        """Return one job as a plan takes it: as before, if neither the job nor anything around it has changed."""
+        """Return one job as a plan takes it: unchanged, if neither the job nor its circumstances have changed."""
         before, rules = self._known.get(job.key), circumstances.rules
         if not elastic_jobs.is_settled(job, circumstances):
             return elastic_jobs.of(job, circumstances)
@@ -171,7 +175,7 @@ class Autoscaler:
         return before.elastic
 
     def _plan(self, jobs: list[ElasticJob], now: float) -> Plan | None:
-        """Return the newest plan, which is empty where autoscaling is off; None if there is none.
+        """Return the newest plan, which is empty where autoscaling is off; None if there is no plan yet.
 
         There is none if the last round of picks did not stand. An error in the plan never keeps jobs from being picked.
         """
@@ -210,7 +214,7 @@ class Autoscaler:
         return growths
 
     def _act(self, job: JobView, resize: Resize | None, plan: Plan, circumstances: Circumstances) -> IdleGrowth | None:
-        """Put the new target of a job, if it needs one; return the growth that it is to be granted."""
+        """Put the new target of a job, if the job needs one; return the growth that the job is to be granted."""
         key, now, lane = job.key, circumstances.now, self.lane
         if lane is None or lane.is_under_way(key):
             return None
@@ -228,7 +232,7 @@ class Autoscaler:
         return _growth(job, decision) if decision.grow else None
 
     def _judge(self, job: JobView, resize: Resize | None, plan: Plan, now: float) -> Decision:
-        """Return what is done about the target of a job. A job that gives back need not go back first."""
+        """Return the decision about the target of a job. A job that gives back need not go back first."""
         gain = self.memory.gains.small.get(job.key)
         if gain is not None and self.settings.autoscale == "on" and (resize is None or resize.reason == IDLE):
             decision = targets.go_back(job, gain.workers, gain.message, now)
@@ -237,7 +241,7 @@ class Autoscaler:
         return targets.decide(job, resize, plan.needed, now)
 
     def _look_at_gains(self, jobs: Mapping[JobKey, JobView], now: float) -> None:
-        """Judge the growths of the jobs that ask for it, if that is due. Without reports, nobody is judged."""
+        """Judge the growths of the jobs that ask for it, if that is due. Without reports, no job is judged."""
         if self.reports is None or abs(now - self._looked_at) < GAIN_SECONDS:
             return
         self._looked_at = now
@@ -250,7 +254,9 @@ class Autoscaler:
             log.debug("gains: %s", error)
 
     def _grow(self, growths: list[IdleGrowth]) -> bool:
-        """Let the store grant growths; return whether it granted one. What it refuses is judged anew."""
+        """Let the store grant growths; return whether the store granted a growth. A growth that the store refuses is
+        judged anew.
+        """
         refusals = self.pick_cycle.grow_idle(growths) if growths else []
         for growth, refused in zip(growths, refusals, strict=True):
             if refused:
@@ -259,7 +265,7 @@ class Autoscaler:
 
 
 def _is_judged_by_reports(job: JobView) -> bool:
-    """Return whether the owner of a job lets growths be taken back that make it slower."""
+    """Return whether the owner of a job allows to take back growths that make the job slower."""
     scaling = job.autoscaling
     return scaling is not None and scaling.on and scaling.least_gain > 0
 

@@ -1,7 +1,7 @@
-"""The plan of resizes as any coordinator shows it, without doing anything about it.
+"""The plan of resizes as any coordinator shows it, without carrying the plan out.
 
-One rule: the functions are those of the leader. A coordinator that does not lead remembers no idle room, so it shows
-every growth as one that waits for the room to be idle for long enough.
+One rule: the dry run calls the functions that the leader calls. A coordinator that does not lead remembers no idle
+room, so the dry run shows every growth as waiting until the room has been idle for long enough.
 """
 
 import time

@@ -50,7 +50,7 @@ _OBSTACLES: Mapping[Obstacle, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What counts beside the job."""
+    """The facts beside the job that a plan uses."""
 
     rules: RoutingRules
     now: float
@@ -124,7 +124,7 @@ def of(job: JobView, circumstances: Circumstances) -> ElasticJob | None:
 
 
 def is_settled(job: JobView, circumstances: Circumstances) -> bool:
-    """Return whether a job goes into every plan as it is now, until its view or the rules change."""
+    """Return whether a job is part of every plan in its present state, until its view or the rules change."""
     key, scaling = job.key, job.autoscaling
     special = (circumstances.held, circumstances.refused, circumstances.late, circumstances.slower)
     pauses = scaling is None or scaling.restarts_at > circumstances.now or leaving(job)
@@ -132,7 +132,9 @@ def is_settled(job: JobView, circumstances: Circumstances) -> bool:
 
 
 def growth_obstacle(job: JobView, circumstances: Circumstances) -> tuple[str, str]:
-    """Return the code and the sentence of what keeps a job from growing by itself; empty texts if nothing does."""
+    """Return the code and the sentence of the reason that keeps a job from growing by itself; empty texts if there is
+    no reason.
+    """
     rules, key = circumstances.rules, job.key
     queue = job.admission.queue if job.admission is not None else job.queue
     spec = rules.queues.get(queue)
@@ -159,7 +161,7 @@ def leaving(job: JobView) -> int:
 
 
 def is_removing(job: JobView) -> bool:
-    """Return whether workers of a job are being removed, or save before they are."""
+    """Return whether workers of a job are being removed, or save before their removal."""
     return job.autoscaling is not None and job.autoscaling.leaving > 0
 
 
@@ -172,7 +174,7 @@ def _elastic(job: JobView, circumstances: Circumstances) -> _Elastic | None:
 
 
 def _recipient(scaling: Autoscaling) -> JobKey | None:
-    """Return the waiting job for which a job gives back; None if its target names none."""
+    """Return the waiting job for which a job gives back; None if its target names no job."""
     try:
         return JobKey.parse(scaling.target.recipient) if scaling.target is not None else None
     except ValueError:
@@ -195,7 +197,7 @@ def _most(found: _Elastic, rules: RoutingRules) -> int:
 
 
 def _busy(found: _Elastic, circumstances: Circumstances) -> str:
-    """Return the code of what keeps a job from any change now; empty if nothing does."""
+    """Return the code of the reason that keeps a job from any change now; empty if there is no reason."""
     job, scaling, now = found.job, found.scaling, circumstances.now
     codes = {
         "Cancelled": job.cancelled,

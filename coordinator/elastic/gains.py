@@ -1,10 +1,11 @@
-"""Whether workers that were added have made the others slower (`minGainPercent`), by what training code reports.
+"""Whether workers that were added have made the other workers slower (`minGainPercent`), by the reports of training
+code.
 
-One rule: all of it may be lost at any moment. A job is then judged again after its next growth.
+One rule: all of this state may be lost at any moment. A job is then judged again after its next growth.
 
-The samples per second of each pod are averaged, at the size before a growth and at the size after it. Reports count
-once a size is SETTLE_SECONDS old and has been looked at LOOKS times. A job whose average has fallen by more than its
-owner allows goes back to the size before, and stays there until pods of it are restarted.
+The samples per second of each pod are averaged, at the size before a growth and at the size after it. Reports are
+used once a size is SETTLE_SECONDS old and has been looked at LOOKS times. A job whose average has fallen by more than
+its owner allows returns to its previous size, and keeps this size until pods of the job are restarted.
 """
 
 from collections.abc import Mapping
@@ -56,7 +57,7 @@ class Gains:
     _sizes: dict[JobKey, _Size] = field(default_factory=dict)
 
     def look(self, jobs: Mapping[JobKey, JobView], reports: Mapping[JobKey, JobReports]) -> None:
-        """Judge these jobs by their newest reports, and forget all others."""
+        """Judge these jobs by their newest reports, and forget all other jobs."""
         small = {key: gain for key, gain in self.small.items() if key in jobs}
         self._sizes = {key: size for key, size in self._sizes.items() if key in jobs}
         for key, job in jobs.items():
@@ -74,7 +75,7 @@ class Gains:
         self.small = small
 
     def _next(self, key: JobKey, workers: int, run: Run, scaling: Autoscaling, reports: JobReports | None) -> _Size:
-        """Return the size of a job with what its newest reports say."""
+        """Return the size of a job with the speed of its newest reports."""
         size = self._sizes.get(key)
         if size is None or size.run != run:
             size = _Size(run, workers)
@@ -89,7 +90,7 @@ class Gains:
 
 def pod_rate(reports: JobReports, since: float) -> float | None:
     """Return the average of the samples per second of the pods that have reported of late, and since a time; None if
-    none has."""
+    no pod has."""
     oldest = max(since, reports.read_at - FRESH_SECONDS)
     rates = [
         report.samples_per_second

@@ -1,6 +1,7 @@
-"""What the leader remembers of idle room, and of changes that did not come about.
+"""The leader's memory of idle room, and of changes that were not carried out.
 
-One rule: all of it may be lost at any moment. A leader that remembers nothing only waits longer before it grows a job.
+One rule: all of this state may be lost at any moment. A leader that remembers nothing only waits longer before it grows
+a job.
 """
 
 import logging
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Memory:
-    """The memory of one process. One thread changes it; each of its values may be read in any thread."""
+    """The memory of one process. One thread changes this object; each of its values may be read in any thread."""
 
     settings: Settings
     idle_since: IdleRoom = field(default_factory=lambda: NO_IDLE_ROOM)
@@ -42,7 +43,7 @@ class Memory:
         self.gains = Gains()
 
     def forget_idle_room(self) -> None:
-        """Forget how long room has been idle, because nobody looks at it now."""
+        """Forget how long room has been idle, because no plan reads it now."""
         self.idle_since = NO_IDLE_ROOM
 
     def update(self, jobs: Mapping[JobKey, JobView], idle_since: IdleRoom, now: float) -> None:
@@ -70,7 +71,7 @@ class Memory:
         requested: Callable[[JobKey], bool],
         held: Mapping[JobKey, Reservation] = MappingProxyType({}),
     ) -> Circumstances:
-        """Return what counts beside a job for the next plan."""
+        """Return the facts beside a job that the next plan uses."""
         return Circumstances(
             rules=rules,
             now=now,

@@ -1,5 +1,5 @@
-"""The leader's step for jobs whose scheduler does not bind their gang: it takes their room back while somebody else
-waits for it, and has them tried again when something has changed.
+"""The leader's step for jobs whose scheduler does not bind their gang: the step takes the room of these jobs
+back while another job waits for it, and lets the jobs be tried again after a change.
 
 One rule: what is remembered here only shortens or delays a wait, so a new leader that remembers nothing harms nobody.
 
@@ -76,7 +76,7 @@ class Recalls:
         self._pods = self._pods if self._pods[0] == noticed.ended_pods else (noticed.ended_pods, now)
 
     def _has_changed(self, job: JobView, now: float) -> bool:
-        """Return whether something has changed since a job was sent back that lets it be tried again."""
+        """Return whether a change since a job was sent back lets the job be tried again."""
         waits = job.waits
         if waits is None or not waits.waits_for_scheduler:
             return False
@@ -91,7 +91,7 @@ class Recalls:
             self.watches.mark(keys - before)
 
     def _take_back(self, lane: JobLane, holding: list[JobView], waiting: Set[JobKey], now: float) -> None:
-        """Put that jobs give their room back for which a waiting job could use it."""
+        """Put into the statuses of jobs that they give their room back, if a waiting job could use the room."""
         leaving = [job for job in holding if _is_recalled(job, lane)]
         due = [job for job in holding if job not in leaving and now - _since(job) >= self.settings.refused_after]
         if not due:

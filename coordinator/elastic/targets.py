@@ -1,7 +1,7 @@
-"""What the leader does about the target of one job, from the newest plan of resizes.
+"""The leader's decisions about the target of one job, from the newest plan of resizes.
 
-One rule: pure. A target that no worker process has begun with is judged anew at each look, whoever wrote it. What a
-worker process has begun with is left alone.
+One rule: pure. A target that no worker process has begun with is judged anew at each look, whoever wrote it. A target
+that a worker process has begun to carry out is left alone.
 
     target                          newest plan                 decision
     none                            resizes the job             write the target
@@ -39,7 +39,7 @@ serve another one, and a target that follows every plan is never carried out."""
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is done about the target of one job; nothing by default."""
+    """The decision about the target of one job; nothing by default."""
 
     writes: bool = False
     target: Target | None = None
@@ -54,7 +54,7 @@ NOTHING_TO_DO = Decision()
 
 
 def decide(job: JobView, resize: Resize | None, needed: Collection[JobKey], now: float) -> Decision:
-    """Return what is done about the target of a job. `resize` is what the newest plan says of the job, and `needed`
+    """Return the decision about the target of a job. `resize` is the job's resize in the newest plan, and `needed`
     the jobs that still have to give back."""
     scaling = job.autoscaling
     if scaling is None or scaling.void or job.finished or job.deleting:
@@ -71,8 +71,8 @@ def decide(job: JobView, resize: Resize | None, needed: Collection[JobKey], now:
 
 
 def go_back(job: JobView, workers: int, message: str, now: float) -> Decision:
-    """Return the decision for a job that its last workers made slower: it goes back to the size before, though not
-    below what its owner wants."""
+    """Return the decision for a job that its last workers made slower: the job returns to its previous size, though not
+    below the number that its owner wants."""
     scaling = job.autoscaling
     granted = job.admission.workers or 0 if job.admission is not None else 0
     size, wanted = max(workers, _wanted(job)), _wanted(job)
@@ -87,7 +87,7 @@ def go_back(job: JobView, workers: int, message: str, now: float) -> Decision:
 def _judge(
     job: JobView, scaling: Autoscaling, granted: int, resize: Resize | None, is_needed: bool, now: float
 ) -> Decision:
-    """Return what is done about a target that the newest plan does not replace."""
+    """Return the decision about a target that the newest plan does not replace."""
     target = scaling.target
     if target is None:
         return NOTHING_TO_DO
@@ -104,7 +104,7 @@ def _judge(
 
 
 def withdrawn(job: JobView, granted: int, now: float) -> Target | None:
-    """Return the target with which a job keeps the size that it has; None if its owner wants as many workers."""
+    """Return the target with which a job keeps the size that it has; None if its owner wants this number of workers."""
     wanted = _wanted(job)
     if granted <= wanted:
         return None
@@ -119,7 +119,7 @@ def _stands(target: Target | None, now: float) -> TypeGuard[Target]:
 
 
 def _is_written(target: Target | None, resize: Resize, granted: int) -> bool:
-    """Return whether a target says what a plan wants; of a growth it may say less."""
+    """Return whether a target agrees with a plan; the target may ask for less growth."""
     if target is None or target.reason != resize.reason:
         return False
     return target.workers == resize.workers or granted < target.workers < resize.workers

@@ -1,4 +1,4 @@
-"""Following jobs: their changes, their ends, their output and what they report.
+"""Following jobs: their changes, their ends, their output and their reports.
 
 No question of a command line belongs here. Everything works from a `Cluster` and values.
 """

@@ -1,6 +1,6 @@
-"""A job that is being deleted, and what keeps it: its finalizers, and its pods until they have ended.
+"""A job that is being deleted, and the objects that keep it: its finalizers, and its pods until they have ended.
 
-One rule: pure. A job that is being deleted goes nowhere else, whatever its status says.
+One rule: pure. A job that is being deleted reaches no other end, whatever its status says.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def held_by(item: Manifest) -> str:
 
 
 def describe(item: Manifest, pods: Sequence[Manifest] = ()) -> str:
-    """Return since when a job is being deleted, and what it waits for, as a sentence."""
+    """Return since when a job is being deleted, and what the deletion waits for, as a sentence."""
     names = sorted(pod["metadata"]["name"] for pod in pods)
     due = max((pod["metadata"].get("deletionTimestamp") or "" for pod in pods), default="")
     until = f" (their grace ends at {due})" if due else ""

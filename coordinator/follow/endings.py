@@ -1,4 +1,4 @@
-"""What a wait for a job came to.
+"""The outcome of a wait for a job.
 
 One rule: a job that was cancelled or deleted ends every wait, whatever it was waited for.
 """
@@ -49,12 +49,12 @@ class JobEnding:
     """The exit code of the pod that failed, 0 of a job that has succeeded; None without one."""
 
     def reaches(self, goal: Goal) -> bool:
-        """Return whether this is what was waited for. A job that has succeeded has run."""
+        """Return whether the job has reached the awaited state. A job that has succeeded has run."""
         return self.outcome in _GOOD[goal]
 
 
 def judge(key: JobKey, item: Manifest | None, goal: Goal) -> JobEnding | None:
-    """Return how a wait ends with this state of the job; None if the wait goes on."""
+    """Return how a wait ends with this state of the job; None if the wait continues."""
     if item is None:
         return JobEnding(key, "Deleted", "the job was deleted")
     phase = (item.get("status") or {}).get("phase") or ""
@@ -80,14 +80,14 @@ def is_cancelled(item: Manifest) -> bool:
 
 
 def cause_of(item: Manifest) -> tuple[str, int | None]:
-    """Return the reason of the end of a finished job, and its exit code; None without one."""
+    """Return the reason of the end of a finished job, and its exit code; None without an exit code."""
     status = item.get("status") or {}
     phase, code = str(status.get("phase") or ""), status.get("exitCode")
     return str(true_condition(item, phase).get("reason") or ""), 0 if phase == "Succeeded" else code
 
 
 def result_of(item: Manifest) -> Any:
-    """Return the result that rank 0 wrote; None without one, or if it is not JSON."""
+    """Return the result that rank 0 wrote; None without a result, or if the result is not JSON."""
     try:
         return orjson.loads((item.get("status") or {}).get("result") or "null")
     except orjson.JSONDecodeError:
@@ -95,6 +95,6 @@ def result_of(item: Manifest) -> Any:
 
 
 def true_condition(item: Manifest, kind: str) -> dict[str, Any]:
-    """Return the condition of this type that a job has now; empty if it has none."""
+    """Return the condition of this type that a job has now; empty if the job has no such condition."""
     conditions = (item.get("status") or {}).get("conditions") or ()
     return next((each for each in conditions if (each["type"], each["status"]) == (kind, "True")), {})

@@ -63,7 +63,7 @@ class Inbox:
     def take(self, timeout: float | None = None) -> News | None:
         """Return a state that was not read yet. Return None after `timeout` seconds, or if the inbox is closed.
 
-        Raise the error of a watch that cannot go on.
+        Raise the error of a watch that cannot continue.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._news or self._closed or self._error, timeout)
@@ -84,7 +84,9 @@ class JobFeed:
     """
 
     def __init__(self, cluster: Cluster, namespace: str, label_selector: str = "") -> None:
-        """Prepare to follow the jobs of a namespace, or, if it is empty, of all; only those with some labels."""
+        """Prepare to follow the jobs of a namespace, or of all namespaces if the name is empty; only jobs with the
+        given labels.
+        """
         self._cluster = cluster
         self.namespace = namespace
         self.resync_at = math.inf
@@ -269,7 +271,7 @@ class JobFeed:
 
 
 class Subscription:
-    """The news of some jobs, in one inbox. `close` ends them, from any thread."""
+    """The news of some jobs, in one inbox. `close` ends the wait for them, from any thread."""
 
     def __init__(self, *followed: tuple[JobFeed, list[JobKey]]) -> None:
         """Begin to follow jobs, each by the feed of its namespace. Raise any ClusterError."""
@@ -297,7 +299,7 @@ class JobChanges(Subscription, Iterator[Manifest | None]):
     _deleted = False
 
     def __next__(self) -> Manifest | None:
-        """Wait for the next state and return it; None says that the job was deleted, and is the last one."""
+        """Wait for the next state and return it; None says that the job was deleted, and is the last state."""
         news = None if self._deleted else self._inbox.take()
         if news is None:
             self.close()
@@ -307,7 +309,7 @@ class JobChanges(Subscription, Iterator[Manifest | None]):
 
 
 class JobFeeds:
-    """The feeds of a process: one for each namespace that somebody has asked for."""
+    """The feeds of a process: one for each namespace that a caller has requested."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -315,7 +317,7 @@ class JobFeeds:
         self._lock = threading.Lock()
 
     def of(self, namespace: str) -> JobFeed:
-        """Return the feed of a namespace; a new one after a failure."""
+        """Return the feed of a namespace; a new feed after a failure."""
         with self._lock:
             feed = self._feeds.get(namespace)
             if feed is None or feed.failed:

@@ -11,7 +11,8 @@ from kube.api import Cluster, Manifest
 
 
 def read(cluster: Cluster, key: JobKey) -> Manifest:
-    """Return a job; without a uid, any job of its name. Raise NotFound if it is gone, and any other ClusterError."""
+    """Return a job; without a uid, any job of its name. Raise NotFound if the job is gone, and any other
+    ClusterError."""
     item = cluster.get(TORCHJOBS, key.name, key.namespace)
     if key.uid and item["metadata"]["uid"] != key.uid:
         raise errors.NotFound(f"job {key} is gone; {key.namespace}/{key.name} is another job now")

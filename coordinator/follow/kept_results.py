@@ -1,7 +1,7 @@
-"""Results that are too large for a status, which has a reference to where they are kept.
+"""Results that are too large for a status, which has a reference to their place.
 
 One rule: pure. A reference has the digest of its result, and a copy with another digest is another result. The package
-`torchq` writes both (`torchq/_training/large_results.py`).
+`torchq` writes the reference and the result (`torchq/_training/large_results.py`).
 """
 
 import hashlib
@@ -14,7 +14,7 @@ MARK = "torchq-result-part: "
 
 @dataclass(frozen=True, slots=True)
 class KeptResult:
-    """What a status has in place of a large result."""
+    """The value that a status has in place of a large result."""
 
     bytes: int
     digest: str
@@ -24,7 +24,7 @@ class KeptResult:
     """Whether it is in the log of its pod."""
 
     def describe(self) -> str:
-        """Return what the result is, in words."""
+        """Return a description of the result."""
         elsewhere = "in the log" if self.is_logged else "nowhere"
         where = f"in the file {self.file} of the job's outputs" if self.file else elsewhere
         return f"of {self.bytes:,} bytes, kept {where}"
@@ -34,7 +34,7 @@ class KeptResult:
         return hashlib.sha256(text.encode()).hexdigest()[: len(self.digest)] == self.digest
 
     def join(self, lines: Iterable[str]) -> str:
-        """Return the result in some lines of a log; empty if they do not have all of it."""
+        """Return the result in some lines of a log; empty if the lines do not have the whole result."""
         parts: dict[int, str] = {}
         for line in lines:
             _, mark, rest = line.partition(MARK)
@@ -47,7 +47,7 @@ class KeptResult:
 
 
 def find(result: Any) -> KeptResult | None:
-    """Return what a result refers to; None if it is the result itself."""
+    """Return the place that a result refers to; None if the value is the result itself."""
     match result:
         case {"torchq-result-kept": {"bytes": int(size), "digest": str(digest), "file": str(file), **more}} if (
             len(result) == 1 and len(digest) == 16 and "/" not in file and not file.startswith(".")

@@ -140,7 +140,7 @@ class LineSplitter:
         return self._peek(b"") if self._before and self._length else self._before
 
     def rest(self) -> RawLine | None:
-        """Return the state that has no end yet, if there is one."""
+        """Return the state that has no end yet, if there is such a state."""
         return self._take(b"") if self._length else None
 
     def _append(self, part: bytes) -> None:
@@ -205,10 +205,10 @@ class LineStates:
 
 
 class Overlap:
-    """What was delivered of the output of one run, so that the next answer repeats and misses nothing.
+    """The delivered part of the output of one run, so that the next answer repeats and misses nothing.
 
-    A server that gives positions is followed by them. Others give each line the time at which it was printed, exact to
-    a nanosecond: the lines of the last time are counted.
+    Output of a server that gives positions is followed by these positions. Other servers give each line the time at
+    which it was printed, exact to a nanosecond: the lines with the latest time are counted.
     """
 
     def __init__(self, *, whole: bool = True) -> None:
@@ -223,7 +223,7 @@ class Overlap:
 
     @property
     def since(self) -> str:
-        """The time from which to ask for the rest; empty for the whole output."""
+        """The time from which to request the remaining output; empty for the whole output."""
         return self._time
 
     def begin_answer(self) -> None:

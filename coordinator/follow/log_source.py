@@ -1,7 +1,7 @@
 """Where the output of a job's runs is read: from the embedded API server's own list of runs, else from the pods.
 
-One rule: an answer is of exactly the run that was asked for. The embedded API server names runs. Others give the
-present and the previous run of a container only, so the pod is read again once the answer has begun.
+One rule: an answer is of exactly the run that was asked for. The embedded API server names runs. Other API servers
+give the present and the previous run of a container only, so the pod is read again once the answer has begun.
 """
 
 import threading
@@ -19,7 +19,7 @@ from kube.api import Cluster, LogOptions, PieceStream
 
 
 class OtherRun(Exception):
-    """The container was started again meanwhile, so the answer may be of another run."""
+    """The container was started again in the meantime, so the answer may be of another run."""
 
 
 class NotKept(Exception):
@@ -50,7 +50,7 @@ class LogSource:
         return next((each for each in self.listed() if each.uid == pod.uid), pod)
 
     def listed(self) -> list[PodRuns]:
-        """Return the pods whose runs the server lists, oldest first, also those that are gone."""
+        """Return the pods whose runs the server lists, oldest first, including pods that are gone."""
         if self._lists_runs is False:
             return []
         try:
@@ -63,7 +63,9 @@ class LogSource:
         return pod_runs.of_list(runs)
 
     def new_files(self) -> NewFiles | None:
-        """Return what rank 0 has written beside its code; None if there is nothing, or if nobody knows."""
+        """Return the files that rank 0 has written beside its code; None if there are no files, or if the server does
+        not know.
+        """
         return new_files.read(self._cluster, self._key) if self._lists_runs else None
 
     def open(
@@ -121,7 +123,7 @@ class LogAnswer(Iterator[list[RawLine]]):
                 return lines
 
     def rest(self) -> RawLine | None:
-        """Return what came after the last end of a line."""
+        """Return the text after the last end of a line."""
         return self._splitter.rest()
 
     @property
@@ -131,7 +133,7 @@ class LogAnswer(Iterator[list[RawLine]]):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called, so that the output may go on."""
+        """Whether `close` was called, so that the output may continue later."""
         return self._closed.is_set()
 
     def close(self) -> None:

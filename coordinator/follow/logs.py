@@ -1,6 +1,7 @@
 """The output of a job: as it is now, or followed to the end of the job.
 
-One rule: every line once. Restarts, replaced pods and lost connections end nothing; only the end of the job does.
+One rule: every line once. Restarts, replaced pods and lost connections do not end the output; only the end of the job
+does.
 """
 
 import queue
@@ -50,8 +51,8 @@ def follow(
 ) -> Iterator[LogLine]:
     """Yield the output of a job, line by line; a line without a pod is a note of torchq about the job.
 
-    Without `selection.follow`, the iteration ends with the present end of the output. With it, it ends with the job,
-    or once `stop` is set. A slow reader slows the reading down.
+    Without `selection.follow`, the iteration ends with the present end of the output. With `follow`, the output ends
+    with the job, or once `stop` is set. A slow reader slows the reading down.
 
     Raise NoOutput for a job that has no output, and with `follow` only if it never will have; and any ClusterError.
     """
@@ -215,7 +216,7 @@ class _Following:
             self._finish(item)
 
     def _tell(self, item: Manifest) -> None:
-        """Say why the job waits, also for the last of its pods. Raise NoOutput if it can never run."""
+        """Say why the job waits, also for the last of its pods. Raise NoOutput if the job can never run."""
         if not wait_reasons.is_waiting(item):
             if self._told:
                 self._told = ""
@@ -249,7 +250,9 @@ class _Following:
         self._emit(None)
 
     def _tell_new_files(self, what: str) -> None:
-        """Say which files go with the pod of rank 0, so that nobody looks for them after a restart, or tomorrow."""
+        """Report which files are deleted with the pod of rank 0, so that no user searches for these files
+        later.
+        """
         if (found := self._source.new_files()) is not None:
             self._emit([LogLine("", f"{what}: {found.describe()}")])
 
@@ -291,7 +294,8 @@ class _Following:
         reader.update(pod, first=first)
 
     def _tell_problem(self, pod: PodRuns) -> None:
-        """Say what keeps a pod from starting. What holds for all pods of a task is said once."""
+        """Report the reason that keeps a pod from starting. A note that holds for all pods of a task is printed
+        once."""
         problem = (pod.task, pod.problem.replace(pod.name, ""))
         if pod.problem and not pod.is_gone and problem not in self._problems:
             self._problems.add(problem)

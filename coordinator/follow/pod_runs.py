@@ -22,7 +22,7 @@ _ORDINARY = (*pod_problems.STARTUP_REASONS, *_COUNTED, "Pending", "StartGate", "
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """What a pod's status says about the runs of one container."""
+    """The facts in a pod's status about the runs of one container."""
 
     last: int = -1
     """The number of the last run that has begun; -1 if none has."""
@@ -37,8 +37,9 @@ class RunCounts:
         return number < self.last or (number == self.last and self.ended)
 
     def is_previous(self, number: int) -> bool | None:
-        """Return whether a server gives the output of a run as that of the previous run, or as the present one; None if
-        it gives neither."""
+        """Return whether a server gives the output of a run as the output of the previous run, or of the present run;
+        None if the server gives neither.
+        """
         if number == self.last:
             return False
         return True if number == self.last - 1 and not self.waiting else None
@@ -82,7 +83,7 @@ class PodRuns:
         return self.is_gone or self.phase in FINISHED
 
     def selected(self, container: str) -> tuple[str, ...]:
-        """Return the containers whose output is shown: the one that is named, else the main one, after the init
+        """Return the containers whose output is shown: the named container, else the main container, after the init
         containers that failed."""
         if container:
             return (container,)

@@ -1,6 +1,6 @@
-"""The output that a job has now: which pod and which run of it, and its lines.
+"""The present output of a job: the pod, the run of its container, and the lines.
 
-One rule: what cannot be read of one pod is a note, if other pods were selected, too; else it is an error.
+One rule: output of a pod that cannot be read causes a note if other pods were selected, too, else an error.
 """
 
 import threading
@@ -23,7 +23,7 @@ class NoOutput(CoordinatorError):
 
 
 class NoSuchPod(CoordinatorError):
-    """A job has no pod of that task and index. The message says which ones it has."""
+    """A job has no pod of that task and index. The message says which members it has."""
 
 
 class JobMember(NamedTuple):
@@ -88,7 +88,7 @@ def select(pods: Sequence[PodRuns], selection: LogSelection) -> dict[str, list[P
 
 
 def _choose(runs: list[PodRun], selection: LogSelection) -> list[PodRun]:
-    """Return all runs, with the init containers that failed, or those that are selected of them."""
+    """Return all runs, with the init containers that failed, or the selected runs."""
     main = [run for run in runs if run.place]
     if selection.previous:
         return main[-2:-1]
@@ -103,7 +103,7 @@ def read(
     source: LogSource, chosen: dict[str, list[PodRun]], selection: LogSelection, stop: threading.Event
 ) -> Iterator[LogLine]:
     """Yield the lines of some runs, member by member, with a note between the runs of one member. Raise NoOutput if the
-    only one cannot be read."""
+    only selected run cannot be read."""
     runs = [run for of_member in chosen.values() for run in of_member]
     paths = CodePaths()
     several = {label for label, of_member in chosen.items() if len(of_member) > 1}

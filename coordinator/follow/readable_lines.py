@@ -1,4 +1,4 @@
-"""What of the lines of a job is shown to a person: names of files without the folder of the code, and no tracebacks of
+"""The lines of a job as a person reads them: names of files without the folder of the code, and no tracebacks of
 a torchrun that is told to stop. The log itself keeps all lines, and the whole paths.
 
 One rule: lines are held back only until it is clear whether they belong to such a traceback, and never beyond `LONGEST`
@@ -22,7 +22,8 @@ LONGEST = 200
 
 
 class CodePaths:
-    """Shortens the names of the user's files in tracebacks. A note says once for each folder where the files are."""
+    """Shortens the names of the user's files in tracebacks. A note names, once for each folder, the place of the
+    files."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

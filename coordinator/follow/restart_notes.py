@@ -1,6 +1,6 @@
 """The line about a restart or a resize of a job, for a person who follows its output.
 
-One rule: pure. The words are those that the workers have written; a restart or a resize is told once.
+One rule: pure. The workers have written the words; each restart or resize is reported once.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LONGEST = 400
 
 @dataclass(frozen=True, slots=True)
 class RestartCounts:
-    """How often a job was restarted, for whose fault, and how many workers it has or is about to have."""
+    """How often a job was restarted, by whose fault, and how many workers it has or is about to have."""
 
     counted: int = 0
     disruptions: int = 0
@@ -32,8 +32,9 @@ def read(item: Manifest) -> RestartCounts:
 
 
 def describe(before: RestartCounts, item: Manifest, now: float) -> str:
-    """Return the line about what has happened since the counts before; empty if nothing has. `now` is in seconds since
-    the epoch."""
+    """Return the line about what has happened since the earlier counts; empty if nothing has happened. `now` is in
+    seconds since the epoch.
+    """
     status, after = item.get("status") or {}, read(item)
     if after.counted > before.counted:
         what = f"restart {after.counted} of {item['spec'].get('backoffLimit', 6)}"

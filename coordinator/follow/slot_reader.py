@@ -77,7 +77,7 @@ class SlotReader:
         return frozenset(self._known)
 
     def finish(self) -> None:
-        """Read what there is, then end: the job has ended, so no pod of it is made any more."""
+        """Read the remaining output, then end: the job has ended, so no pod of it is made any more."""
         with self._changed:
             self._finished = True
             self._changed.notify_all()
@@ -91,7 +91,7 @@ class SlotReader:
             self._changed.notify_all()
 
     def _close_unless_terminating(self) -> None:
-        # A pod that is being deleted says its last words; another one may run on for ever (cleanPodPolicy None).
+        # A pod that is being deleted prints its last output; another pod may run for ever (cleanPodPolicy None).
         pod = next(iter(self._pods.values()), None)
         if self._lines is not None and pod is not None and not pod.terminating and not pod.is_gone:
             self._lines.close()
@@ -104,7 +104,7 @@ class SlotReader:
             self._emit(error)
 
     def _read_next_pod(self) -> bool:
-        """Read the oldest pod that is known to its end. Return whether there may be another one."""
+        """Read the oldest pod that is known to its end. Return whether another pod may follow."""
         with self._changed:
             self._changed.wait_for(lambda: self._pods or self._finished or self._stop.is_set())
             if self._stop.is_set() or not self._pods:
@@ -182,7 +182,7 @@ class SlotReader:
             if self._finished and follow:
                 self._close_unless_terminating()
         self.has_read, self._delivered = True, False
-        # What was read of a pod that goes had most likely ended.
+        # A run that was read from a pod that is being removed had most likely ended.
         is_last = not follow and not (overlap.since and (pod.terminating or pod.is_gone))
         try:
             overlap.begin_answer()
@@ -198,8 +198,9 @@ class SlotReader:
             lines.close()
 
     def _deliver(self, lines: Sequence[RawLine], overlap: Overlap, *, is_last: bool) -> None:
-        """Deliver the lines that are new, and say where output is missing. The error of a kubelet is no output; it is
-        told if the run is not read again."""
+        """Deliver the lines that are new, and say where output is missing. The error of a kubelet is no output; the
+        error is reported if the run is not read again.
+        """
         found: list[LogLine] = []
         for line in lines:
             if line.is_of_kubelet:
@@ -221,7 +222,9 @@ class SlotReader:
             self._emit(lines)
 
     def _note_loss(self, error: Exception, pod: PodRuns, overlap: Overlap) -> None:
-        """Say what could not be read. The output of a pod that is gone, and was read before, had most likely ended."""
+        """Report the output that could not be read. The output of a pod that is gone, and was read before, had most
+        likely ended.
+        """
         if pod.is_gone and overlap.since:
             return
         self._emit([LogLine("", f"{self.label}: {error}")])

@@ -1,6 +1,6 @@
 """Why a job has no pods, or does not end, from its status.
 
-One rule: the words are those that the coordinator and the workers have written.
+One rule: the coordinator and the workers have written the words.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ def is_waiting(item: Manifest) -> bool:
 
 
 def never_runs(item: Manifest) -> bool:
-    """Return whether a waiting job can never run as things are."""
+    """Return whether a waiting job can never run in the present state of the cluster."""
     return is_waiting(item) and _queue(item).get("reason") in NEVER
 
 
@@ -42,7 +42,8 @@ def explain(item: Manifest) -> str:
 
 
 def for_ranks(item: Manifest) -> str:
-    """Return for which pods a running job waits, because others have ended with 0; empty if it waits for none."""
+    """Return for which pods a running job waits, because others have ended with 0; empty if the job waits for no
+    pods."""
     running = true_condition(item, "Running")
     return str(running.get("message") or "") if running.get("reason") == WAITS_FOR_RANKS else ""
 

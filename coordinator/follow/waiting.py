@@ -1,6 +1,6 @@
 """Waiting for jobs: until all of some jobs, or the first of them, have ended or reached a phase.
 
-One rule: a wait makes no request of its own. It reads what the watches of the namespaces show (`job_feed`).
+One rule: a wait makes no requests. A wait reads the jobs that the watches of the namespaces show (`job_feed`).
 """
 
 import time
@@ -29,7 +29,7 @@ class Waits(Subscription, Iterator[JobEnding]):
         super().__init__(*((feeds.of(namespace), of_namespace) for namespace, of_namespace in followed.items()))
 
     def __next__(self) -> JobEnding:
-        """Wait for the next end. Raise StopIteration after the last one, or at the deadline."""
+        """Wait for the next end. Raise StopIteration after the last state, or at the deadline."""
         while self._waiting:
             left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
             news = self._inbox.take(left)

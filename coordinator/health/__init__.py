@@ -1,4 +1,5 @@
-"""The judgement of running jobs: whether they hang, by what their training code reports, and whether they are complete.
+"""The judgement of running jobs: whether they hang, by the reports of their training code, and whether they are
+complete.
 
-What the code reports, and how it is kept, is in `coordinator.reports`; what is done about a job, workers decide.
+The reports of training code are in `coordinator.reports`; the workers decide what to do about a job.
 """

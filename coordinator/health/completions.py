@@ -1,7 +1,8 @@
-"""The record of jobs whose pods have completed them, and that no worker has ended.
+"""The record of jobs whose pods have completed them, where no worker has ended the jobs.
 
 One rule: a job that is complete trains no second time. A finished pod may be deleted at any moment, for example by the
-drain of its node, and while no worker looks nothing else would be left of its success. What follows, workers decide.
+drain of its node, and while no worker looks nothing else would be left of its success. The workers decide what to do
+about a completed job.
 
 Almost always, a worker ends the job first, and nothing is read or written here.
 """
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Completions(Rounds):
-    """The jobs of one leader that may be complete. One thread uses it."""
+    """The jobs of one leader that may be complete. Only one thread uses this object."""
 
     loop, subject, seconds = "completions", "the completion of jobs", 1.0
     cluster: Cluster
@@ -87,7 +88,8 @@ class Completions(Rounds):
                 self._since[key] = now  # a worker may write first: then it is looked at again
 
     def _take_noticed(self) -> set[JobKey]:
-        """Take the jobs of which a pod has completed its work. The informer's thread adds others meanwhile."""
+        """Take the jobs of which a pod has completed its work. The informer's thread adds other jobs at the same
+        time."""
         noticed: set[JobKey] = set()
         while self.watches.completed:
             noticed.add(self.watches.completed.pop())
@@ -99,7 +101,7 @@ class Completions(Rounds):
         return job is not None and job.admission is not None and not (job.finished or job.deleting)
 
     def _judge(self, key: JobKey) -> Literal["Complete", "Settled", "Unsettled"]:
-        """Put the completion of a job if its pods show it, and nobody has recorded it. Raises ClusterError."""
+        """Put the completion of a job if its pods show it, and no status has recorded it. Raises ClusterError."""
         manifest = self._read(key)
         try:
             job = cached_parser.parse(manifest) if manifest is not None else None
@@ -124,7 +126,9 @@ class Completions(Rounds):
         return "Complete"
 
     def _view(self, manifest: Manifest) -> PodView:
-        """Return the view of a pod. One of which this process has seen more is no success: its node has lost it."""
+        """Return the view of a pod. A pod that this process has seen without its main container is no success: the node
+        of the pod has lost the container.
+        """
         pod = pod_view.trim(manifest)
         known = self.watches.pods.get(pod.namespace, pod.name)
         return replace(pod, phase="Failed") if known is not None and known.unreported else pod

@@ -8,8 +8,8 @@ One rule: pure. A job of which no pod has reported since its last restart never 
     steps move, but one pod stands, and others have gone on    that pod; of several, the one that stands longest
     without it for the limit
 
-The limits are in `coordinator.health.step_watch`. After a pause of all pods, one of them is the first to go on, and the
-others have the whole limit to follow. A pod is silent if it has not reported for hangTimeoutSeconds. A pod that has
+The limits are in `coordinator.health.step_watch`. After a pause of all pods, one pod is the first to continue, and the
+other pods have the whole limit to follow. A pod is silent if it has not reported for hangTimeoutSeconds. A pod that has
 never reported is neither silent nor behind: it may be that only the pod with rank 0 reports.
 """
 
@@ -55,7 +55,7 @@ def judge(watch: StepWatch, health: Health, now: float) -> HangVerdict | None:
 
 
 def _is_left(watch: StepWatch, pod: PodSteps, health: Health, now: float) -> bool:
-    """Return whether a pod stands while others have gone on without it for its limit."""
+    """Return whether a pod stands while other pods have continued without it for its limit."""
     if pod.left is None:
         return False
     return now - pod.left >= health.hang_timeout_seconds and (
@@ -66,8 +66,8 @@ def _is_left(watch: StepWatch, pod: PodSteps, health: Health, now: float) -> boo
 def is_over(watch: StepWatch, hang: Hang, verdict: HangVerdict | None) -> bool:
     """Return whether a hang in the status of this run of the job is over.
 
-    A leader that has just begun to watch does not know it: the hang stays until a step moves. A leader that has found
-    the hang itself knows more: it is over too if the limit was raised.
+    A leader that has just begun to watch does not know whether the hang is over: the hang stays until a step moves. A
+    leader that has found the hang itself knows more: it is over too if the limit was raised.
     """
     if verdict is not None:
         return False

@@ -1,7 +1,8 @@
-"""The watch over the steps of all jobs whose health is watched, and what their statuses say about it.
+"""The watch over the steps of all jobs whose health is watched, and the parts of their statuses about steps.
 
-One rule: it only reads reports and puts statuses, in a thread of its own; what follows from a hang, workers decide.
-Everything that it remembers is lost with the leadership, and the time begins anew (`coordinator.health.step_watch`).
+One rule: the watch only reads reports and puts statuses, in its own thread; the workers decide what follows from a
+hang. Everything that the watch remembers is lost with the leadership, and the time begins anew
+(`coordinator.health.step_watch`).
 
 A status is put with the resourceVersion of the job that was judged, so that a job that has changed since is judged
 again. The hang of an earlier run is no hang: whoever writes the next run removes it.
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class HangWatch(Rounds):
-    """The watched jobs of one leader. One thread uses it."""
+    """The watched jobs of one leader. Only one thread uses this object."""
 
     loop, subject, seconds = "health", "the health of jobs", 5.0
     lane: JobLane
@@ -79,8 +80,8 @@ class HangWatch(Rounds):
                 yield job
 
     def _read(self, keys: list[JobKey]) -> tuple[Look, dict[JobKey, JobReports]] | None:
-        """Return the reports of jobs; None if they cannot be read. The epoch is read last: if it is that of the look
-        before, Redis was not flushed until the reports were read."""
+        """Return the reports of jobs; None if they cannot be read. The epoch is read last: if it is the epoch of the
+        previous look, Redis was not flushed until the reports were read."""
         try:
             reports = self.reports.read(keys)
             return Look(self.elapsed(), self.store.epoch()), reports
@@ -98,7 +99,7 @@ class HangWatch(Rounds):
         return step_watch.look(before, health.run, running, told, health.reported, now, continues=continues)
 
     def _judge(self, job: JobView, watch: StepWatch, now: float) -> dict[str, Any]:
-        """Judge a job, and return the fields of its status that do not say what was found."""
+        """Judge a job, and return the fields of its status that do not have the finding yet."""
         assert job.health is not None
         health, verdict = job.health, hang_verdict.judge(watch, job.health.rules, now)
         self._watched[job.key] = replace(watch, hung=verdict is not None)

@@ -1,6 +1,6 @@
-"""The rounds of those who look at all jobs again and again while this process leads, and put what statuses should say.
+"""The rounds of objects that look at all jobs repeatedly while this process leads, and put the wanted statuses of jobs.
 
-One rule: an error costs one round. What is remembered is void after it, and when another process may lead.
+One rule: an error costs one round. After an error, and when another process may lead, the remembered facts are void.
 """
 
 import threading
@@ -13,7 +13,7 @@ from kube.process.turns import Turns
 
 
 class Rounds(ABC):
-    """What looks at all jobs in a thread of its own."""
+    """An object that looks at all jobs in a thread of its own."""
 
     __slots__ = ()
     watches: Watches
@@ -26,7 +26,7 @@ class Rounds(ABC):
 
     @abstractmethod
     def look(self) -> None:
-        """Look at all jobs once, and put what their statuses should say."""
+        """Look at all jobs once, and put the wanted fields of their statuses."""
 
     def forget(self) -> None:  # noqa: B027  most remember nothing that could become wrong
         """Forget everything that was seen."""

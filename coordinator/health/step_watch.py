@@ -12,11 +12,12 @@ those of the look before, so that no clock of a pod or of Redis can make a job h
     the leader, Redis or the door for reports    two looks are more than LONGEST_BREAK apart
     could not be reached
 
-The limit is `hangTimeoutSeconds`, and `firstStepSeconds` until a step has moved since the pods run. Their defaults are
-in `crds.torchjob.jobspec.Health` alone.
+The limit is `hangTimeoutSeconds`, and `firstStepSeconds` until a step has moved since the pods run. The defaults of
+the limits are in `crds.torchjob.jobspec.Health` alone.
 
-That pods have reported, and that a step has moved, since the last restart or resize is in the job's status; and each
-report tells its run, by the coordinator that took it. So a later leader knows it too, and only the time begins anew.
+The job's status records whether pods have reported, and whether a step has moved, since the last restart or resize; and
+each report has its run, which the coordinator that took the report has added. So a later leader knows it too, and only
+the time begins anew.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,7 +47,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class PodSteps:
-    """What is known about the reports of one running pod."""
+    """The knowledge about the reports of one running pod."""
 
     last: PodReport
     is_resuming: bool
@@ -63,7 +64,7 @@ class PodSteps:
 
 @dataclass(frozen=True, slots=True)
 class StepWatch:
-    """What is known about the steps of one job in one run."""
+    """The knowledge about the steps of one job in one run."""
 
     run: str
     began: float
@@ -84,7 +85,7 @@ class StepWatch:
 
     @property
     def reported(self) -> Reported | None:
-        """What the status of the job should say; None if no pod has reported since the run began."""
+        """The facts that the status of the job should have; None if no pod has reported since the run began."""
         return Reported(run=self.run, moved=self.has_moved) if self.has_reported else None
 
 
@@ -98,10 +99,10 @@ def look(
     *,
     continues: bool = True,
 ) -> StepWatch:
-    """Return the watch after one more look; `before` is what this leader knows of the job, if anything.
+    """Return the watch after one more look; `before` is the earlier watch of this leader over the job, if there is one.
 
-    `known` is what the status of the job says about its reports. `continues` tells whether nothing was missed since the
-    look before.
+    `known` is the information about reports in the status of the job. `continues` tells whether nothing was missed
+    since the look before.
     """
     names = frozenset(running)
     own = {name: report for name, report in reports.items() if report.run == run}
@@ -139,7 +140,7 @@ def _begin(
 
 
 def _resume(before: StepWatch, names: frozenset[str], present: Mapping[str, PodReport], now: float) -> StepWatch:
-    """Begin the time anew after a break. What is known of the run stays."""
+    """Begin the time anew after a break. The knowledge about the run is kept."""
     known = {name: pod for name, pod in before.pods.items() if name in names}
     pods = known | {name: _hear(before, name, report, now) for name, report in present.items()}
     anew = {name: replace(pod, heard=now, moved=now, left=None) for name, pod in pods.items()}
@@ -147,7 +148,9 @@ def _resume(before: StepWatch, names: frozenset[str], present: Mapping[str, PodR
 
 
 def _hear(watch: StepWatch, name: str, report: PodReport, now: float) -> PodSteps:
-    """Return what is known of a pod after a look. Its first report in a run is no step: it may say where it goes on."""
+    """Return the knowledge about a pod after a look. The first report of a pod in a run is no step: the report may only
+    say at which step the pod continues.
+    """
     pod = watch.pods.get(name)
     if pod is not None and _mark(report) == _mark(pod.last):
         return pod
@@ -159,7 +162,7 @@ def _hear(watch: StepWatch, name: str, report: PodReport, now: float) -> PodStep
 
 
 def _leave(pods: Mapping[str, PodSteps], now: float) -> dict[str, PodSteps]:
-    """Return the pods after a look, where those that stand are left by the others if one of these has gone on."""
+    """Return the pods after a look, where pods that stand count as left behind once another pod has made a step."""
     has_stepped = any(pod.has_moved and pod.moved == now for pod in pods.values())
     return {
         name: replace(pod, left=now) if has_stepped and pod.moved < now and pod.left is None else pod

@@ -259,7 +259,7 @@ class HttpServer:
     def _wait_of(self, address: str) -> float:
         """Count a request of an address. Return the seconds for which it waits, so that the address keeps its pace.
 
-        It waits no longer than all open connections of the address need: those that were closed wait for nothing.
+        The request waits no longer than all open connections of the address need: closed connections wait for nothing.
         """
         limits = self._limits
         if limits.requests_of_address == math.inf:
@@ -277,7 +277,7 @@ class HttpServer:
 
     async def _answer(self, question: Question, reader: asyncio.StreamReader) -> Answer:
         """Return the answer that another thread makes. Raises EOFError if the client closes the connection before
-        that."""
+        the request is complete."""
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting.put(_Request(question, answer))
         leaving = asyncio.ensure_future(reader.read(1))
@@ -331,7 +331,7 @@ class _Head:
 
 
 def _read(head: bytes) -> _Head:
-    """Parse the head of a request. Of headers of the same name the first one counts. Raises _Refused."""
+    """Parse the head of a request. Of headers of the same name the first header is used. Raises _Refused."""
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1.") or not parts[1].startswith("/"):
@@ -345,7 +345,7 @@ def _plain(code: HTTPStatus, headers: Mapping[str, str] = MappingProxyType({})) 
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
-    """Close a connection at once, also one that is closed already."""
+    """Close a connection at once, even if the connection is closed already."""
     with contextlib.suppress(AttributeError):  # asyncio fails if the last byte of a closing connection was just sent
         writer.transport.abort()
 

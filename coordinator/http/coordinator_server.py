@@ -104,9 +104,9 @@ def is_deleted(coordinator: Coordinator, queue: str) -> bool:
 def serving(coordinator: Coordinator, port: int, queries: StoreQueries | None = None) -> Iterator[int]:
     """Answer requests while the block runs, and publish on the Lease where they go; yield the port.
 
-    The Lease names the URL of an address on loopback, and the Service for any other address, which is that of a pod.
-    The address is that of the settings. Port 0 turns the server off; port -1 means any free port. Without `queries`
-    there is no /v1. Raises CoordinatorError, which names the port, if the port cannot be used.
+    The Lease names the URL of an address on loopback, and the Service for any other address, which is the address of a
+    pod. The address is the one in the settings. Port 0 turns the server off; port -1 means any free port. Without
+    `queries` there is no /v1. Raises CoordinatorError, which names the port, if the port cannot be used.
     """
     if port == 0:
         yield 0
@@ -131,8 +131,8 @@ def _failing(coordinator: Coordinator) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorLife:
-    """The checks of one coordinator, leading or not. A Redis or an API server that is away fails none: users then get
-    the coordinator's own sentence about it."""
+    """The checks of one coordinator, leading or not. A Redis or an API server that is away fails no check: users then
+    get the coordinator's own message about the failure."""
 
     coordinator: Coordinator
 
@@ -221,7 +221,7 @@ def scale_plan(coordinator: Coordinator, queries: StoreQueries) -> Document:
 
 
 def idle_usage(coordinator: Coordinator) -> dict[str, Amounts]:
-    """Return by queue what the idle growth of its jobs uses."""
+    """Return by queue the amounts that the idle growth of its jobs uses."""
     return noted_jobs.idle_usage(coordinator.watches.autoscaled.values())
 
 

@@ -1,4 +1,4 @@
-"""The port of a process for its probes and its metrics, apart from what names jobs.
+"""The port of a process for its probes and its metrics, apart from the answers that name jobs.
 
 One rule: no answer waits for anything, and none names a job.
 
@@ -7,7 +7,7 @@ One rule: no answer waits for anything, and none names a job.
     /metrics   what the process has counted and measured, in the text format of Prometheus
 
 With ?verbose both probes list every check, as kube-apiserver does. A thread of its own makes pages, so that probes are
-answered meanwhile.
+answered at the same time.
 """
 
 import logging

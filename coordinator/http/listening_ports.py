@@ -1,4 +1,4 @@
-"""Ports to listen on: which address they have, and the error for one that cannot be used.
+"""Ports to listen on: the address of each port, and the error for a port that cannot be used.
 
 One rule: a port that cannot be used ends the process with one message, which names the setting.
 """
@@ -17,7 +17,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @contextmanager
 def listening(server: HttpServer, setting: str, address: str, port: int) -> Iterator[int]:
-    """Let the server answer while the block runs; yield the port. Raises CoordinatorError if it cannot be used."""
+    """Let the server answer while the block runs; yield the port. Raises CoordinatorError if the port cannot be
+    used."""
     with ExitStack() as running:
         try:
             bound = running.enter_context(server.running(address, 0 if port == ANY_PORT else port))

@@ -138,7 +138,9 @@ class QueueApi:
         return self.queries.reports(job.key)
 
     def _absent(self, job: JobView) -> Document:
-        """Return why the job is in no queue's order. If its owner could resume it, add what would happen then."""
+        """Return why the job is in no queue's order. If the owner of a job could resume the job, add the result of a
+        resumption.
+        """
         eligibility = self.eligibility_of(job)
         document = {} if job.stopped else supposition.describe_unqueued(job, eligibility)
         if job.invalid or job.cancelled or not (job.suspended or eligibility.code in supposition.OUT_OF_ORDER):
@@ -187,7 +189,7 @@ def _refusal(code: int, error: Exception) -> tuple[int, Document]:
 def wait_percentiles(jobs: Iterable[JobView]) -> dict[str, Any]:
     """Return percentiles of the time, in seconds, from submission to admission of the jobs that were admitted last.
 
-    Only first attempts count.
+    Only first attempts are counted.
     """
     first = ((job, job.admission.admitted_at) for job in jobs if job.admission and job.admission.attempt == 1)
     latest = heapq.nlargest(LATEST, ((at.timestamp(), job.submitted) for job, at in first if at))

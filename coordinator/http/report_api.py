@@ -1,7 +1,7 @@
-"""What training code tells and asks over HTTP, on a port of its own.
+"""The reports and questions of training code over HTTP, on a port of its own.
 
-One rule: a request is for one job, and needs the token of that job. Nothing of the read-only API is here, and a request
-changes nothing but the reports of that job.
+One rule: a request is for one job, and needs the token of that job. This port serves nothing of the read-only API, and
+a request changes nothing but the reports of the job in its path.
 
     POST /v1/jobs/NAMESPACE/NAME/report           JSON {pod, step, samplesPerSecond?, loss?, gauges?, checkpoint?,
                                                        last?}
@@ -129,12 +129,12 @@ class _Refused(Exception):
 
 
 def _is_token_of(job: JobView, uid: str) -> bool:
-    """Return whether the token of a uid is that of a job, and not of an earlier one of its name."""
+    """Return whether the token of a uid is the token of a job, and not of an earlier job of the same name."""
     return job.key.uid == uid
 
 
 def _read(path: str) -> tuple[str, str, str, str]:
-    """Return the namespace and the name of the job, what is at the end of the path, and the pod of its query. Raises
+    """Return the namespace and the name of the job, the last part of the path, and the pod of its query. Raises
     _Refused."""
     try:
         parts = urlsplit(path)

@@ -1,4 +1,4 @@
-"""The port on which a coordinator takes reports, leading or not, and what it needs.
+"""The port on which a coordinator takes reports, leading or not, and what the port needs.
 
 One rule: without a key there is no port, and nothing else changes.
 """
@@ -89,7 +89,7 @@ def report_api(coordinator: Coordinator, key: ReportKey, batches: ReportBatches)
 
 @contextmanager
 def _writing(batches: ReportBatches, turns: Turns) -> Iterator[None]:
-    """Write batches in a thread while the block runs, and the last one then."""
+    """Write batches in a thread while the block runs, and the last batch at the end."""
     stop = threading.Event()
     thread = threading.Thread(target=batches.run, args=(stop, turns), name="reports")
     thread.start()
@@ -102,7 +102,7 @@ def _writing(batches: ReportBatches, turns: Turns) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _SavedJobs:
-    """Jobs whose pods have answered a request to save: a worker goes on with them at once."""
+    """Jobs whose pods have answered a request to save: a worker continues with these jobs at once."""
 
     coordinator: Coordinator
 
@@ -128,7 +128,7 @@ class _JobReader:
         self._jobs: OrderedDict[JobKey, tuple[float, TorchJob | None]] = OrderedDict()
 
     def read(self, key: JobKey) -> TorchJob | None:
-        """Return a job; None if it is gone or cannot be parsed. Raises ClusterError."""
+        """Return a job; None if the job is gone or cannot be parsed. Raises ClusterError."""
         with self._lock:
             until, job = self._jobs.get(key, (0.0, None))
             if self._clock() < until:

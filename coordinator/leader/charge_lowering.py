@@ -37,11 +37,11 @@ class ChargeLowering:
         return key in self._unfreed
 
     def lower(self, jobs: Iterable[JobView], held: Mapping[JobKey, Reservation], pods_version: int) -> list[JobKey]:
-        """Lower the charges of these jobs to what their admissions say; return the keys whose charge was lowered.
+        """Lower the charges of these jobs to the amounts of their admissions; return the keys whose charge was lowered.
 
         `held` are the reservations of the jobs, read after the jobs. `pods_version` is the newest resourceVersion of
         pods that this process knows. A growth that was declined before it was granted is refunded to its queue, unless
-        it is idle growth, for which no queue pays.
+        the growth is idle growth, for which no queue pays.
         """
         now = self.elapsed()
         admissions = {job.key: job.admission for job in jobs if job.admission is not None}

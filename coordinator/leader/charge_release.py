@@ -47,8 +47,8 @@ class ChargeRelease:
     def find(self, keys: list[JobKey], routes: list[Route]) -> list[JobKey]:
         """Return the keys whose charges are to be freed.
 
-        These are jobs that hold nothing any more, jobs that are charged for an attempt that is over, and jobs whose
-        owner edited them after they were charged.
+        Such charges belong to jobs that hold nothing any more, jobs that are charged for an attempt that is over, and
+        jobs whose owner edited them after they were charged.
         """
         puts = {
             key: result.put
@@ -65,7 +65,7 @@ class ChargeRelease:
         return [key for key, result in zip(keys, routes, strict=True) if result.remove or key in outdated]
 
     def _is_outdated(self, entry: Entry, charge: Reservation) -> bool:
-        """Return whether a job asks for something else than what it is charged for. A job that is gone is routed
+        """Return whether a job requests other amounts than those it is charged for. A job that is gone is routed
         again."""
         job = self.watches.job(entry.key)
         return job is not None and not route.is_charged_in_full(job, entry, charge)
@@ -74,8 +74,8 @@ class ChargeRelease:
         """Free the charges of these jobs. `pods_version` is the newest resourceVersion of pods that this process knows.
 
         The store keeps a charge while a worker may know newer pods. After one resync period the charge is freed in any
-        case. A worker that ran the key has lost it by then. An API server that was restored from a backup may never
-        reach its earlier versions.
+        case. A worker that ran the key has lost the key by that time. An API server that was restored from a backup may
+        never reach its earlier versions.
         """
         now, refunds = self.elapsed(), self._refunds(keys)
         since = {key: self._unfreed.pop(key).since if key in self._unfreed else now for key in keys}
@@ -116,8 +116,8 @@ class ChargeRelease:
         A pick is refunded if it was never granted, because an admin took the queue from the job before; or if the job
         was granted the room and the coordinator took it back because its scheduler had not bound the job. Otherwise, a
         pick that was granted is never refunded, whether the job ran or not: it held room. A pick whose job was
-        suspended, held, edited or deleted before the grant is not refunded either. Its room was idle, and with a refund
-        the owner could get the next turn at once, repeatedly and for free.
+        suspended, held, edited or deleted before the grant is not refunded either. The room of the job was idle, and
+        with a refund the owner could get the next turn at once, repeatedly and for free.
         """
         jobs = {key: job for key in keys if (job := self.watches.job(key)) is not None and job.competes}
         charges = self.store.reservations(list(jobs)) if jobs else {}

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Counts:
-    """The numbers of what this process has done, for people."""
+    """The counts of the work of this process, for people."""
 
     routed: int = 0
     picked: int = 0
@@ -58,7 +58,7 @@ class Counts:
 
 @dataclass(slots=True)
 class ControlLoop:
-    """The control loop of one leader, from its rebuild until it leads no longer."""
+    """The control loop of one leader, from its rebuild until its term ends."""
 
     watches: Watches
     store: QueueStore
@@ -166,7 +166,7 @@ class ControlLoop:
         return bool(flushed or picked or dispatched)
 
     def flush(self) -> int:
-        """Route what changed; return how many jobs were handled (`Router.flush`)."""
+        """Route the changed jobs; return how many jobs were handled (`Router.flush`)."""
         flushed = self._router.flush()
         if self._router.changed:
             self._router.changed, self.unsettled = False, True
@@ -174,7 +174,7 @@ class ControlLoop:
         return flushed.routed or flushed.freed
 
     def cycle(self) -> int:
-        """Pick what can be picked; return the number of jobs admitted."""
+        """Pick all jobs that can be picked; return the number of jobs admitted."""
         self._cycled_at, began = self.clock(), self.elapsed()
         heads = read_depth.per_queue(self._configuration.queue_count, self.settings.heads)
         committed = self._pick_cycle.run(self.clock(), self.settings.batch, heads)

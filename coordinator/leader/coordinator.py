@@ -53,7 +53,7 @@ def identity() -> str:
 
 @dataclass(slots=True)
 class RedisProbe:
-    """What the election has last heard of the Redis server."""
+    """The latest state of the Redis server that the election has read."""
 
     store: QueueStore
     incarnation: str = ""
@@ -64,9 +64,9 @@ class RedisProbe:
     """Why the server that answered last cannot hold the queues; empty if it can."""
 
     def problem(self) -> str:
-        """Ask, and return why the store cannot be used; empty if it can.
+        """Return, after a request, why the store cannot be used; empty if the store can be used.
 
-        A leader without a store would keep out a coordinator that has one.
+        A leader without a store would keep out a coordinator that has a store.
         """
         try:
             problem = self.store.problem()
@@ -80,7 +80,7 @@ class RedisProbe:
 
 @dataclass(slots=True)
 class Coordinator:
-    """A coordinator; it runs until `stop` is set."""
+    """A coordinator; the coordinator runs until `stop` is set."""
 
     cluster: Cluster
     store: QueueStore
@@ -192,7 +192,8 @@ class Coordinator:
             self._rebuild_cause = self._end_term(error)
 
     def _end_term(self, error: Exception) -> RebuildCause:
-        """Log why a term ended, and pause before the next one. Return what that says about the next rebuild."""
+        """Log why a term ended, and pause before the next term. Return the consequence of the end for the next
+        rebuild."""
         if isinstance(error, queue_errors.StaleEpoch | LeadershipLost | cluster_errors.Conflict):
             log.warning("term ended: %s", error)
             self._pause(self.settings.renew_seconds)
@@ -214,7 +215,7 @@ class Coordinator:
         self._turn.mark()
 
     def _lead(self) -> RebuildCause:
-        """Lead until the term ends, and return what makes a rebuild necessary then."""
+        """Lead until the term ends, and return the reason for a rebuild after that."""
         term = ControlLoop(
             self.watches,
             self.store,
@@ -233,7 +234,7 @@ class Coordinator:
         incarnation = self.redis.incarnation = _usable_server(self.store)
         request = self.leadership.requested_rebuild
         if request or self._unreadable:
-            # Content of store and work queue goes, so that the rebuild starts from the cluster alone.
+            # The content of store and work queue is deleted, so that the rebuild starts from the cluster alone.
             self.store.forget(self.leadership.epoch)
             self.work.forget(self.leadership.epoch)
         is_lost = self.store.epoch() == 0
@@ -271,11 +272,11 @@ class Coordinator:
         return "Election"
 
     def _new_epoch(self) -> int:
-        """Return an epoch for a rebuild that is higher than all earlier ones.
+        """Return an epoch for a rebuild that is higher than all earlier epochs.
 
-        Taking the Lease has raised the epoch already. It is raised again for a second rebuild in one term. It is also
-        raised if the store or the cluster has a higher epoch, because an admin has deleted the Lease or configured the
-        Redis of another cluster. While the store cannot be reached, this method writes nothing.
+        Taking the Lease has raised the epoch already. The epoch is raised again for a second rebuild in one term. The
+        epoch is also raised if the store or the cluster has a higher epoch, because an admin has deleted the Lease or
+        configured the Redis of another cluster. While the store cannot be reached, this method writes nothing.
         """
         admitted = (job.admission.epoch for job in self.watches.jobs.values() if job.admission)
         highest = max(self.store.epoch(), self.last_epoch, *admitted)
@@ -287,7 +288,7 @@ class Coordinator:
 
     def _term_problem(self) -> str:
         """Return how the term hangs; empty if it does not. A leader that hangs gives up the Lease at the last renewal
-        before it has hung for a lease."""
+        before the hang has lasted for the time of a lease."""
         patience = self.settings.lease_seconds - self.settings.renew_seconds
         # The text does not change while the term hangs: the election logs each new one.
         return f"the term has not turned for over {patience:.0f} s" if self._turn.age > patience else ""
@@ -302,7 +303,7 @@ class Coordinator:
 def _usable_server(store: QueueStore) -> str:
     """Return the identity of a store's server, which the store uses from now on. Raises StoreUnreachable if a rebuild
     could not be written, so that no epoch is used up for it. The identity is read first: until then, the store raises
-    StoreLost on any other server than the one of the last term."""
+    StoreLost on any other server than the server of the last term."""
     found = store.incarnation()
     if problem := store.problem():
         raise queue_errors.StoreUnreachable(problem)

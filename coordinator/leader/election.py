@@ -1,16 +1,16 @@
-"""Leader election: one coordinator holds a Lease in the cluster, and its epoch fences all others off.
+"""Leader election: one coordinator holds a Lease in the cluster, and its epoch fences off all other coordinators.
 
 One rule: a leader trusts its own clock only, and stops leading by itself before another coordinator may start.
 
 The holder renews every `renew_seconds`. A holder whose renewals have failed for `renew_deadline` leads no longer. A
 candidate that has seen the Lease unchanged for `lease_seconds` on its own clock takes it. (Kubernetes' leader election
 does the same: the clocks of two machines are never compared.) That clock neither jumps nor stands still while the
-machine sleeps. Every term raises the epoch. It is kept in an annotation of the Lease, so that it rises even if Redis
-has lost all its data.
+machine sleeps. Every term raises the epoch. The epoch is kept in an annotation of the Lease, so that it rises even if
+Redis has lost all its data.
 
 A coordinator that cannot do a leader's work does not hold the Lease. A candidate that is not fit does not take it, and
-a leader that has not been fit for `lease_seconds` hands it back. A leader whose work hangs hands it back before it has
-hung for that long. If no coordinator is fit, none leads, and the Lease does not change hands.
+a leader that has not been fit for `lease_seconds` hands it back. A leader whose work hangs hands the Lease back before
+the hang has lasted for that time. If no coordinator is fit, none leads, and the Lease does not change hands.
 """
 
 import logging
@@ -95,14 +95,15 @@ def may_take(observed: ObservedLease, config: LeaseConfig, now: float) -> bool:
 
 
 def pause_until_end(pause: float, observed: ObservedLease, config: LeaseConfig, now: float) -> float:
-    """Return the pause before the next attempt. It ends no later than the Lease of another coordinator, so that the
-    next leader comes as soon as it may."""
+    """Return the pause before the next attempt. The wait ends no later than the Lease of another coordinator, so that
+    the next leader comes as soon as it may.
+    """
     return pause if may_take(observed, config, now) else min(pause, observed.at + config.lease_seconds - now)
 
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """Whether a process can do a leader's work. Neither question may take long."""
+    """Whether a process can do a leader's work. Neither of the two calls may take long."""
 
     unfit: Callable[[], str] = str
     """Returns why the process cannot do the work now, empty if it can. A leader may be unfit for a lease."""
@@ -176,7 +177,7 @@ class LeaderElection:
 
     @property
     def requested_rebuild(self) -> str:
-        """The id of a requested rebuild that is not done yet, as last observed; empty if there is none."""
+        """The id of a requested rebuild that is not done yet, as last observed; empty if no request is open."""
         return self._requested_rebuild
 
     def confirm_rebuild(self, request: str) -> None:
@@ -199,7 +200,7 @@ class LeaderElection:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop competing. A leader hands the Lease back, so that the next one need not wait until it expires."""
+        """Stop competing. A leader hands the Lease back, so that the next leader need not wait until it expires."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -242,8 +243,8 @@ class LeaderElection:
     def _long_unfit(self, new_term: bool) -> str:
         """Return why this process must not hold the Lease.
 
-        A candidate must be fit at once; a leader may be unfit for the time of one lease. Its work may seem to hang
-        because the store is away: then the store is the reason.
+        A candidate must be fit at once; a leader may be unfit for the time of one lease. The work of the leader may
+        seem to hang because the store is away: then the store is the reason.
         """
         unfit, now = self._fitness.unfit(), self._clock()
         if not unfit:
@@ -263,7 +264,7 @@ class LeaderElection:
                 self._rest(pause_until_end(pause, self._observed, self._config, self._clock()))
 
     def _rest(self, seconds: float) -> None:
-        """Wait until the next attempt is due. It is due earlier if the work of the leader hangs."""
+        """Wait until the next attempt is due. The renewal is due earlier if the work of the leader hangs."""
         self._turn.allow(seconds)
         is_over = self._stopping.wait(seconds / 2) or (self.leading and bool(self._fitness.hung()))
         if not is_over:
@@ -340,7 +341,7 @@ def _spec(lease: Manifest) -> dict[str, Any]:
 def _epoch(lease: Manifest) -> int:
     """Return the epoch on the Lease; 0 for a value that is not a number.
 
-    That is safe, because a rebuild requests an epoch above all epochs that it knows.
+    The 0 is safe, because a rebuild requests an epoch above all epochs that it knows.
     """
     text = str((lease["metadata"].get("annotations") or {}).get(EPOCH_ANNOTATION, ""))
     return integers.parse(text, 0)

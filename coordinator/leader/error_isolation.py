@@ -1,7 +1,7 @@
 """Actions on many objects at once, of which single objects may cause errors.
 
-One rule: an object that causes an error is found by halving and skipped, and the action is done on all others. An error
-of the store, of the cluster or of leader election concerns all objects, and is raised.
+One rule: an object that causes an error is found by halving and skipped, and the action is done on all other objects.
+An error of the store, of the cluster or of leader election concerns all objects, and is raised.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ def act_on_all(
     """Act on all items, and skip those that cause errors.
 
     Acting on an item again must do no harm: after an error, each half of the items is acted on. If one of 512 items
-    causes an error, that takes 19 actions: 10 fail, the last of them on that item alone, and 9 succeed.
+    causes an error, the isolation takes 19 actions: 10 fail, the last one on that item alone, and 9 succeed.
     """
     if not items:
         return

@@ -13,7 +13,7 @@ before older generations are searched."""
 
 
 def reduce_collections() -> None:
-    """Set higher thresholds for the rest of the process."""
+    """Set higher thresholds for the further life of the process."""
     gc.set_threshold(*_THRESHOLDS)
 
 

@@ -1,6 +1,7 @@
 """The configuration of queues, pool and routing rules for the store and the router.
 
-One rule: the configuration follows from the watches and the settings alone, so that every leader computes the same one.
+One rule: the configuration follows from the watches and the settings alone, so that every leader computes the same
+configuration.
 """
 
 from collections.abc import Mapping
@@ -50,13 +51,13 @@ class QueueConfiguration:
         return self._rules
 
     def _gang_scheduler(self) -> str:
-        """Return the gang scheduler of jobs that name none, as the workers choose it."""
+        """Return the gang scheduler of jobs that name no scheduler, as the workers choose it."""
         setting = self.settings.gang_scheduler
         return setting if setting != "auto" else "volcano" if POD_GROUPS in self.watches.foreign.served else "none"
 
     def specs(self) -> dict[str, QueueSpec]:
-        """Return the queues that admins created and, where queues are implicit, those that the namespaces of jobs
-        imply."""
+        """Return the queues that admins created and, where queues are implicit, the queues that the namespaces of
+        jobs imply."""
         queues = {queue.metadata.name: queue_specs.spec(queue) for queue in self.watches.queues.values()}
         implied = self.watches.implied.recount(self.watches.jobs.values()) if self.settings.implicit_queues else ()
         return {name: QueueSpec(name=name) for name in implied} | queues
@@ -72,7 +73,8 @@ class QueueConfiguration:
         return pool_capacity.capacity(setting, nodes, pods)
 
     def apply(self) -> None:
-        """Write the current queues and pool to the store, and mark the jobs that a change of them concerns."""
+        """Write the current queues and pool to the store, and mark the jobs that a change of queues or pool
+        concerns."""
         if not self.settings.implicit_queues:
             self.watches.implied.disable()
         queues, nodes = self.specs(), self.watches.nodes.values() if self.watches.nodes else []

@@ -1,4 +1,4 @@
-"""The statuses of TenantQueues: the numbers of waiting and admitted jobs, and what the admitted jobs use.
+"""The statuses of TenantQueues: the numbers of waiting and admitted jobs, and the usage of the admitted jobs.
 
 One rule: a status is computed from the watches alone, and put if the cluster shows another status.
 """
@@ -38,7 +38,7 @@ def statuses(
 ) -> dict[str, Status]:
     """Return the status of each queue by name.
 
-    `share` is the queue's part of what all admitted jobs use, measured by `cost`, which is what a pick costs
+    `share` is the queue's part of the usage of all admitted jobs, measured by `cost`, which is the price of a pick
     (`queues.rules`). `target` is its part of the weights of all queues with work. `usage` names the resources of
     quotas and of the `pool`, and the standard ones (`queues.limits`). A job that cannot be counted is recorded in
     `errors`.
@@ -77,7 +77,7 @@ def statuses(
 
 
 def _most_important(usage: Amounts, limited: Collection[str]) -> Amounts:
-    """Return as many resources as a status may name: limited ones first, then standard ones."""
+    """Return the resources that a status may name: limited ones first, then standard ones."""
     ranked = sorted(usage, key=lambda name: (name not in limited, name not in STANDARD_RESOURCES, name))
     return {name: usage[name] for name in ranked[:MOST_NAMES]}
 
@@ -96,14 +96,14 @@ class QueueStatuses(Rounds):
     def look(self) -> None:
         """Put the changed statuses of queues."""
         queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
-        # What pods of others occupy counts as well: to leave them out takes a look at every pod, and shares hardly
+        # The room of other pods counts as well: to leave those pods out takes a look at every pod, and shares hardly
         # differ.
         nodes = self.watches.nodes.values() if self.watches.nodes else []
         room = pool_capacity.capacity(self.pool, nodes, ())
         current = statuses(queues.values(), self.watches.jobs.values(), self.cost, self.watches.errors, room)
         for name, status in current.items():
             shown, key = queues[name].status.model_dump(), QueueKey(name)
-            # A merge patch keeps what it does not name, so a resource that is no longer used is set to null.
+            # A merge patch keeps fields that it does not name, so a resource that is no longer used is set to null.
             unused = dict.fromkeys(shown["usage"].keys() - status["usage"].keys())
             fields = status | {"usage": status["usage"] | unused}
             if status == shown or self.lane.is_under_way(key, fields):

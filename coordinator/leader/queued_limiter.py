@@ -2,7 +2,7 @@
 
 One rule: the number of these reconciles per second is limited, and tenants take turns. So the reconciles never delay
 the work for admitted jobs, however many jobs are submitted at once, and no tenant delays another. A job that is picked
-meanwhile is reconciled at once; its status never says Queued, and it takes no turn.
+in the meantime is reconciled at once; its status never says Queued, and it takes no turn.
 """
 
 from collections.abc import Callable

@@ -37,7 +37,7 @@ def judge_due(
     watches: Watches, rules: Callable[[], RoutingRules], clock: Callable[[], float], charges: Charges | None = None
 ) -> None:
     """Judge each namespace whose jobs or ResourceQuotas changed, the ports if a job that chose one has changed, and the
-    queues of the gang scheduler if any of them or of their jobs has changed.
+    queues of the gang scheduler if a queue or its jobs have changed.
 
     Mark the jobs for which the result has changed. Without `charges`, nothing is known of picks that no worker has
     written yet.
@@ -68,7 +68,8 @@ def judge_due(
 
 
 def take_gang_room(watches: Watches, rules: RoutingRules, key: JobKey, demand: Amounts) -> bool:
-    """Take room in its queue of the gang scheduler for a job that is about to be picked; return False if there is none.
+    """Take room in its queue of the gang scheduler for a job that is about to be picked; return False if there is no
+    room.
 
     So the jobs of one round of picks, and of those until the next judgement, fit together.
     """
@@ -119,7 +120,8 @@ def _gang_jobs(watches: Watches, rules: RoutingRules) -> dict[JobKey, JobView]:
 
 
 def _shares(watches: Watches, rules: RoutingRules, jobs: Mapping[JobKey, JobView], charges: Charges) -> Iterator[Share]:
-    """Yield what jobs have of the queues of the gang scheduler. A pick counts before a worker has written it."""
+    """Yield the parts of the gang scheduler's queues that jobs hold. A pick is counted before a worker has written
+    it."""
     picked = watches.gang_jobs.picked
     held = charges(list(picked)) if picked else {}
     for key in [*picked]:
@@ -134,7 +136,8 @@ def _shares(watches: Watches, rules: RoutingRules, jobs: Mapping[JobKey, JobView
 
 
 def _gang_verdict(job: JobView, rules: RoutingRules, now: float) -> object:
-    """Return what the queues of the gang scheduler allow a job: a place in the order, and how many further workers."""
+    """Return the limits of the gang scheduler's queues for a job: a place in the order, and how many further
+    workers."""
     if job.admission is not None:
         return growth_entries.entry(job, rules, now) if growth_entries.missing(job) else None
     sentence = gang_queues.shortage(job, job.least_charge, rules)
@@ -167,7 +170,7 @@ def _judge_ports(watches: Watches, rules: Callable[[], RoutingRules], clock: Cal
 
 
 def _reserved_ports(watches: Watches, chosen: Collection[HostPort]) -> Iterator[PortClaim]:
-    """Yield the jobs for which one of the ports is reserved that other jobs chose."""
+    """Yield the jobs for which a port is reserved that another job chose."""
     for job in watches.jobs.values() if chosen else ():
         if job.admission is not None and not job.finished and HostPort(job.admission.port) in chosen:
             yield PortClaim(job.key, frozenset({HostPort(job.admission.port)}), holds=True)

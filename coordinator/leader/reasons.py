@@ -1,11 +1,11 @@
 """The reason in the status of a waiting job.
 
-One rule: the reason is for people, and no decision depends on it. It is written only when its code changes. Tenants
-take turns at the writes, and the oldest job of a tenant is first.
+One rule: the reason is for people, and no decision depends on it. A reason is written only when its code changes.
+Tenants take turns at the writes, and the oldest job of a tenant is first.
 
-Routing reports at once what keeps a job out of the order of its queue, or keeps it waiting without end
+Routing reports at once the reason that keeps a job out of the order of its queue, or keeps it waiting without end
 (`coordinator.routing.eligibility`). Of the other jobs, the first one of each queue that can ever run gets a reason
-once it has waited for a while (`queues.picking.explain`). The jobs behind it get none.
+once it has waited for a while (`queues.picking.explain`). The jobs behind this first job get no reason.
 """
 
 import logging
@@ -43,7 +43,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Reasons(Rounds):
-    """The reasons that jobs wait. The control loop reports some of them; a thread of this class finds the others."""
+    """The reasons that jobs wait. The control loop reports some reasons; a thread of this class finds the other
+    reasons.
+    """
 
     loop, subject, seconds = "reasons", "the reasons that jobs wait", 5.0
     lane: Lane[JobKey]
@@ -62,7 +64,7 @@ class Reasons(Rounds):
         self.lane.refresh = self._refresh
 
     def note(self, job: JobView, reason: Eligibility | None) -> None:
-        """Record the reason that routing gives for a job. None withdraws an earlier reason."""
+        """Record the reason that routing gives for a job. A reason of None withdraws an earlier reason."""
         if reason is not None:
             self._put(job, reason.code, reason.sentence)
         elif self.lane.waiting(job.key).get("reason", "Next") in eligibility.CODES | {""}:
@@ -125,7 +127,9 @@ class Reasons(Rounds):
         return next((entry for entry, job in jobs if job is None or job.reason != "ExceedsQuota"), None)
 
     def _refresh(self, key: JobKey, put: Put) -> Put | None:
-        """Return what is to be written about a job as it is by now; None if it needs no reason, or says it already."""
+        """Return the reason to write into the present status of a job; None if the job needs no reason, or has it
+        already.
+        """
         job, code, sentence = self.watches.job(key), put.fields["reason"], put.fields["message"]
         if job is None or job.admission is not None or job.finished or job.deleting:
             return None

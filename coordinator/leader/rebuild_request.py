@@ -28,7 +28,7 @@ class RebuildNotDone(CoordinatorError):
 
 
 def pending_request(lease: Manifest) -> str:
-    """Return the id of a request that is not done yet; empty if there is none."""
+    """Return the id of a request that is not done yet; empty if no request is open."""
     annotations = lease["metadata"].get("annotations") or {}
     request = str(annotations.get(REQUEST_ANNOTATION, ""))
     return request if request != annotations.get(DONE_ANNOTATION) else ""
@@ -56,7 +56,7 @@ def request_rebuild(
 
 
 def _read(cluster: Cluster, name: str, namespace: str) -> Manifest:
-    """Return the Lease; an empty one if the API server cannot be reached, since the caller asks again."""
+    """Return the Lease; an empty Lease if the API server cannot be reached, since the caller asks again."""
     try:
         return cluster.get(LEASES, name, namespace)
     except (errors.Unreachable, errors.ServerError, errors.TooManyRequests, errors.NotFound):
@@ -69,7 +69,7 @@ def _holder(lease: Manifest) -> str:
 
 def _is_done(lease: Manifest, request: str) -> bool:
     annotations = lease["metadata"].get("annotations") or {}
-    # A later request may have replaced this one. Once the later one is done, this one is done, too.
+    # A later request may have replaced this request. Once the later request is done, this request is done, too.
     return annotations.get(DONE_ANNOTATION) == request or (
         annotations.get(REQUEST_ANNOTATION) not in (None, request) and not pending_request(lease)
     )

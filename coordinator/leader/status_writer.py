@@ -4,11 +4,12 @@
     reasons   the reason that a job waits; 20 a second, tenants take turns
     queues    the figures of TenantQueues; 5 a second
 
-One rule: no lane starves another. Each lane has its turn after a few writes of the one before it. A request that fails
-or hangs delays the other lanes for its own time. Then its lane waits for at least as long, and they do not.
+One rule: no lane starves another. Each lane has its turn after a few writes of the previous lane. A request that fails
+or hangs delays the other lanes for its own time. After that, the lane of the failed request waits for at least the same
+time, while the other lanes do not wait.
 
-Those who decide put what they want, and never wait for it. The newest put for an object counts. A put that another one
-has overtaken, or that was made in an earlier term of the leader, is not written.
+The code that decides puts the wanted status, and never waits for the write. Only the newest put for an object is
+written. A put that another one has overtaken, or that was made in an earlier term of the leader, is not written.
 """
 
 import logging
@@ -57,7 +58,7 @@ K = TypeVar("K", JobKey, QueueKey)
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What the status of one object should say."""
+    """The wanted fields of the status of one object."""
 
     fields: Mapping[str, Any]
     version: str
@@ -83,7 +84,8 @@ class Lane(Generic[K]):
         in_a_row: int,
         per_second: float = math.inf,
     ) -> None:
-        """`subject` says for people what is written, of `{key}`. `term` returns the leader's epoch; 0: nobody leads."""
+        """`subject` names for people the written status of `{key}`. `term` returns the leader's epoch; 0 if
+        no coordinator leads."""
         self.resource, self.subject, self.in_a_row = resource, subject, in_a_row
         self.refresh: Callable[[K, Put], Put | None] = lambda _, put: put
         """Returns what is to be written by now instead of a put; None: nothing."""
@@ -117,7 +119,8 @@ class Lane(Generic[K]):
                 self._add(key, Put(fields, version, term, tenant, rank))
 
     def discard(self, key: K, *names: str) -> None:
-        """Want these fields no more, or no field if none is named. What is being written is not tried again."""
+        """Want these fields no more, or no field if none is named. A status that is being written is not tried
+        again."""
         with self._lock:
             put = self._puts.pop(key, None)
             names = names if key in self._order else ()
@@ -138,7 +141,7 @@ class Lane(Generic[K]):
         return version > self._shown.resource_version and (fields is None or fields == written)
 
     def due(self) -> Iterator[tuple[K, Put, Put]]:
-        """Remove and yield the puts that may be written now, one by one, each with what it means by now. The caller
+        """Remove and yield the puts that may be written now, one by one, each with its present meaning. The caller
         ends each with `finish`."""
         while self._elapsed() >= self._free_at:
             with self._lock:
@@ -156,7 +159,9 @@ class Lane(Generic[K]):
             yield key, put, current
 
     def finish(self, key: K, put: Put, version: int = 0) -> None:
-        """Note the end of a write, which made this resourceVersion (0: none), and forget what the watch has shown."""
+        """Note the end of a write, which made this resourceVersion (0 if it made none), and forget the versions that
+        the watch has shown.
+        """
         shown = self._shown.resource_version
         with self._lock:
             written = {**self._written, key: (version, put.fields)}
@@ -186,7 +191,7 @@ class Lane(Generic[K]):
 
 
 class StatusWriter:
-    """The lanes, in their order, and the thread that writes what is put into them."""
+    """The lanes, in their order, and the thread that writes the statuses that are put into the lanes."""
 
     def __init__(
         self,
@@ -195,8 +200,9 @@ class StatusWriter:
         term: Callable[[], int],
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`term` returns the epoch for which this process leads now; 0: it does not lead. The requests of `cluster`
-        should not be repeated: the lanes do that."""
+        """`term` returns the epoch for which this process leads now; 0 if this process does not lead. The requests of
+        `cluster` should not be repeated: the lanes repeat failed requests.
+        """
         self.cluster, self._watches, self._elapsed = cluster, watches, elapsed
         jobs, queues = watches.jobs, watches.queues
         job = "TorchJob {0.namespace}/{0.name}"
@@ -225,7 +231,7 @@ class StatusWriter:
         return self.serve(self.jobs) + self.serve(self.reasons) + self.serve(self.queues)
 
     def serve(self, lane: Lane[K]) -> int:
-        """Write what is due in one lane, up to its most in a row; return how many writes were tried."""
+        """Write the due statuses of one lane, up to its most in a row; return how many writes were tried."""
         tried = 0
         for key, put, current in islice(lane.due(), lane.in_a_row):
             self._write(lane, key, put, current)
@@ -233,7 +239,7 @@ class StatusWriter:
         return tried
 
     def _write(self, lane: Lane[K], key: K, put: Put, current: Put) -> None:
-        """Write one status. What an error means is decided here, and nowhere else."""
+        """Write one status. Only this function decides what an error means."""
         subject, began, version = lane.subject.format(key), self._elapsed(), 0
         try:
             version = self._patch(lane.resource, key, current)

@@ -68,7 +68,7 @@ class StoreRebuild:
         counts the pods after that. Before the very first epoch no job was ever admitted, and the rebuild does not wait.
 
         If the store is on another server than before, its copy of the data may lack the newest charges, and workers may
-        still act on them with the old server. The rebuild counts when all of them have followed.
+        still act on them with the old server. The rebuild counts the pods when all processes have followed.
         """
         self.turn.allow(STAGE_SECONDS)
         self.watches.quota_jobs.touch()
@@ -114,7 +114,7 @@ class StoreRebuild:
         older file, or that a usage is not the sum of the reservations. Only a rebuild helps. The audit also routes
         every charged job again, to find jobs that do not exist any more, and repeats the offers of picks that no worker
         has written. A worker ignores such a pick while the job is held or its queue drains; the pick may have become
-        valid again. And it shortens leases that would outlive the clock of Redis.
+        valid again. The rebuild also shortens leases that would outlive the clock of Redis.
         """
         self.turn.allow(STAGE_SECONDS)
         self._shorten_leases()
@@ -139,20 +139,23 @@ class StoreRebuild:
 
     def _is_summed(self) -> bool:
         """Return whether usages are the sums of the reservations. A worker may raise a charge between two readings, so
-        only what several of them show counts."""
+        only a difference that several readings show is a difference."""
         return any(
             held_charges.are_summed(self.store.snapshot(1), self.store.reservations().values()) for _ in range(LOOKS)
         )
 
     def _are_charged(self, jobs: Mapping[JobKey, JobView | None]) -> bool:
-        """Return whether the store holds for these jobs what it should. It is read after the jobs, so that it is not
-        older than a charge that a worker has raised."""
+        """Return whether the store holds the right charges for these jobs. The content of the store is read after the
+        jobs, so that it is not older than a charge that a worker has raised.
+        """
         admitted = {key: job for key, job in jobs.items() if job is not None and job.admission is not None}
         held = self.store.reservations(list(admitted)) if admitted else {}
         return all(self.is_charged(job, held.get(key)) for key, job in admitted.items())
 
     def is_charged(self, job: JobView, held: Reservation | None) -> bool:
-        """Return whether the store holds for an admitted job what it should. `held` is what it holds."""
+        """Return whether the store holds the right charge for an admitted job. `held` is the charge that the store
+        holds.
+        """
         key, admission = job.key, job.admission
         if admission is None or not held_charges.is_short(admission, held):
             return True
@@ -174,7 +177,7 @@ class StoreRebuild:
     def _revoke(
         self, charges: tuple[Reservation, ...], charged: Mapping[JobKey, Reservation]
     ) -> tuple[Reservation, ...]:
-        """Return the charges without those that are revoked because there is no room for them.
+        """Return the charges without the charges that are revoked because there is not enough room.
 
         Only an admission or a growth is revoked that has no pods and that the store did not charge before. Growths come
         first.
@@ -227,7 +230,7 @@ class StoreRebuild:
         return result
 
     def _reread(self, jobs: dict[JobKey, JobView], keys: list[JobKey]) -> frozenset[JobKey]:
-        """Read these jobs into `jobs`; return the keys of those that could not be read."""
+        """Read these jobs into `jobs`; return the keys of the jobs that could not be read."""
         for number, key in enumerate(keys[:MOST_REREAD]):
             try:
                 newest = self.watches.read(key)
@@ -242,8 +245,9 @@ class StoreRebuild:
     def _growths_without_pods(
         self, charges: Iterable[Reservation], charged: Mapping[JobKey, Reservation]
     ) -> dict[JobKey, Reservation]:
-        """Return by job what it would hold without its added workers that have no pods and that the store did not
-        charge."""
+        """Return by job the charge that it would hold without its added workers that have no pods and that the store
+        did not charge.
+        """
         result = {}
         for charge in charges:
             job = self.watches.job(charge.key)
@@ -258,7 +262,7 @@ class StoreRebuild:
 
 
 def _storable(watches: Watches, values: Iterable[T]) -> tuple[T, ...]:
-    """Return the values that the store can keep; skip and record the others."""
+    """Return the values that the store can keep; skip and record the other values."""
     result: list[T] = []
     for value in values:
         try:

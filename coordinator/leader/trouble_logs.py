@@ -1,7 +1,7 @@
-"""The log lines about what is wrong around a coordinator: its clock, and workers that take no work of the leader.
+"""The log lines about problems around a coordinator: its clock, and workers that take no work of the leader.
 
-One rule: each trouble is one line when it begins and one when it is over, however often it is read. A coordinator goes
-on with a wrong clock: it ends no job and deletes none.
+One rule: each problem is one line when it begins and one line when it is over, however often the problem is seen. A
+coordinator with a wrong clock continues: it ends and deletes no job by this clock.
 """
 
 import logging
@@ -42,7 +42,7 @@ class ClockLog:
 
 @dataclass(slots=True)
 class WorkerLog:
-    """Reads which workers are registered, and logs those of other layouts and installations."""
+    """Reads which workers are registered, and logs the workers of other layouts and installations."""
 
     read: Callable[[], QueueStats]
     _named: frozenset[str] = field(default_factory=frozenset)
@@ -56,7 +56,7 @@ class WorkerLog:
                 self._named = frozenset()
 
     def note(self) -> None:
-        """Read once, and log what has changed. A Redis that does not answer is not logged here."""
+        """Read once, and log the changes. A Redis that does not answer is not logged here."""
         try:
             numbers = self.read()
         except QueueError:

@@ -1,4 +1,5 @@
-"""Signs of life of the processes: checks, and the channel on which a child process tells its supervisor of them.
+"""Signs of life of the processes: checks, and the channel on which a child process reports the checks to its
+supervisor.
 
-It knows neither jobs nor HTTP: `coordinator.http` answers probes with these checks.
+The package knows neither jobs nor HTTP: `coordinator.http` answers probes with these checks.
 """

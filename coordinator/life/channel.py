@@ -101,7 +101,7 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 def _inherited_pipe() -> int | None:
-    """Return the descriptor of the pipe to the supervisor; None if there is none."""
+    """Return the descriptor of the pipe to the supervisor; None if this process has no supervisor."""
     descriptor, _, inode = os.environ.pop(PIPE, "").partition(":")
     if not descriptor:
         return None

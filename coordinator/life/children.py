@@ -1,6 +1,7 @@
-"""What a supervisor knows of its child processes, and the checks that follow from it.
+"""The knowledge of a supervisor about its child processes, and the checks that follow from this knowledge.
 
-One rule: a process that runs and tells nothing hangs; one that has ended is started again and hangs not.
+One rule: a process that runs and reports nothing counts as hanging; a process that has ended is started again and does
+not count as hanging.
 """
 
 import threading
@@ -20,7 +21,7 @@ START_SECONDS = 300.0
 
 
 def report(probes: Probes, url: str = "") -> Report:
-    """Return what a process tells its supervisor. `url` is that of its own port for probes."""
+    """Return the message of a process to its supervisor. `url` is the URL of the process's own port for probes."""
     return {HEALTHZ: health_checks.to_json(probes.healthz()), READYZ: health_checks.to_json(probes.readyz()), URL: url}
 
 
@@ -51,7 +52,7 @@ class Children:
         self._put(name, _Child(pid, self._clock()))
 
     def hear(self, name: str, told: Report) -> None:
-        """Record what a process tells."""
+        """Record the message of a process."""
         self._listener(told)
         with self._lock:
             if (child := self._children.get(name)) is not None:
@@ -71,7 +72,7 @@ class Children:
         return [check for name, child in self._all() for check in self._healthz(name, child)]
 
     def hanging(self) -> dict[str, str]:
-        """Return the processes that hang, with what is wrong with them."""
+        """Return the processes that hang, with their problems."""
         problems = {name: health_checks.problems(self._healthz(name, child)) for name, child in self._all()}
         return {name: problem for name, problem in problems.items() if problem}
 

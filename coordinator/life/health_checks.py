@@ -1,6 +1,6 @@
 """The checks behind /healthz and /readyz, and the text of both, as kube-apiserver writes it.
 
-One rule: pure. Every check is listed, failed or not, and one that fails says why.
+One rule: pure. Every check is listed, failed or not, and a check that fails has its reason.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,10 +27,10 @@ PING = Check("ping")
 
 
 class Probes(Protocol):
-    """What a process says of itself. Both methods wait for nothing."""
+    """The checks that a process offers about itself. Neither method waits for anything."""
 
     def healthz(self) -> Sequence[Check]:
-        """Return the checks of which one that fails asks for a restart of the process."""
+        """Return the checks whose failure asks for a restart of the process."""
 
     def readyz(self) -> Sequence[Check]:
         """Return the checks that pass once the process does its work."""
@@ -58,7 +58,7 @@ def answer(probes: Probes, path: str, query: str) -> ProbeAnswer | None:
 
 
 def problems(checks: Iterable[Check]) -> str:
-    """Return what fails, as a line for people; empty if nothing does."""
+    """Return the failed checks, as a line for people; empty if no check fails."""
     return "; ".join(f"{check.name}: {check.problem}" for check in checks if check.problem)
 
 
@@ -73,7 +73,7 @@ def to_json(checks: Iterable[Check]) -> list[list[str]]:
 
 
 def from_json(document: Any) -> list[Check]:
-    """Return the checks in a document; one that cannot be read is left out."""
+    """Return the checks in a document; a check that cannot be read is left out."""
     items = document if isinstance(document, list) else []
     return [
         Check(*item)

@@ -75,7 +75,7 @@ class Channel:
         self._tell({"ready": True})
 
     def report_failure(self, error: Exception) -> None:
-        """Report that the cluster has not started. All its processes have been stopped."""
+        """Report that the cluster has not started. All processes of the stack have been stopped."""
         self._tell({"failed": str(error), "taken": isinstance(error, AlreadyRuns)})
 
     def _tell(self, event: dict[str, object]) -> None:
@@ -96,7 +96,7 @@ def up(data: Path, command: list[str]) -> bool:
 
 
 def _is_up(data: Path) -> bool:
-    """Return whether the cluster is already up. Waits while another process starts or stops it."""
+    """Return whether the cluster is already up. Waits while another process starts or stops the cluster."""
     deadline, reported = time.monotonic() + SILENT_SECONDS, False
     while pid := stack_state.supervisor_pid(data):
         if stack_state.members(data):
@@ -174,7 +174,7 @@ def _events(stream: RawIOBase) -> Iterator[dict[str, object]]:
 
 
 def _stop(child: "subprocess.Popen[bytes]") -> None:
-    """End a supervisor, which ends the parts that it has started. A second interrupt kills it."""
+    """End a supervisor, which ends the parts that it has started. A second interrupt kills the supervisor."""
     if child.poll() is None:
         click.echo("stopping the processes of the cluster (Ctrl-C again kills them)", err=True)
         child.send_signal(stack.LEAVE)  # it must not end pods of an earlier start that it has taken over

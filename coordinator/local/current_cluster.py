@@ -1,7 +1,8 @@
-"""The local clusters that `torchq local up` made current for this user; the last of them is the current one.
+"""The local clusters that `torchq local up` made current for this user; the last one of these clusters is the current
+cluster.
 
-One rule: only `torchq local` changes this note, and torchq never changes a kubeconfig of the user. An entry counts on
-the machine that it was made on, since several machines may share a home folder.
+One rule: only `torchq local` changes this note, and torchq never changes a kubeconfig of the user. An entry is valid
+on the machine that it was made on, since several machines may share a home folder.
 """
 
 import contextlib
@@ -49,15 +50,15 @@ def data_folder(environ: Mapping[str, str]) -> Path | None:
 
 
 def make_current(environ: Mapping[str, str], folder: Path) -> None:
-    """Make the cluster of a data folder the current one. Raises LocalError if the note cannot be written."""
+    """Make the cluster of a data folder the current cluster. Raises LocalError if the note cannot be written."""
     made = LocalCluster(str(folder), socket.gethostname())
     _change(environ, lambda entries: [*(entry for entry in entries if entry != made), made])
 
 
 def remove(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool]) -> bool:
-    """Remove the cluster of a data folder from the note; return whether it was the current one.
+    """Remove the cluster of a data folder from the note; return whether this cluster was the current cluster.
 
-    The next current cluster is the running one that was made current last, or the last one if none runs. Raises
+    The next current cluster is the running cluster that was made current last, or the last cluster if none runs. Raises
     LocalError if the note cannot be written.
     """
     entry, path, current = LocalCluster(str(folder), socket.gethostname()), note_path(environ), data_folder(environ)
@@ -67,7 +68,8 @@ def remove(environ: Mapping[str, str], folder: Path, runs: Callable[[Path], bool
 
 
 def without(entries: Sequence[LocalCluster], removed: LocalCluster, runs: Callable[[Path], bool]) -> list[LocalCluster]:
-    """Return the remaining entries. Entries of running clusters come last; those without a data folder are dropped."""
+    """Return the remaining entries. Entries of running clusters come last; entries without a data folder are
+    dropped."""
     remaining = [entry for entry in entries if entry != removed]
     local_entries = [entry for entry in remaining if entry.host == removed.host and Path(entry.data).is_dir()]
     other_entries = [entry for entry in remaining if entry.host != removed.host]

@@ -1,6 +1,6 @@
 """Runs a program that ends when the process that started it dies: `die_with_parent.py PARENT SIGNAL PROGRAM ...`
 
-One rule: standard library only; it runs as a script, without torchq on the path.
+One rule: standard library only; this module runs as a script, without torchq on the path.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ program that does not end at SIGINT gets SIGKILL: kube-apiserver does not end wi
 def wrap_command(command: Iterable[str], at_death: signal.Signals = signal.SIGINT) -> list[str]:
     """Return the command line that starts `command` through this script.
 
-    This process must start it, from a thread that lives as long as the program.
+    This process must start the program, from a thread that lives as long as the program.
     """
     return [sys.executable, "-P", __file__, str(os.getpid()), str(int(at_death)), *command]
 

@@ -1,7 +1,8 @@
 """`torchq local down`: ends the cluster of a data folder, and waits until none of its processes runs.
 
-One rule: the command waits as long as the pods may take, and prints how long that is. It may be interrupted and
-repeated at any time. It ends parts only through the supervisor, and starts one if pods run without it.
+One rule: the command waits as long as the pods may take, and prints the length of this time. `torchq local down` may be
+interrupted and repeated at any time. The command ends parts only through the supervisor, and starts a supervisor if
+pods run without one.
 """
 
 import os
@@ -26,7 +27,9 @@ _SAY_AGAIN_SECONDS = 15.0
 
 
 def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
-    """End the cluster, and its pods unless `keep`, and print the result. Raises LocalError if that is not possible."""
+    """End the cluster, and its pods unless `keep`, and print the result. Raises LocalError if the cluster cannot be
+    stopped.
+    """
     pid = stack_state.supervisor_pid(data)
     runs = pid is not None or bool(remaining_pods.running(data))
     if keep and runs and remaining_pods.ending(data):

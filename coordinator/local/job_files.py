@@ -27,7 +27,7 @@ class JobFolder:
 
 
 def measure(root: Path) -> int:
-    """Return the bytes of all folders below one that has a folder for each namespace."""
+    """Return the bytes of all folders below a folder that has a folder for each namespace."""
     return sum(folder.size for folder in _folders(root))
 
 
@@ -42,13 +42,14 @@ def find_old(roots: Iterable[Path], before: float, unfinished: Collection[str]) 
 
 
 def remove(folder: JobFolder) -> None:
-    """Remove a folder. Raises OSError if some of it stays."""
+    """Remove a folder. Raises OSError if a part of the folder stays."""
     shutil.rmtree(folder.path)
 
 
 def _folders(root: Path) -> Iterator[JobFolder]:
-    """Yield the folders of jobs; of logs, those of pods. A pod that is not gone has no runs there, only a record by
-    which its log is found."""
+    """Yield the folders of jobs; for logs, the folders of pods. A pod that is not gone has no runs there, only a record
+    by which its log is found.
+    """
     for job in sorted(root.glob("*/*")):
         kept = sorted(runs.parent for runs in job.glob(f"*/{RUNS}"))
         for path in kept if root.name == LOGS else [job]:

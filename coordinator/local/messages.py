@@ -1,4 +1,4 @@
-"""Messages of `torchq local` about the cluster that commands use, before and after a change of it.
+"""Messages of `torchq local` about the cluster that commands use, before and after the current cluster changes.
 
 One rule: this module only reads. The lines are for people.
 """
@@ -14,7 +14,7 @@ from coordinator.settings import Resolved
 
 
 def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list[str]:
-    """Describe which cluster commands use now that the one in `data` runs, and how to reach the other one."""
+    """Describe which cluster commands use now that the cluster in `data` runs, and how to reach the other cluster."""
     target_now = target.find(resolved, environ)
     if target_now.data != data:
         hint = f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"
@@ -32,7 +32,7 @@ def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list
 
 
 def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
-    """Describe which cluster commands use now that the current one is stopped."""
+    """Describe which cluster commands use now that the current cluster is stopped."""
     target_now = target.find(resolved, environ)
     if target_now.source in ("default", target.LOCAL_SOURCE) and not target_now.runs:
         return "no other cluster is current: `torchq local up` starts this one again"
@@ -56,7 +56,7 @@ def not_here(environ: Mapping[str, str], data: Path) -> list[str]:
 
 
 def _way_out(environ: Mapping[str, str]) -> str:
-    """Describe how to reach the cluster that commands would use without the local one."""
+    """Describe how to reach the cluster that commands would use without the local cluster."""
     other: ClusterTarget = target.without_local(environ)
     if other.source == target.IN_CLUSTER:
         return "; `torchq local down` returns them to the cluster that this pod runs in"

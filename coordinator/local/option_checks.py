@@ -39,7 +39,7 @@ _PROBE = bytes(64 * 1024)
 
 
 def cpus(text: str) -> str:
-    """Return the value of --cpus. Raises ValueError unless it is a quantity of CPUs."""
+    """Return the value of --cpus. Raises ValueError unless the value is a quantity of CPUs."""
     amount = quantities.parse("cpu", text)
     if not 0 < amount <= MOST_CPUS * 1000:
         raise ValueError(f"must be more than 0 and at most {MOST_CPUS}, as in 4 or 2500m, not {text}")
@@ -47,7 +47,7 @@ def cpus(text: str) -> str:
 
 
 def memory(text: str) -> str:
-    """Return the value of --memory. Raises ValueError unless it is an amount of memory that a pod can run in."""
+    """Return the value of --memory. Raises ValueError unless the value is an amount of memory that a pod can run in."""
     amount = quantities.parse("memory", text)
     if amount < LEAST_MEMORY:
         raise ValueError(f"{text} is {amount} bytes: must be at least 16Mi; write a number with a unit, as in 64Gi")
@@ -55,15 +55,16 @@ def memory(text: str) -> str:
 
 
 def gpus(text: str) -> str:
-    """Return the value of --gpus. Raises ValueError unless it is a whole number."""
+    """Return the value of --gpus. Raises ValueError unless the value is a whole number."""
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text) <= MOST_GPUS):
         raise ValueError(f"must be a whole number from 0 to {MOST_GPUS}, not {text}")
     return text
 
 
 def beyond_machine(memory: str, gpus: str) -> Iterator[str]:
-    """Return notes on memory and GPUs that the node will offer and this machine does not have. That is allowed, because
-    it is useful for experiments."""
+    """Return notes on memory and GPUs that the node will offer and this machine does not have. Such a value is allowed,
+    because it is useful for experiments.
+    """
     memory_bytes = machine.memory()
     if memory and quantities.parse("memory", memory) > memory_bytes:
         has = f"{memory_bytes / 2**30:.1f}Gi"
@@ -118,8 +119,8 @@ def is_free(number: int) -> bool:
 def folder(path: Path) -> None:
     """Create the data folder and check it.
 
-    Raises LocalError if it does not support writes, locks or sockets, if a newer version wrote it, or if it is new and
-    its disk is full.
+    Raises LocalError if the folder does not support writes, locks or sockets, if a newer version wrote the folder, or
+    if the folder is new and its disk is full.
     """
     database = Files(path).layout.database
     try:
@@ -172,7 +173,8 @@ def _check_write(path: Path) -> None:
 
 
 def _check_socket(path: Path) -> None:
-    """Check that Redis can listen on a socket in the folder, or in a short one elsewhere if its path is too long."""
+    """Check that Redis can listen on a socket in the folder, or in a shorter folder elsewhere if its path is too
+    long."""
     try:
         folder = server_program.socket_path(Files(path).layout).parent
         probe = (folder if folder.is_dir() else path) / f".s{secrets.token_hex(2)}"

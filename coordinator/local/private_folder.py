@@ -1,7 +1,7 @@
 """Closes the data folder of a local cluster to other users.
 
 One rule: write access to the folder lets a user run programs as its owner, and read access reveals the cluster's token.
-So each start closes the folder to other users, and replaces the secrets that they could have read.
+So each start closes the folder to other users, and replaces the secrets that other users could have read.
 """
 
 import os
@@ -18,7 +18,7 @@ _OTHERS = 0o077
 
 
 def secure(data: Path) -> list[str]:
-    """Create the folder, or close it to other users; return notes about that. The cluster must not run.
+    """Create the folder, or close it to other users; return notes about this change. The cluster must not run.
 
     Raises LocalError for a folder of another user, and for an open folder with other files, since closing it may break
     their use.

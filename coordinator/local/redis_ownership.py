@@ -1,6 +1,6 @@
 """Whether the queues in Redis belong to the cluster of this machine.
 
-One rule: the server that `torchq local up` starts itself serves no other cluster. Another server is only taken if its
+One rule: the server that `torchq local up` starts itself serves no other cluster. Another server is only used if its
 queues belong to this cluster or to none.
 """
 

@@ -1,6 +1,6 @@
 """The pods that still run or end on this machine, as text.
 
-One rule: this module never ends a pod. It reads records, and clears those of an earlier node.
+One rule: this module never ends a pod. The module reads records, and clears the records of an earlier node.
 """
 
 import math
@@ -19,8 +19,9 @@ SHOWN = 5
 
 
 def running(data: Path) -> tuple[RunningPod, ...]:
-    """Return the pods of a data folder that have running processes. Their names are known only while no cluster runs
-    there."""
+    """Return the pods of a data folder that have running processes. The names of these pods are known only while no
+    cluster runs there.
+    """
     return leftovers.running(Files(data).layout)
 
 

@@ -138,7 +138,7 @@ def hurry_command(data: Path) -> str:
 
 
 def check_log_size(text: str) -> str:
-    """Return the value of `--container-log-max-size`. Raises ValueError if the node does not accept it."""
+    """Return the value of `--container-log-max-size`. Raises ValueError if the node does not accept the value."""
     machine.log_bytes(text)
     return text
 
@@ -152,7 +152,7 @@ def install(cluster: Cluster) -> None:
 
 
 def redis_server() -> str:
-    """Return the path of the Redis server that a stack starts. Raises LocalError if it is not installed."""
+    """Return the path of the Redis server that a stack starts. Raises LocalError if the program is not installed."""
     try:
         return server_program.server()
     except server_program.RedisFailed as error:
@@ -176,7 +176,7 @@ def _start(options: StackOptions, start: StackStart) -> None:
         before = node_renew_times(cluster)
         supervisor.start(_node(files, _capacity(options)))
         # The Node object of the last start may offer more than this machine has now, and a coordinator would admit
-        # jobs to it.
+        # jobs to these resources.
         start.wait("the node", NODE_NAME, lambda: node_renew_times(cluster) not in ({}, before))
         for command in _coordinator_and_workers(options, files, url):
             supervisor.start(command)
@@ -204,9 +204,9 @@ def _start_api_server(start: StackStart, requested_port: int = 0) -> None:
 
 
 def _free_port(start: StackStart, requested: int) -> int:
-    """Return the API server's port: the requested one, or, if that is 0, the port of the last start.
+    """Return the API server's port: the requested port, or, if the requested port is 0, the port of the last start.
 
-    Waits for the API server of a killed stack to free the port. Raises LocalError if another program uses it.
+    Waits for the API server of a killed stack to free the port. Raises LocalError if another program uses the port.
     """
     port = requested or _noted_port(start.files.port)
     with contextlib.suppress(LocalError):
@@ -221,7 +221,7 @@ def _node(files: Files, capacity: list[str]) -> Command:
 
 
 def node_renew_times(cluster: Cluster) -> dict[str, str]:
-    """Return when each node renewed its Lease. A node renews it only once its Node object is up to date."""
+    """Return when each node renewed its Lease. A node renews its Lease only once its Node object is up to date."""
     leases = cluster.list(LEASES, registration.LEASE_NAMESPACE).items
     return {lease["metadata"]["name"]: str((lease.get("spec") or {}).get("renewTime")) for lease in leases}
 
@@ -258,7 +258,7 @@ def _watch(files: Files, supervisor: Supervisor, stop: PatientStop) -> None:
 
 
 def _start_redis(options: StackOptions, plan: RedisCommand | None, files: Files, supervisor: Supervisor) -> str:
-    """Start the planned Redis, if any, and return the URL of the Redis to use."""
+    """Start the planned Redis, if one is planned, and return the URL of the Redis to use."""
     files.redis_url.unlink(missing_ok=True)
     if plan is None:
         return options.redis
@@ -277,7 +277,7 @@ def _start_redis(options: StackOptions, plan: RedisCommand | None, files: Files,
 
 
 def _plan_redis(options: StackOptions, files: Files) -> RedisCommand | None:
-    """Plan the stack's own Redis; None if the stack uses another one. Raises LocalError if it cannot run."""
+    """Plan the stack's own Redis; None if the stack uses another Redis. Raises LocalError if Redis cannot run."""
     if options.redis:
         return None
     try:

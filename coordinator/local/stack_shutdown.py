@@ -1,7 +1,7 @@
 """The end of a stack. Coordinator and workers end first, so that no pod is created or replaced. The node is next: it
 ends the pods and waits for their grace periods. The parts that the node needs end last.
 
-One rule: only the signal HURRY shortens the grace period of a pod. A node that dies meanwhile is started again to
+One rule: only the signal HURRY shortens the grace period of a pod. A node that dies in the meantime is started again to
 continue.
 """
 
@@ -35,7 +35,7 @@ def end(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: s
 def end_pods(supervisor: Supervisor, stop: PatientStop, data: Path, say: Say, hint: str) -> list[str]:
     """Have the node end the pods and then itself; return its name if it could not.
 
-    `say` is told how many pods still end when that changes, and again at another stop signal.
+    `say` gets the number of pods that still end when this number changes, and again at another stop signal.
     """
     command = supervisor.command(NODE_NAME)
     if not command.once:

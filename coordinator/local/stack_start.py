@@ -35,7 +35,9 @@ def ignore_report(_part: str) -> None:
 
 
 def last_lines(output: bytes) -> list[str]:
-    """Return the last lines of a log. Equal lines in a row count once, as of a process that starts again and again."""
+    """Return the last lines of a log. Equal lines in a row are printed once, such as the lines of a process that starts
+    again and again.
+    """
     lines = output.decode(errors="replace").splitlines()
     return [line for line, _ in itertools.groupby(lines)][-TAIL_LINES:]
 

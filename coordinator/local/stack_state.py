@@ -89,7 +89,7 @@ def note_ready(files: Files, processes: Mapping[str, int], urls: Mapping[str, st
 def supervisor_pid(data: Path) -> int | None:
     """Return the process that runs the stack of a data folder; None if the stack does not run.
 
-    Raises LocalError if that cannot be determined.
+    Raises LocalError if the state cannot be determined.
     """
     holder = _holder(data)
     return None if holder is None else int(holder.split()[0])
@@ -98,7 +98,8 @@ def supervisor_pid(data: Path) -> int | None:
 def predates(data: Path) -> bool:
     """Return whether the previous version runs the stack of a data folder.
 
-    That version kills pods 5 s after its stop signal, and counts their exit codes as failures of the jobs.
+    A supervisor of that version kills pods 5 s after its stop signal, and counts their exit codes as failures of the
+    jobs.
     """
     holder = _holder(data)
     return holder is not None and " " not in holder and bool(_start_ticks(int(holder)))
@@ -107,7 +108,8 @@ def predates(data: Path) -> bool:
 def original(data: Path) -> int | None:
     """Return the process that runs the stack from whose folder this folder was copied while it ran; else None.
 
-    Call this for a folder in which no stack runs. It waits for a supervisor that is just ending there.
+    Call this for a folder in which no stack runs. The function waits for a supervisor of that folder that is just
+    ending.
     """
     try:
         signature = Files(data).lock.read_text()
@@ -164,7 +166,7 @@ def _holder(data: Path) -> str | None:
 def _lock_text(data: Path) -> str | None:
     """Return the text of the lock if it is locked, else None.
 
-    While a process takes the lock, the text is empty or that of an earlier holder for a moment.
+    While a process takes the lock, the text is empty or the text of an earlier holder for a moment.
     """
     try:
         with Files(data).lock.open() as lock:
@@ -180,7 +182,7 @@ def _lock_text(data: Path) -> str | None:
 
 
 def _take_lock(descriptor: int) -> bool:
-    """Take the lock; return whether that succeeded. Waits for commands that hold it for an instant to test it."""
+    """Take the lock; return whether that succeeded. Waits for commands that hold the lock for an instant to test it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         with contextlib.suppress(BlockingIOError):
@@ -192,7 +194,7 @@ def _take_lock(descriptor: int) -> bool:
 
 
 def _signature(pid: int) -> str:
-    """Return process id and start time, which distinguish a process from a later one with the same id.
+    """Return process id and start time, which distinguish a process from a later process with the same id.
 
     The start time is missing where the system does not provide it.
     """

@@ -51,7 +51,8 @@ _LONGEST_LOOK = 3.0
 class HungChildren:
     """The children that hang now, and for how long they have been seen to.
 
-    Only time counts in which the supervisor itself ran. After a stop of both, the child has its time again.
+    Only time counts in which the supervisor itself ran. If the child and the supervisor were both stopped, the child
+    has its whole time again.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,7 @@ class HungChildren:
         self._looked_at = 0.0
 
     def look(self, hanging: Mapping[str, str], now: float) -> dict[str, str]:
-        """Return those of the hanging children, with their problems, that have hung for too long."""
+        """Return the children that have hung for too long, with their problems."""
         passed, self._looked_at = min(_LONGEST_LOOK, now - self._looked_at), now
         self._seconds = {name: self._seconds.get(name, -passed) + passed for name in hanging}
         over = {name: hanging[name] for name, seconds in self._seconds.items() if seconds > HUNG_SECONDS}
@@ -105,18 +106,18 @@ class _Child:
 
 
 def restart_pause(deaths: int) -> float:
-    """Return the seconds before a child starts again after that many deaths in a row: 0.2, 0.4, 0.8 ... 30."""
+    """Return the seconds before a child starts again after a number of deaths in a row: 0.2, 0.4, 0.8 ... 30."""
     return float(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(deaths - 1, 16)))
 
 
 class Supervisor:
     """Starts children, restarts them when they die, and stops them.
 
-    Only one thread may use it, and that thread must live as long as the children.
+    Only one thread may use the supervisor, and that thread must live as long as the children.
     """
 
     def __init__(self, drain_seconds: float = 20.0, children: Children | None = None, turn: Turn | None = None) -> None:
-        """`children` gets what the processes tell of themselves, and `turn` the turns of the supervisor."""
+        """`children` gets the messages of the processes about themselves, and `turn` the turns of the supervisor."""
         self._drain = drain_seconds
         self.told = children or Children()
         self._turn = turn or Turn("supervisor")
@@ -128,7 +129,7 @@ class Supervisor:
         self._pipe = f"{self._reader}:{os.fstat(self._reader).st_ino}"
 
     def start(self, command: Command) -> None:
-        """Start a process and keep it alive from now on. Raises OSError if it cannot be started at all."""
+        """Start a process and keep it alive from now on. Raises OSError if the program cannot be started at all."""
         child = _Child(command)
         self._spawn(child)
         self._children[command.name] = child
@@ -152,7 +153,7 @@ class Supervisor:
     def replace(self, command: Command) -> None:
         """Leave the running process of this name alone, and start `command` when that process has ended.
 
-        If `command` is `once`, it is not started after an end with code 0.
+        If `command` is `once`, the child is not started after an end with code 0.
         """
         child = self._children[command.name]
         child.command, child.deaths, child.due = command, 0, 0.0
@@ -194,7 +195,7 @@ class Supervisor:
                 self._respawn(child)
 
     def stop(self) -> list[str]:
-        """End all children, stage by stage; return the names of those that had to be killed."""
+        """End all children, stage by stage; return the names of the killed children."""
         killed: list[str] = []
         try:
             for stage in sorted({child.command.stage for child in self._children.values()}, reverse=True):
@@ -209,9 +210,9 @@ class Supervisor:
         return killed
 
     def end(self, stage: int, number: signal.Signals = signal.SIGTERM) -> list[str]:
-        """End the children of one stage; return the names of those that had to be killed.
+        """End the children of one stage; return the names of the killed children.
 
-        The other children are kept alive meanwhile, since the end of a login session sends SIGTERM to all of them.
+        The other children are kept alive meanwhile, since the end of a login session sends SIGTERM to all children.
         """
         self._ending = [child for child in self._children.values() if child.command.stage == stage]
         for child in self._ending:
@@ -308,9 +309,9 @@ def supervise(
     children: Children | None = None,
     turns: Turns | None = None,
 ) -> int:
-    """Keep the commands alive until SIGTERM or SIGINT, then stop them. Returns exit code 1 if one had to be killed.
+    """Keep the commands alive until SIGTERM or SIGINT, then stop them. Returns exit code 1 if a child had to be killed.
 
-    `children` gets what the processes tell of themselves; the supervisor is one of the loops in `turns`.
+    `children` gets the messages of the processes about themselves; the supervisor is one of the loops in `turns`.
 
     Only the main thread may call this. A second signal, more than a second later, kills the rest at once.
     """
@@ -336,7 +337,7 @@ def ending(returncode: int) -> str:
 def end_with_parent(grace: float = 30.0) -> None:
     """End this process when its supervisor dies: send SIGTERM to itself, and exit after `grace` seconds.
 
-    A child calls this at its start. It has no effect in a process that no supervisor started.
+    A child calls this at its start. The call has no effect in a process that no supervisor started.
     """
     descriptor, _, inode = os.environ.pop(PIPE, "").partition(":")
     if descriptor and _is_pipe(int(descriptor), int(inode)):
@@ -345,7 +346,9 @@ def end_with_parent(grace: float = 30.0) -> None:
 
 
 def _is_pipe(descriptor: int, inode: int) -> bool:
-    """Return whether the descriptor is that pipe. A parent may have inherited the variable without the descriptor."""
+    """Return whether the descriptor is the pipe to the supervisor. A parent may have inherited the variable without the
+    descriptor.
+    """
     try:
         return os.fstat(descriptor).st_ino == inode
     except OSError:

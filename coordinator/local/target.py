@@ -44,7 +44,9 @@ class ClusterTarget:
 
     @property
     def runs(self) -> bool:
-        """Whether this is a local cluster that runs. Raises LocalError if that cannot be determined."""
+        """Whether this is a local cluster that runs. Raises LocalError if the state of the cluster cannot be
+        determined.
+        """
         return self.data is not None and stack_state.supervisor_pid(self.data) is not None
 
     def check(self) -> None:

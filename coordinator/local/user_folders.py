@@ -13,7 +13,8 @@ from coordinator.errors import LocalError
 
 
 def home(environ: Mapping[str, str]) -> Path | None:
-    """Return the user's home folder: HOME, else the entry in the system's list of users; None if neither has one."""
+    """Return the user's home folder: HOME, else the entry in the system's list of users; None if neither has a
+    folder."""
     path = Path(environ.get("HOME", ""))
     if path.is_absolute():
         return path

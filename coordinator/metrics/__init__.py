@@ -1,4 +1,4 @@
-"""The metrics of the processes: what they count, how a supervisor adds them up, and the page /metrics.
+"""The metrics of the processes: what the processes count, how a supervisor adds the counts up, and the page /metrics.
 
-It serves no HTTP: `coordinator.http` answers with these pages.
+The package serves no HTTP: `coordinator.http` answers with these pages.
 """

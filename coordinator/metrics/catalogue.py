@@ -1,6 +1,6 @@
 """All metrics of torchq.
 
-One rule: what is not listed here is not on /metrics, and docs/metrics.md is made from this list.
+One rule: a metric that is not listed here is not on /metrics, and docs/metrics.md is made from this list.
 """
 
 from coordinator.metrics import leader_metrics, process_metrics

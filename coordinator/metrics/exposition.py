@@ -1,4 +1,4 @@
-"""The text of /metrics, in the format of Prometheus, and what the system says of this process.
+"""The text of /metrics, in the format of Prometheus, and the figures of the operating system about this process.
 
 One rule: no other module imports prometheus_client.
 """
@@ -28,7 +28,7 @@ def text(found: Mapping[Metric, Mapping[Labels, Cells]]) -> bytes:
 
 
 def process_samples() -> Iterator[Sample]:
-    """Yield what the system says of this process. Nothing where there is no /proc."""
+    """Yield the figures of the operating system about this process. Nothing where there is no /proc."""
     for family in ProcessCollector(registry=None).collect():
         for sample in family.samples:
             if (metric := _BY_NAME.get(sample.name)) is not None:

@@ -1,6 +1,6 @@
-"""What a worker process tells its supervisor of its metrics: what it has counted since it told last.
+"""The metrics that a worker process reports to its supervisor: its counts since its last report.
 
-One rule: a supervisor adds up increments, so that a process that dies lowers no counter, and nothing counts twice.
+One rule: a supervisor adds up increments, so that a process that dies lowers no counter, and no event is counted twice.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,13 +17,13 @@ Row = list[Any]
 
 
 class Increments:
-    """The reports of one worker process. Only one thread may make them."""
+    """The reports of one worker process. Only one thread may make increments."""
 
     def __init__(
         self, registry: Registry, queues: Callable[[], Iterable[str] | None] = lambda: None, *, implicit: bool = False
     ) -> None:
-        """`queues` returns the names of all TenantQueues; None while they are not known. `implicit` is whether there
-        may be queues without one."""
+        """`queues` returns the names of all TenantQueues; None while they are not known. `implicit` says whether queues
+        without an object may exist."""
         self._registry = registry
         self._queues = queues
         self._implicit = implicit
@@ -31,7 +31,7 @@ class Increments:
         self._known: frozenset[str] | None = None
 
     def report(self) -> dict[str, Any]:
-        """Return what has changed since the last report."""
+        """Return the changes since the last report."""
         added, now = [], []
         series = {(metric, labels): cells for metric, rows in self._registry.collect().items()
                   for labels, cells in rows.items()}  # fmt: skip
@@ -55,7 +55,7 @@ class Increments:
 
 
 def add(registry: Registry, report: Any) -> None:
-    """Add the increments in a report of a worker process. What cannot be read is left out."""
+    """Add the increments in a report of a worker process. Increments that cannot be read are left out."""
     if not isinstance(report, dict):
         return
     for sample in parse_rows(report.get(ADDED)):

@@ -1,6 +1,7 @@
-"""The metrics of coordinators: who leads, and the queues as the leader sees them.
+"""The metrics of coordinators: which coordinator leads, and the queues as the leader sees them.
 
-One rule: the gauges of queues come from the leader alone and end with its term, so that no two processes tell of them.
+One rule: the gauges of queues come from the leader alone and end with its term, so that no two processes show these
+gauges.
 """
 
 from kube.process.meter import REQUEST_BUCKETS, Metric

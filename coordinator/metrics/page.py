@@ -24,7 +24,7 @@ class Page:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def text(self) -> bytes:
-        """Return the page, made now unless the last one is to be used for longer."""
+        """Return the page, made now unless the last page may still be used."""
         with self._lock:
             if not self._text or self.clock() >= self._until:
                 began = self.cpu_clock()

@@ -1,6 +1,7 @@
-"""The metrics of any process: what the system says of it, its version, and whether its Redis answers and is fit.
+"""The metrics of any process: the figures of the operating system about the process, its version, and whether its Redis
+answers and is fit.
 
-One rule: names as those of every other program with a client library of Prometheus. A supervisor gives the sums of its
+One rule: the names are those that every client library of Prometheus uses. A supervisor gives the sums of its
 processes.
 """
 

@@ -1,4 +1,4 @@
-"""The metrics of one process: its registry, its page, and what it tells its supervisor.
+"""The metrics of one process: its registry, its page, and its reports to its supervisor.
 
 One rule: this module only connects the parts.
 """
@@ -24,7 +24,7 @@ FIELD = "metrics"
 
 @dataclass(slots=True)
 class ProcessMetrics:
-    """What one process counts, and how it shows that."""
+    """The counts of one process, and the page that shows them."""
 
     registry: Registry
     page: Page = field(init=False)
@@ -34,7 +34,7 @@ class ProcessMetrics:
         self.page = Page(lambda: exposition.text(self.registry.collect()))
 
     def hear(self, report: Report) -> None:
-        """Add what a supervised process has counted since its last report."""
+        """Add the counts of a supervised process since its last report."""
         increments.add(self.registry, report.get(FIELD))
 
     def show(self, children: Children) -> None:

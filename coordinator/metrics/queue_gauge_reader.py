@@ -1,4 +1,4 @@
-"""The leader's gauges: what the queues, the workers and the waiting jobs are like, read again and again.
+"""The leader's gauges: the state of the queues, the workers and the waiting jobs, read repeatedly.
 
 One rule: a page never waits for Redis, and no pick waits for a reading. A thread and a connection of their own read, at
 a small share of a core.
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class QueueGaugeReader:
-    """The reading of one coordinator. It shows nothing while the coordinator does not lead."""
+    """The reading of one coordinator. The reader shows nothing while the coordinator does not lead."""
 
     snapshot: Callable[[], Snapshot]
     stats: Callable[[], QueueStats]
@@ -69,8 +69,9 @@ class QueueGaugeReader:
     """Whether the log says that there are more queues than series."""
 
     def samples(self) -> tuple[Sample, ...]:
-        """Return the gauges of the last reading, without those of queues that were deleted since. Return none while
-        this process does not lead."""
+        """Return the gauges of the last reading, without the gauges of queues that were deleted since. Return none
+        while this process does not lead.
+        """
         self._asked_at = self.clock()
         if not self.leading():
             return ()
@@ -85,7 +86,7 @@ class QueueGaugeReader:
                 pause = self.read()
 
     def read(self) -> float:
-        """Read once, and return the pause before the next reading. Outside a term, forget what was read."""
+        """Read once, and return the pause before the next reading. Outside a term, forget the gauges."""
         began = self.cpu_clock()
         if not self.leading():
             self._samples = ()

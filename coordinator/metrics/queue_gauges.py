@@ -1,7 +1,7 @@
 """The gauges of the queues, from a snapshot of the store and the jobs that wait.
 
-One rule: pure, and the figures are those of `torchq queue list`. The queues without series of their own are one: their
-amounts are sums, and its oldest wait is the longest. So are the cohorts that have only such queues.
+One rule: pure, and the figures are those of `torchq queue list`. The queues without series of their own are one series:
+its amounts are sums, and its oldest wait is the longest one. So are the cohorts that have only such queues.
 """
 
 from collections import Counter, defaultdict
@@ -34,7 +34,7 @@ Label = Callable[[str], str]
 def samples(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str], label: Label) -> Iterator[Sample]:
     """Yield the gauges of all queues, cohorts and the pool, as `coordinator.query.documents.queues` shows them.
 
-    `cost` is what a pick costs (`queues.rules`). `label` returns the label of a queue.
+    `cost` is the price of a pick (`queues.rules`). `label` returns the label of a queue.
     """
     groups: dict[str, list[QueueSnapshot]] = defaultdict(list)
     for view in snapshot.queues:
@@ -95,7 +95,8 @@ def _queue(name: str, views: list[QueueSnapshot], snapshot: Snapshot, now: float
 
 
 def _cohorts(groups: Mapping[str, list[QueueSnapshot]]) -> Iterator[Sample]:
-    # A cohort has series of its own if one of its queues has, so that the bound for queues holds for cohorts, too.
+    # A cohort has series of its own if one of its queues has series, so that the bound for queues holds for cohorts,
+    # too.
     named = {view.spec.cohort for name, views in groups.items() if name != OTHERS for view in views}
     members: dict[str, list[QueueSnapshot]] = defaultdict(list)
     for views in groups.values():

@@ -1,7 +1,7 @@
 """The queues that have series of their own.
 
-One rule: the series of a process are bounded, and those of a queue go when it is deleted. All other queues share the
-series with an empty name.
+One rule: the series of a process are bounded, and the series of a queue are removed when the queue is deleted. All
+other queues share the series with an empty name.
 """
 
 import threading
@@ -30,7 +30,7 @@ class QueueNames:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def label(self, queue: str) -> str:
-        """Return the label of a queue: its name, or that of all others."""
+        """Return the label of a queue: its name, or the common label of all other queues."""
         if queue in self._names:
             return queue
         if not queue or self.exists(queue) is False:
@@ -57,7 +57,7 @@ class QueueNames:
             self._drop(frozenset(queues))
 
     def keep(self, queues: frozenset[str]) -> frozenset[str]:
-        """Forget all queues but these, and return the names of the forgotten ones."""
+        """Forget all queues but the given ones, and return the names of the forgotten queues."""
         with self._lock:
             return self._drop(self._names.keys() - queues)
 

@@ -1,10 +1,10 @@
-"""What this process has counted and measured since its start, and what its parts know now.
+"""The counts and measurements of this process since its start, and the present values of its parts.
 
-One rule: a count takes no lock but the short one of the registry, and a collection waits for nothing.
+One rule: a count takes no lock except the short one of the registry, and a collection waits for nothing.
 
 The multiprocess mode of prometheus_client would replace this registry and `increments`, but it cannot drop a series:
-`remove` leaves the numbers in its files, so that each queue that was ever deleted would stay on the page. It also needs
-a folder that all processes write, and a process of torchq has none.
+`remove` leaves the numbers in its files, so that each queue that was ever deleted would stay on the page. The
+multiprocess mode also needs a folder that all processes write, and a process of torchq has none.
 """
 
 import threading
@@ -31,7 +31,7 @@ class Sample(NamedTuple):
     cells: Cells
 
     def is_of(self, queues: Set[str]) -> bool:
-        """Return whether this is a series of one of these queues."""
+        """Return whether a series belongs to one of the given queues."""
         return self.metric.labels[:1] == (QUEUE,) and self.labels[0] in queues
 
 
@@ -45,7 +45,7 @@ def number(metric: Metric, value: float, *labels: str) -> Sample:
 
 
 class Registry:
-    """The metrics of one process; safe to share between threads. It is a `kube.process.meter.Meter`."""
+    """The metrics of one process; safe to share between threads. The registry is a `kube.process.meter.Meter`."""
 
     def __init__(self, queues: QueueNames) -> None:
         self.queues = queues
@@ -84,7 +84,7 @@ class Registry:
                 cells[index] += amount
 
     def add_source(self, source: Source) -> None:
-        """Ask a part of the process for what it knows at each collection."""
+        """Let a part of the process provide its gauges at each collection."""
         self._sources.append(source)
 
     def collect(self) -> Mapping[Metric, Mapping[Labels, Cells]]:

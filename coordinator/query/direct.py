@@ -1,6 +1,7 @@
 """Queries that a command answers itself, from the Redis that its user names.
 
-One rule: they are those of a coordinator (`coordinator.query.queries`), without what only its caches know.
+One rule: the answers are those of a coordinator (`coordinator.query.queries`), without the facts that only the
+coordinator's caches know.
 """
 
 from collections.abc import Callable

@@ -27,8 +27,8 @@ MOST_HOLDERS = 3
 def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str] | None = None) -> list[Document]:
     """Return every queue as a TenantQueue whose status has the current figures.
 
-    `cost` is what a pick costs (`queues.rules`). `policies` are the stop policies of queues. For a queue without one,
-    the policy follows from whether the queue is open.
+    `cost` is the price of a pick (`queues.rules`). `policies` are the stop policies of queues. For a queue without a
+    policy, the policy follows from whether the queue is open.
     """
     prices = Prices(cost, snapshot.pool, [view.spec for view in snapshot.queues])
     costs = {view.spec.name: prices.used(view.usage) for view in snapshot.queues}
@@ -44,7 +44,8 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
                 **_status(view, now),
                 "share": figures.percent(costs[view.spec.name], total),
                 "target": figures.percent(view.spec.weight if _is_busy(view) else 0, busy_weight),
-                # How much cost the queue is behind its share, or, below 0, ahead of it; None before the first pick.
+                # The cost by which the queue is behind its share; a negative cost if the queue is ahead of its share;
+                # None before the first pick.
                 "lag": round(lag(view.account, snapshot.clock), 3) if snapshot.clock.weights else None,
             },
         }
@@ -53,7 +54,7 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
 
 
 def with_idle_usage(items: Iterable[Document], usage: Mapping[str, Amounts]) -> list[Document]:
-    """Return queues with the part of their usage that is idle growth, where there is any."""
+    """Return queues with the part of their usage that is idle growth, where there is idle growth."""
     idle = ((item, usage.get(item["metadata"]["name"])) for item in items)
     return [
         item if amounts is None else item | {"status": item["status"] | {"idleUsage": figures.format_amounts(amounts)}}
@@ -62,7 +63,7 @@ def with_idle_usage(items: Iterable[Document], usage: Mapping[str, Amounts]) -> 
 
 
 def with_deletions(items: Iterable[Document], is_deleted: Callable[[str], bool]) -> list[Document]:
-    """Return queues, with a mark of those that an admin has deleted while jobs hold their room."""
+    """Return queues, with a mark at queues that an admin has deleted while jobs hold their room."""
     return [
         item | {"status": item["status"] | {"deleted": True}} if is_deleted(item["metadata"]["name"]) else item
         for item in items
@@ -106,8 +107,8 @@ def _status(view: QueueSnapshot, now: float) -> Document:
 def next_picks(picks: Iterable[Pick], now: float) -> list[Document]:
     """Return picks as `torchq next` shows them, in the order in which they are made.
 
-    `workers` is the number of workers that a pick gives; 0: all of the job's. They are added to those that the job has
-    if `growth` is true.
+    `workers` is the number of workers that a pick gives; 0 for all workers of the job. If `growth` is true, these
+    workers are added to those that the job has.
     """
     return [
         {
@@ -175,7 +176,7 @@ def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -
     """Return the document of a waiting job. `next_pick` is its number among the next picks, `in_order` its number in a
     pool with room for all jobs.
 
-    Each is None if the job is not among these picks.
+    Each number is None if the job is not among these picks.
     """
     entry = place.entry
     return {
@@ -193,7 +194,7 @@ def waiting(place: QueuePosition, next_pick: int | None, in_order: int | None) -
 
 
 def holders(room: ScarceRoom, reservations: Iterable[Reservation]) -> Document:
-    """Return the jobs that hold most of a room, the largest first, and how many others hold some of it."""
+    """Return the jobs that hold most of a room, the largest first, and how many other jobs hold a part of it."""
     held = [(room.sizes(each.queue, each.charge), each) for each in reservations]
     largest = sorted(
         ((sizes, each) for sizes, each in held if sizes),

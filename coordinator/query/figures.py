@@ -1,6 +1,6 @@
 """The formats of numbers in documents and statuses.
 
-One rule: the numbers of one kind look the same everywhere.
+One rule: numbers of one kind are formatted in the same way everywhere.
 """
 
 from collections.abc import Sequence

@@ -114,7 +114,7 @@ class StoreQueries:
         return {"fits": fits, "code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
 
     def _turn(self, place: QueuePosition, *, roomy: bool = False) -> int | None:
-        """Return the number of the job among the next picks; None if it is not one of them."""
+        """Return the number of the job among the next picks; None if the job is not among these picks."""
         picks = self._snapshots.forecast(self.rules, FORECAST_PICKS, roomy=roomy)[1]
         keys = [pick.waiting.entry.key for pick in picks]
         return keys.index(place.entry.key) + 1 if place.entry.key in keys else None

@@ -1,4 +1,4 @@
-"""What can be asked about the queues, and what every answer has in common.
+"""The possible questions about the queues, and the common part of every answer.
 
 One rule: little is imported here, because every command that asks a coordinator imports it. `coordinator.query.queries`
 has the answers.
@@ -31,7 +31,7 @@ class Queries(Protocol):
         """Return every queue as a TenantQueue whose status has the current figures."""
 
     def queue(self, name: str) -> Document:
-        """Return one queue. Raises UnknownObject if there is none of that name."""
+        """Return one queue. Raises UnknownObject if no object has that name."""
 
     def next(self, count: int, *, roomy: bool = False) -> Document:
         """Return the next picks if nothing changes; if `roomy`, in a pool with room for all jobs."""
@@ -40,18 +40,18 @@ class Queries(Protocol):
         """Return the places of the first waiting jobs of some queues, in the order of each queue."""
 
     def job(self, key: JobKey) -> Document:
-        """Return the position of a job and why it waits. If it holds room and waits for more workers, `growth` is their
-        position and why they wait."""
+        """Return the position of a job and why it waits. If the job holds room and waits for more workers, `growth` has
+        the position of these workers and the reason of the wait."""
 
     def reports(self, key: JobKey) -> Document:
-        """Return what the pods of a job have reported (`coordinator.query.report_documents`)."""
+        """Return the reports of the pods of a job (`coordinator.query.report_documents`)."""
 
     def status(self) -> Document:
         """Return the numbers of dispatch and of the queues."""
 
 
 def parse_document(value: Any) -> Document:
-    """Return a coordinator's answer as a document. Raises CoordinatorError if it is not a JSON object."""
+    """Return a coordinator's answer as a document. Raises CoordinatorError if the text is not a JSON object."""
     if not isinstance(value, dict):
         raise CoordinatorError("the coordinator's answer is not a JSON object: is it a torchq coordinator?")
     return value

@@ -1,4 +1,4 @@
-"""The JSON document of what the pods of a job have reported.
+"""The JSON document of the reports of a job's pods.
 
 One rule: the numbers of the job are those of the pods that it has now; if none of these has reported, those of all that
 ever did.

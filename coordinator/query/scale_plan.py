@@ -35,7 +35,8 @@ def document(
 ) -> Document:
     """Return a plan as `torchq scale plan` shows it.
 
-    `obstacles` are the codes and sentences of what keeps jobs from growing, `messages` those of their targets.
+    `obstacles` are the codes and sentences of the reasons that keep jobs from growing, `messages` are the messages of
+    their targets.
     """
     by_key = {job.key: job for job in jobs}
     kept = {reason.key: reason for reason in plan.kept}

@@ -1,4 +1,5 @@
-"""What the queues do not tell of a job: why it is in no queue's order, and what would happen if it were resumed now.
+"""The facts about a job that the queues do not have: why it is in no queue's order, and what would happen if it were
+resumed now.
 
 One rule: the code that judges a job when it is routed judges it here, too.
 """
@@ -28,7 +29,7 @@ def resume(job: JobView) -> JobView:
 
 
 def describe_if_resumed(job: JobView, limits: ClusterLimits, suppose: Callable[[Entry], Document]) -> Document:
-    """Return whether a job would fit if it were resumed, and if not, what it would wait for.
+    """Return whether a job would fit if it were resumed, and if not, the reason for which the job would wait.
 
     `suppose` asks the queues (`StoreQueries.suppose`), and may raise QueueError.
     """
@@ -46,7 +47,7 @@ def describe_if_resumed(job: JobView, limits: ClusterLimits, suppose: Callable[[
 
 
 def describe_room(document: Document, job: JobView, limits: ClusterLimits) -> Document:
-    """Return what the limits say of a waiting job: why it is too large, or which nodes are closed."""
+    """Return how the limits apply to a waiting job: why it is too large, or which nodes are closed."""
     if document.get("code") == "ExceedsQuota":
         return describe_too_large(job, limits)
     closed = cordoned(limits) if document.get("code") == "WaitingForPool" else ""
@@ -65,7 +66,7 @@ def _too_large_now(limits: ClusterLimits) -> Document:
 
 
 def cordoned(limits: ClusterLimits) -> str:
-    """Return which nodes take no pods because somebody has cordoned them; empty if there are none."""
+    """Return which nodes take no pods because somebody has cordoned them; empty if there are no such nodes."""
     names = sorted(node.name for node in limits.nodes if node.cordoned)
     shown = ", ".join(names[:MOST_NODES]) + (" and others" if len(names) > MOST_NODES else "")
     return f"cordoned: {shown} ({len(names)} of {len(limits.nodes)} nodes; kubectl uncordon)" if names else ""
@@ -81,7 +82,7 @@ def describe_unqueued(job: JobView, stands: Eligibility) -> Document:
 def describe_rest(job: JobView, held: Document, limits: ClusterLimits, now: float) -> Document:
     """Return how many workers an admitted job has and wants, and why the rest waits; empty if it wants no more.
 
-    `held` is what the store holds for the job (`Queries.job`).
+    `held` is the store's charge for the job (`Queries.job`).
     """
     missing = growth_entries.missing(job)
     if not missing or job.admission is None:
@@ -107,8 +108,8 @@ def _describe_unqueued_rest(job: JobView, held: Document, limits: ClusterLimits,
 
 
 def _describe_large_rest(job: JobView, limits: ClusterLimits) -> Document:
-    """Return the answer for a job that would be too large for its queue or the pool with one step of workers more: what
-    it asks for with all the workers that it wants."""
+    """Return the answer for a job that would be too large for its queue or the pool with one step of workers more: the
+    requests of the job with all the workers that it wants."""
     assert job.admission is not None
     assert job.workers is not None
     more = amounts.scale(job.workers.share, growth_entries.missing(job))

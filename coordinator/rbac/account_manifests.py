@@ -29,7 +29,7 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleNames:
-    """What roles and bindings name."""
+    """The names in roles and bindings."""
 
     accounts: str = SYSTEM_NAMESPACE
     """The namespace of the accounts."""
@@ -60,7 +60,8 @@ def role_manifests(role: Role, names: RoleNames, namespaces: Sequence[str] = ())
     `queue_admin_manifests` add the bindings.
 
     With `namespaces`, workers may write (pods, services, events) in these only. The ClusterRole then has the
-    permissions for the whole cluster, and a second one, bound in each of the namespaces, has the rest.
+    permissions for the whole cluster, and a second ClusterRole, bound in each of the namespaces, has the other
+    permissions.
     """
     if role in (USER, QUEUE_ADMIN):
         return _labelled([_role(full_name(role), _with_service(role.rules, names.service))], role.name)
@@ -101,7 +102,9 @@ def tenant_manifests(tenant: Tenant, names: RoleNames = DEFAULT_NAMES) -> list[M
 
 
 def queue_admin_manifests(users: Iterable[str], names: RoleNames = DEFAULT_NAMES) -> list[Manifest]:
-    """Return the role of queue admins with a binding for each user, so that one is removed without the others."""
+    """Return the role of queue admins with a binding for each user, so that an admin can remove one binding without the
+    others.
+    """
     bindings = [
         _binding(
             f"{full_name(QUEUE_ADMIN)}-{re.sub('[/%]', '-', user)}",

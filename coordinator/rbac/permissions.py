@@ -1,7 +1,7 @@
 """The permissions of each account of torchq on the Kubernetes API: one table per account.
 
-One rule: the tables are the only source. `deploy/rbac/` and `torchq rbac` are generated from them, coordinator and
-workers check theirs at the start, and a test records the requests of the code and compares both ways.
+One rule: the tables are the only source. `deploy/rbac/` and `torchq rbac` are generated from these tables, coordinator
+and workers check their own table at the start, and a test compares the tables with the recorded requests of the code.
 """
 
 from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ class Role:
 
     @property
     def cluster_wide(self) -> tuple[PolicyRule, ...]:
-        """The part of the rules that stays cluster-wide when the rest is granted in some namespaces only."""
+        """The part of the rules that stays cluster-wide when the other rules are granted in some namespaces only."""
         return tuple(
             _filter_verbs(self.rules, lambda rule, verb: not rule.resource.namespaced or verb in rule.everywhere)
         )
@@ -152,14 +152,14 @@ COORDINATOR = Role(
     name="coordinator",
     purpose="`torchq coordinator`: watches the cluster, writes the status of queues and why jobs wait, and its Lease",
     rules=(
-        # Get: needed where the cached job is older than one of its pods.
+        # The verb get is needed where the cached job is older than one of its pods.
         PolicyRule(resource=TORCHJOBS, verbs=("get", *_FOLLOW)),
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
         PolicyRule(resource=TENANT_QUEUES, verbs=_FOLLOW),
         PolicyRule(resource=TENANT_QUEUES, subresource="status", verbs=("patch",)),
         *_of_each(PRIORITY_CLASSES, NAMESPACES, RESOURCE_QUOTAS, PODS, NODES, verbs=_FOLLOW),
         *_of_each(SCALE_OUTS, SCALE_INS, *_POD_GROUPS, RECREATE_REQUESTS, verbs=_FOLLOW),
-        # Without it, jobs are picked as if the queues of the gang scheduler had room.
+        # Without this permission, jobs are picked as if the queues of the gang scheduler had room.
         PolicyRule(resource=GANG_QUEUES, verbs=_FOLLOW, optional=True),
     ),
     lease=(
@@ -172,8 +172,8 @@ WORKER = Role(
     name="worker",
     purpose="`torchq worker`: makes and deletes the pods, services and pod groups of jobs, writes their status",
     rules=(
-        # Delete: needed for ttlSecondsAfterFinished. Everywhere: a job whose namespace allows no pods is read, too, and
-        # its status says so.
+        # Delete: needed for ttlSecondsAfterFinished. The permission is for all namespaces: a job whose namespace allows
+        # no pods is read, too, and its status shows the refusal.
         PolicyRule(resource=TORCHJOBS, verbs=("get", "delete"), everywhere=("get",)),
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",), everywhere=("patch",)),
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",)),
@@ -212,13 +212,13 @@ USER = Role(
         # the same change.
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",), by_hand=("get", "update")),
         *_of_each(SCALE_OUTS, SCALE_INS, verbs=("get", "create"), by_hand=(*_FOLLOW, "delete")),
-        # Creating pods would bypass the queues, so it is not granted; `submit` tries a dry run and works without it.
-        # `job logs -f` follows new pods, and reads a pod again to know which run of it an answer is of.
+        # Creating pods would bypass the queues, so the right is not granted; `submit` tries a dry run and works without
+        # it. `job logs -f` follows new pods, and reads a pod again to know to which run an answer belongs.
         PolicyRule(resource=PODS, verbs=("get", "list", "watch")),
         PolicyRule(resource=PODS, subresource="log", verbs=("get",)),
         PolicyRule(resource=EVENTS, verbs=("list", "create")),
-        # `torchq run` keeps the code of jobs in them. Delete: some API servers require it to change the owners of an
-        # object; the garbage collection deletes them with their last job.
+        # `torchq run` keeps the code of jobs in ConfigMaps. Delete: some API servers require it to change the owners of
+        # an object; the garbage collection deletes them with their last job.
         PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch"), by_hand=("delete",)),
         # `job show` uses them for a job that waits for a ResourceQuota.
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),

@@ -1,4 +1,4 @@
-"""What the training code of jobs reports: its checks, its way into Redis and back, and the port that takes it.
+"""The reports of the training code of jobs: their checks, their way into Redis and back, and the port that takes them.
 
-The judgement of what was reported is not here.
+The package does not judge reports.
 """

@@ -1,10 +1,11 @@
 """Reports on their way into the store: they wait for a moment, and travel together.
 
-One rule: nobody waits for Redis. A batch that cannot be written is dropped; the next reports take its place.
+One rule: no request waits for Redis. A batch that cannot be written is dropped; the next reports replace the dropped
+reports.
 
-A pod reports once in `LEAST_INTERVAL`. Two reports are taken at any time beside that, and do not begin that time anew:
-the one that answers an open request to save, once for each request, because the change of the job waits for it; and the
-last one of a training process, once in that time, because none comes after it.
+A pod reports once in `LEAST_INTERVAL`. Two reports are taken at any time in addition, and do not begin that time anew:
+the report that answers an open request to save, once for each request, because the change of the job waits for it; and
+the last report of a training process, once in that time, because none comes after it.
 """
 
 import logging
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """When a pod has reported, and whether its last report came beside that."""
+    """When a pod has reported, and whether its last report was taken in addition."""
 
     at: float
     with_last: bool = False
@@ -66,7 +67,7 @@ class ReportBatches:
     def take(self, job: JobKey, report: Report, save_request: int = 0) -> int:
         """Take a report. Return the seconds for which the pod has to wait if it has reported too recently, else 0.
 
-        `save_request` is the number of the job's open request to save; 0: there is none.
+        `save_request` is the number of the job's open request to save; 0 if there is no open request.
         """
         now, source = self._clock(), (job, report.pod)
         with self._lock:
@@ -93,14 +94,14 @@ class ReportBatches:
             self._answered.popitem(last=False)
 
     def _put(self, source: _Source, report: Report, now: float) -> None:
-        """Let a report wait for the next batch. An answer that waits already stays in it."""
+        """Let a report wait for the next batch. A waiting answer to a request to save stays in the report."""
         before, _ = self._waiting.get(source, (report, now))
         if (before.checkpoint or 0) > (report.checkpoint or 0):
             report = replace(report, checkpoint=before.checkpoint)
         self._waiting[source] = report, now
 
     def run(self, stop: threading.Event, turns: Turns) -> None:
-        """Write a batch again and again until stopped, as one of the loops in `turns`, and the last one then."""
+        """Write a batch again and again until stopped, as one of the loops in `turns`, and a last batch at the end."""
         for _ in turns.loop("reports").rounds(stop, BATCH_SECONDS):
             self.write()
         self.write()
@@ -134,7 +135,8 @@ class ReportBatches:
 
 
 def _saved(batch: Iterable[ArrivedReport]) -> dict[JobKey, int]:
-    """Return the highest number of a request to save that the reports of a job answer, for the jobs with any."""
+    """Return the highest number of a request to save that the reports of a job answer, for the jobs with such
+    reports."""
     numbers: dict[JobKey, int] = {}
     for each in batch:
         if each.report.checkpoint is not None:

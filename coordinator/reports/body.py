@@ -1,6 +1,6 @@
 """The body of a report, as an untrusted client sends it, and the report in it.
 
-One rule: pure. Whatever the bytes are, the result is a report within its bounds or InvalidReport with the field and the
+One rule: pure. For any bytes, the result is a report within its bounds or InvalidReport with the field and the
 reason. Fields that are not known are ignored, because the training code may be newer than the coordinator.
 """
 

@@ -1,7 +1,7 @@
 """The store of reports: the last one of each pod, in Redis alone.
 
-One rule: reports may be lost at any moment without harm. They expire, nothing rebuilds them, and whoever judges by them
-begins to wait anew when they are gone.
+One rule: reports may be lost at any moment without harm. Reports expire, nothing rebuilds them, and whoever judges by
+them begins to wait anew when they are gone.
 """
 
 import itertools
@@ -26,17 +26,18 @@ _READ = Script("reports/read", preludes=("lib/clock",))
 
 
 class ReportReader(Protocol):
-    """The side of those who judge and show reports."""
+    """The interface for code that judges and shows reports."""
 
     def read(self, keys: Iterable[JobKey]) -> dict[JobKey, JobReports]:
-        """Return the reports of the jobs that have any. Pods that are gone may be among them. Raises QueueError."""
+        """Return the reports of the jobs that have reports. The reports may include pods that are gone. Raises
+        QueueError."""
 
 
 class ReportStore(ReportReader, Protocol):
     """The store with the side of the coordinators that take reports."""
 
     def keep(self, arrived: Iterable[ArrivedReport]) -> None:
-        """Keep reports, each instead of the last one of its pod. Raises QueueError."""
+        """Keep reports, each in place of the last report of its pod. Raises QueueError."""
 
 
 class RedisReports:

@@ -1,6 +1,6 @@
-"""What a pod reports about its training, and what is known about it afterwards.
+"""The reports of a pod about its training, and what the coordinators know about the training afterwards.
 
-One rule: values only. Times are seconds since 1970 by the clock of Redis, never by that of a pod or a coordinator.
+One rule: values only. Times are seconds since 1970 by the clock of Redis, never by the clock of a pod or a coordinator.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class ArrivedReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodReport:
-    """The last report of a pod of a job. The pod may be gone since."""
+    """The last report of a pod of a job. The pod may no longer exist."""
 
     step: int
     at: float
@@ -71,5 +71,5 @@ class JobReports:
 
     @property
     def checkpoint(self) -> int:
-        """The highest number of a request to save that one of the pods has answered; 0 if none has."""
+        """The highest number of a request to save that one of the pods has answered; 0 if no pod has answered."""
         return max((report.checkpoint or 0 for report in self.pods.values()), default=0)

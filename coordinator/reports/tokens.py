@@ -2,8 +2,8 @@
 
 One rule: neither a key nor a token is ever logged, stored in Redis or written into a message.
 
-A token is `UID.CODE`: the uid of the job, and an HMAC of it with the key. So a token tells which job it is for, and
-nobody without the key can make one.
+A token is `UID.CODE`: the uid of the job, and an HMAC of it with the key. So a token names its job, and
+only the owner of the key can make a token.
 """
 
 import hashlib
@@ -37,8 +37,9 @@ class ReportKey:
 
 
 def read(path: str) -> ReportKey | None:
-    """Return the key in a file; None if no file is named or there is none. Raises SettingsError for a file without a
-    key."""
+    """Return the key in a file; None if no file is named or the file does not exist. Raises SettingsError for a file
+    without a key.
+    """
     if not path:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The world of a pod: what its training code may ask about the pods with which it trains.
+"""The world of a pod: the facts that its training code may ask about the pods with which the code trains.
 
 One rule: pure, from the job as it is stored. The numbers are those that the workers of torchq use.
 
@@ -20,8 +20,9 @@ from reconcilers.pods.task_members import PodMember
 
 
 def document(job: TorchJob, pod: str, written_rank: int | None = None) -> dict[str, Any]:
-    """Return the world of a pod of a job; without a name of a pod, that of its workers. `written_rank` is the rank that
-    is an annotation of the pod."""
+    """Return the world of a pod of a job; without the name of a pod, the world of its workers. `written_rank` is the
+    rank that is an annotation of the pod.
+    """
     members = Grant(job, job.admission).members if job.admission is not None else {}
     member = members.get(pod) or next((each for each in members.values() if each.task_type == WORKER), None)
     policy = job.spec.torch_elastic_policy if job.spec.is_elastic else None
@@ -38,7 +39,8 @@ def document(job: TorchJob, pod: str, written_rank: int | None = None) -> dict[s
 
 
 def _rank(job: TorchJob, member: PodMember, written: int | None) -> int | None:
-    """Return the rank of a pod: the one that its places give, or that follows from the job. torchrun may choose it."""
+    """Return the rank of a pod: the rank in its places, or the rank that follows from the job. torchrun may choose
+    it."""
     if member.task_type in task_members.meeting_tasks(job.spec):
         return None
     by_place = job.admission is not None and topology.is_ordered(job, job.admission, member)

@@ -1,11 +1,11 @@
-"""To which job each port belongs that a job chose itself, where the pods of all jobs share one machine.
+"""The owner of each port that a job chose itself, where the pods of all jobs share one machine.
 
-One rule: pure. While another job has one of its ports, a job is out of the order of its queue, and blocks no other
+One rule: pure. While another job has one of its ports, a job is not in the order of its queue, and blocks no other
 job. So two jobs with one port are not admitted together.
 
-First come the jobs that hold room. Then come those that can go: those that had their ports before, since they may have
-been picked a moment ago, and the others by their age. A job that cannot go gets only what no other one wants. A job
-gets all of its ports or none.
+First come the jobs that hold room. Then come the jobs that can be admitted: first the jobs that had their ports before,
+since they may have been picked a moment ago, and then the other jobs by their age. A job that cannot be admitted gets
+only ports that no other job wants. A job gets all of its ports or none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,5 +41,7 @@ def owners(claims: Iterable[PortClaim], before: Owners) -> Owners:
 
 
 def taken_by(port: HostPort, key: JobKey, owners: Owners) -> JobKey | None:
-    """Return the other job to which a port belongs, or one that cannot be used beside it; None if there is none."""
+    """Return the other job to which a port belongs, or a port that cannot be used beside it; None if there is no such
+    job.
+    """
     return next((owner for other, owner in owners.items() if owner != key and port.conflicts(other)), None)

@@ -1,7 +1,7 @@
 """How many workers beyond its least number a job could ever be given.
 
-One rule: pure, and independent of what is free now. A job that could never have all of its workers waits only for those
-that it could have.
+One rule: pure, and independent of the room that is free now. A job that could never have all of its workers waits only
+for the workers that it could have.
 """
 
 import bisect
@@ -20,8 +20,8 @@ from crds.torchjob.status import Admission
 def of_waiting(job: JobView, counts: WorkerCounts, rules: RoutingRules) -> int:
     """Return the most workers that a waiting job gets beyond its least number, as a multiple of its step.
 
-    A job that goes first because it held room gets no more than it held. A job that a ResourceQuota has refused gets
-    none: it is not known how many would be refused again.
+    A job that is first in its queue because it held room gets no more room than it held. A job that a ResourceQuota has
+    refused gets no further workers: the number that would be refused again is not known.
     """
     if job.waits is not None and job.waits.refusal is not None:
         return 0
@@ -51,6 +51,6 @@ def of_admitted(job: JobView, admission: Admission, wanted: int, step: int, shar
 
 
 def most(limit: int, step: int, fits: Callable[[int], bool]) -> int:
-    """Return the largest multiple of a step that is not above a limit and fits. A smaller number than one that fits
+    """Return the largest multiple of a step that is not above a limit and fits. If a number fits, every smaller number
     must fit as well."""
     return step * bisect.bisect_left(range(step, limit + 1, step), True, key=lambda count: not fits(count))

@@ -1,6 +1,6 @@
 """Whether a waiting job has its place in the order of its queue, and the reason that its status gives at once.
 
-One rule: pure. The first true row of the table counts. A job that is out of the order blocks no other job.
+One rule: pure. The first row of the table that is true applies. A job that is out of the order blocks no other job.
 
     code                    in the order   true while
     Held                    no             its owner holds it
@@ -68,7 +68,7 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Whether one job has its place in the order of its queue, and the reason if it has not."""
+    """Whether one job has its place in the order of its queue, and the reason if the job has no place."""
 
     code: Code | Literal[""] = ""
     sentence: str = ""
@@ -91,7 +91,7 @@ def of(job: JobView, rules: RoutingRules, now: float) -> Eligibility:
 
 
 def with_hint(eligibility: Eligibility, job: JobView, rules: RoutingRules) -> Eligibility:
-    """Return the eligibility. For an unknown queue, its sentence is extended by what to do and by similar queue
+    """Return the eligibility. For an unknown queue, its sentence also has a solution and similar queue
     names."""
     if eligibility.code != "QueueNotFound":
         return eligibility
@@ -103,7 +103,7 @@ def with_hint(eligibility: Eligibility, job: JobView, rules: RoutingRules) -> El
 
 
 def suggest_queues(queue: str, namespace: str, rules: RoutingRules) -> str:
-    """Return a sentence with the queues whose names are similar to an unknown name, or else with a few others.
+    """Return a sentence with the queues whose names are similar to an unknown name, or else with a few other queues.
 
     With many queues, this takes some milliseconds.
     """
@@ -119,7 +119,7 @@ def suggest_queues(queue: str, namespace: str, rules: RoutingRules) -> str:
 
 
 def priority(job: JobView, rules: RoutingRules) -> int:
-    """Return the priority of a job: its own, or that of its PriorityClass."""
+    """Return the priority of a job: its own, or the priority of its PriorityClass."""
     return rules.priorities.get(job.priority_class, 0) if job.priority_class else job.priority
 
 
@@ -153,12 +153,14 @@ def _is_usable_without_object(queue: str, namespace: str, rules: RoutingRules) -
 
 
 def is_withdrawn(queue: str, namespace: str, rules: RoutingRules) -> bool:
-    """Return whether an admin has taken the queue from the namespace: it is drained, deleted or closed to it."""
+    """Return whether an admin has taken the queue from the namespace: the queue is drained, deleted or closed to the
+    namespace.
+    """
     return is_draining(queue, rules) or not is_usable(queue, namespace, rules)
 
 
 def _admin_block(job: JobView, rules: RoutingRules) -> Eligibility | None:
-    """Return what keeps a job out of the order until an admin changes it; None if nothing does."""
+    """Return the reason that keeps a job out of the order until an admin changes it; None if there is no reason."""
     queue, namespace, spec = job.queue, job.key.namespace, rules.queues.get(job.queue)
     if spec is None and not _is_usable_without_object(queue, namespace, rules):
         sentence = f"there is no TenantQueue {queue}{UNTIL_CREATED}"
@@ -184,7 +186,7 @@ def gang_queue_refusal(queue: str, gang_queue: str, spec: TenantQueueSpec) -> st
 
 def outside_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | None:
     """Return the eligibility of a job for which limits outside of torchq have no room: the ResourceQuotas of its
-    namespace, and its queue of the gang scheduler. None if they have."""
+    namespace, and its queue of the gang scheduler. The result is None if these limits have room."""
     block = quota_block(job, rules, now)
     if block is not None or rules.gang_rooms is None:
         return block
@@ -193,7 +195,9 @@ def outside_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility 
 
 
 def quota_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | None:
-    """Return the eligibility of a job for which the ResourceQuotas of its namespace have no room; None if they have."""
+    """Return the eligibility of a job for which the ResourceQuotas of its namespace have no room; The result is None if
+    these limits have room.
+    """
     namespace, refused = job.key.namespace, job.waits is not None and job.waits.refusal is not None
     quotas = rules.quotas.get(namespace, ())
     if not (quotas or refused):
@@ -207,7 +211,7 @@ def quota_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | 
 
 
 def port_block(key: JobKey, chosen: Iterable[HostPort], rules: RoutingRules) -> Eligibility | None:
-    """Return the eligibility of a job of whose ports another job has one; None if no other job has any."""
+    """Return the eligibility of a job with a port that another job has; None if no other job has a port of the job."""
     for port in sorted(chosen) if rules.ports else ():
         owner = chosen_ports.taken_by(port, key, rules.ports)
         if owner is not None:
@@ -217,7 +221,7 @@ def port_block(key: JobKey, chosen: Iterable[HostPort], rules: RoutingRules) -> 
 
 
 def port_wait(job: JobView, rules: RoutingRules) -> Eligibility | None:
-    """Return the eligibility of a waiting job to which not all ports belong that it chose; None if they do.
+    """Return the eligibility of a waiting job that does not own all ports that it chose; None if the job owns them.
 
     A job that was not compared with the others yet is out of the order without a reason, for a moment.
     """
@@ -228,7 +232,7 @@ def port_wait(job: JobView, rules: RoutingRules) -> Eligibility | None:
 
 
 def port_claim(job: JobView, rules: RoutingRules, now: float, *, occupies: bool) -> PortClaim | None:
-    """Return the claim of a job on the ports that it chose; None if it neither holds room nor waits for it.
+    """Return the claim of a job on the ports that it chose; None if the job neither holds room nor waits for room.
 
     `occupies` is whether pods of the job hold room.
     """
@@ -242,7 +246,7 @@ def port_claim(job: JobView, rules: RoutingRules, now: float, *, occupies: bool)
 
 def is_outdated(job: JobView, code: str, sentence: str) -> bool:
     """Return whether the status shows another queue, or other numbers or names beside a reason. A change of the used
-    amount alone does not count."""
+    amount alone is ignored."""
     if job.waits is not None and job.waits.queue not in ("", job.queue):
         return True
     if job.reason == code == "PortTaken":

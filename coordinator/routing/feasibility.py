@@ -1,7 +1,8 @@
 """The check whether a job could ever run, given the queues and nodes that the coordinator knows.
 
-One rule: pure, and independent of what is free now. Before the job is created, the check compares the job's charge with
-the most that queues and nodes can give. A finding names the field of the TorchJob, the numbers, and what to do.
+One rule: pure, and independent of the room that is free now. Before the job is created, the check compares the job's
+charge with the most that queues and nodes can give. A finding names the field of the TorchJob, the numbers, and what to
+do.
 
     code                    the job can never run, unless an admin changes something, because
     QueueNotFound           no admin has created the queue
@@ -80,7 +81,7 @@ class JobRequest(pydantic.BaseModel):
 
 
 class Obstacle(NamedTuple):
-    """One reason why a job cannot run, or cannot have what it asks for."""
+    """One reason why a job cannot run, or cannot have the resources that it requests."""
 
     code: str
     field: str
@@ -105,7 +106,7 @@ class ClusterLimits:
 
 
 def request_of(job: JobView) -> JobRequest:
-    """Return the request of an existing job. Only its charge is known, not the requests of single pods."""
+    """Return the request of an existing job. Only the charge of the job is known, not the requests of single pods."""
     return JobRequest(
         namespace=job.key.namespace,
         queue=job.queue,
@@ -186,7 +187,7 @@ def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
 
 
 def _asked(request: JobRequest, name: str, demand: str) -> str:
-    """Return the beginning of a sentence about what a job asks for at least, with what all of its workers need."""
+    """Return the beginning of a sentence about the least requests of a job, with the requests of all of its workers."""
     if not request.largest:
         return f"the job asks for {demand} of {name}"
     most = quantities.format_amount(name, request.largest.get(name, 0))

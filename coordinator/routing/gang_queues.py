@@ -1,10 +1,11 @@
-"""The room in the queues of a gang scheduler, such as Volcano's, for the jobs that name one.
+"""The room in the queues of a gang scheduler, such as Volcano's, for the jobs that name such a queue.
 
 One rule: pure. Without this check, such a job would be admitted and its group never let in: its room in the pool would
-stay idle. It limits no job of whose queue nothing is known.
+stay idle. A job whose queue is not known has no limit.
 
-What pods use that are not torchq's is what the scheduler reports as allocated, less the pods of jobs that have a node.
-To that, all that jobs hold is added. So jobs that were just picked count before the scheduler has seen them.
+The room that pods of others use is the amount that the scheduler reports as allocated, less the pods of jobs that have
+a node. The amounts that torchq's jobs hold are added to this number. So the charges of jobs that were just picked count
+before the scheduler has seen these jobs.
 
     hard   capability of the queue, or of a queue above it, less what is guaranteed to others there
     used   pods of others, and the charges of torchq's jobs, those of queues below included
@@ -33,7 +34,7 @@ Taken = Mapping[str, Amounts]
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one job has of a queue of the gang scheduler."""
+    """The part that one job has of a queue of the gang scheduler."""
 
     queue: str
     charge: Amounts = field(default_factory=dict)
@@ -43,7 +44,9 @@ class Share:
 
 
 def queue_of(job: JobView, rules: RoutingRules) -> str:
-    """Return the queue of the gang scheduler in which a job's groups wait; empty if it has none, or its default one."""
+    """Return the queue of the gang scheduler in which a job's groups wait; empty if the job names no queue, or for the
+    default queue.
+    """
     scheduler = job.admission.gang_scheduler if job.admission is not None else job.gang_scheduler
     if backends.get_backend(scheduler or rules.gang_scheduler).queues is None:
         return ""
@@ -52,8 +55,9 @@ def queue_of(job: JobView, rules: RoutingRules) -> str:
 
 
 def share_of(job: JobView, pods: Iterable[PodView], rules: RoutingRules, charge: Amounts = NOTHING) -> Share | None:
-    """Return what a job has of its queue of the gang scheduler; None if it has nothing, or no such queue. `charge` is
-    what is reserved for it, if its status does not say so yet."""
+    """Return the part of a gang scheduler's queue that a job holds; None if the job holds no part, or has no such
+    queue. `charge` is the reserved amount, if the job's status does not have the amount yet.
+    """
     queue = queue_of(job, rules)
     reserved = charge or (job.admission.charge if job.admission is not None else NOTHING)
     bound: dict[str, int] = {}
@@ -64,7 +68,7 @@ def share_of(job: JobView, pods: Iterable[PodView], rules: RoutingRules, charge:
 
 
 def rooms(queues: Mapping[str, GangQueue], shares: Iterable[Share]) -> dict[str, GangRoom]:
-    """Return the room in each queue, given what jobs hold there."""
+    """Return the room in each queue, given the amounts that jobs hold there."""
     charged: dict[str, dict[str, int]] = {}
     bound: dict[str, dict[str, int]] = {}
     for share in shares:
@@ -96,7 +100,7 @@ def _levels(name: str, queues: Mapping[str, GangQueue]) -> Iterator[GangQueue]:
 
 
 def _limits(name: str, queues: Mapping[str, GangQueue], used: Mapping[str, Amounts]) -> Iterator[tuple[str, Limit]]:
-    """Yield the limits of a queue and of those above it, each with the name of the queue that has it."""
+    """Yield the limits of a queue and of its parent queues, each with the name of its queue."""
     below = ""
     for level in _levels(name, queues):
         kept = _kept(level, below, queues, used) if below else NOTHING
@@ -107,7 +111,7 @@ def _limits(name: str, queues: Mapping[str, GangQueue], used: Mapping[str, Amoun
 
 
 def _kept(parent: GangQueue, below: str, queues: Mapping[str, GangQueue], used: Mapping[str, Amounts]) -> Amounts:
-    """Return what is guaranteed to other queues below a queue and not used by them."""
+    """Return the amounts that are guaranteed to other queues below a queue and not used by these queues."""
     others = [queue for queue in queues.values() if queue.parent == parent.name and queue.name != below]
     kept: dict[str, int] = {}
     for other in others:
@@ -120,15 +124,16 @@ def _positive(found: Amounts) -> dict[str, int]:
 
 
 def needs(job: JobView, demand: Amounts) -> Amounts:
-    """Return what the gangs of a job need at least if it is given `demand`. A gang whose minimum is smaller than the
-    job may begin before there is room for all of it."""
+    """Return the least amounts that the gangs of a job need if the job is given `demand`. A gang whose minimum is
+    smaller than the job may begin before there is room for the whole job.
+    """
     if job.admission is not None or not job.beyond_gangs:
         return demand
     return _positive(amounts.subtract(demand, job.beyond_gangs))
 
 
 def has_room(job: JobView, demand: Amounts, rules: RoutingRules, taken: Taken | None = None) -> bool:
-    """Return whether the job's queue of the gang scheduler is open and has room for a demand, beside what was taken
+    """Return whether the job's queue of the gang scheduler is open and has room for a demand, beside the amounts taken
     since. A queue of which nothing is known has room."""
     room, asked = _room(job, rules), needs(job, demand)
     if room is None:
@@ -175,7 +180,7 @@ def _room(job: JobView, rules: RoutingRules) -> GangRoom | None:
 
 
 def _exceeded(room: GangRoom, asked: Amounts, taken: Taken) -> Iterator[tuple[str, Limit, int]]:
-    """Yield the limits without room, each with its queue and what is asked for."""
+    """Yield the limits without room, each with its queue and the requested amount."""
     for level, limit in room.limits:
         asks, used = asked.get(limit.name, 0), (limit.used or 0) + taken.get(level, NOTHING).get(limit.name, 0)
         if asks > 0 and used + asks > limit.hard:

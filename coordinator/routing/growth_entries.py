@@ -1,9 +1,9 @@
 """The entry with which an admitted job waits for more workers, and why it does not wait in the order of its queue.
 
-One rule: pure. A growth waits in the queue that its job is charged to, with the time of its request as its age. It
-demands one step of workers at least, or all of them if they are added all or none. What could never fit beside the
-charge of the job is not demanded. Workers that the job has as idle growth, and that its owner wants by now, are paid
-for first: such an entry demands nothing, and is as old as the last resize.
+One rule: pure. A growth waits in the queue that its job is charged to, with the time of its request as its age. A
+growth demands at least one step of workers, or all workers if they are added all or none. A growth does not demand
+steps that could never fit beside the charge of the job. Workers that the job has as idle growth, and that its owner
+wants by now, are paid for first: such an entry demands nothing, and is as old as the last resize.
 
     code                                        the growth is out of the order while
     BackingOff                                  workers that were added did not join, until status.scaling.notBefore
@@ -37,7 +37,7 @@ class _Payment(NamedTuple):
 
 
 class _Request(NamedTuple):
-    """What an admitted job asks for."""
+    """The workers that an admitted job asks for."""
 
     admission: Admission
     counts: WorkerCounts
@@ -122,7 +122,7 @@ def _judge_payment(job: JobView, payment: _Payment, rules: RoutingRules, now: fl
 
 
 def quota_view(job: JobView) -> JobView:
-    """Return a job with the charge that it waits for: of an admitted job, that of the workers to be added."""
+    """Return a job with the charge that it waits for: for an admitted job, the charge of the workers to be added."""
     request = _request(job)
     if request is None:
         return job

@@ -1,8 +1,8 @@
-"""The comparison of what the store holds for an admitted job with what the job's status says.
+"""The comparison of the store's charge for an admitted job with the charge in the job's status.
 
-One rule: pure. The store is never charged less than the status says, so a store that holds less has lost data. It may
-hold more: a worker has yet to write a growth, or the rest is to be freed. How many workers are idle growth takes no
-room, so a difference there alone is no loss: a payment raises the number of growths.
+One rule: pure. The store is never charged less than the status says, so a store that holds less has lost data. The
+store may hold more: then a worker has yet to write a growth, or the difference is to be freed. How many workers are
+idle growth takes no room, so a difference there alone is no loss: a payment raises the number of growths.
 """
 
 from collections.abc import Iterable
@@ -53,13 +53,14 @@ def find_surplus(admission: Admission, held: Reservation | None) -> LoweredCharg
 
 
 def freed(held: Reservation, lowered: LoweredCharge) -> Amounts:
-    """Return what a lowered charge frees."""
+    """Return the amounts that a lowered charge frees."""
     return _beyond(held.charge, lowered.charge)
 
 
 def freed_payment(held: Reservation, lowered: LoweredCharge) -> int:
-    """Return what a queue has paid for the workers of the last growth that a lowered charge frees. Idle growth goes
-    first, and is not paid."""
+    """Return the price that a queue has paid for the workers of the last growth that a lowered charge frees. Idle
+    growth is freed first, and was not paid.
+    """
     workers = max(0, held.size - lowered.size - held.idle)
     return held.paid * min(workers, held.gained) // held.gained if held.gained else 0
 
@@ -75,7 +76,7 @@ def is_needed(held: Reservation, lowered: LoweredCharge, pods: Iterable[PodView]
 
 
 def is_charged_by(charge: Reservation, held: Reservation | None) -> bool:
-    """Return whether a reservation covers another one of the same job."""
+    """Return whether a reservation covers another reservation of the same job."""
     return held is not None and held.attempt == charge.attempt and not _beyond(charge.charge, held.charge)
 
 
@@ -96,7 +97,7 @@ def occupying_workers(key: JobKey, pods: Iterable[PodView]) -> int:
 
 def are_summed(snapshot: Snapshot, charged: Iterable[Reservation]) -> bool:
     """Return whether the usage of each queue, and of the pool, is the sum of the reservations. The names that a usage
-    has are compared, and those that every store counts: a store may have lost its whole usage."""
+    has are compared, and the names that every store counts: a store may have lost its whole usage."""
     usage = {view.spec.name: view.usage for view in snapshot.queues}
     counts = limits.usage_resources((view.spec for view in snapshot.queues), snapshot.pool)
     names = counts.union(*usage.values(), snapshot.pool_usage)
@@ -115,5 +116,5 @@ def _without_index(name: str) -> str:
 
 
 def _beyond(left: Amounts, right: Amounts) -> Amounts:
-    """Return by how much amounts exceed others, where they do."""
+    """Return the excess of the given amounts over other amounts, where there is an excess."""
     return {name: amount - right.get(name, 0) for name, amount in left.items() if amount > right.get(name, 0)}

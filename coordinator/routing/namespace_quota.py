@@ -2,9 +2,10 @@
 
 One rule: pure. Without this check, such a job would be admitted, refused and sent back, and its queue would pay for it.
 
-If it is not known in advance whether a job fits, the job counts as fitting. A refusal by the API server then sends the
-job back, for a pause that grows (`reconcilers.plan.over_quota`). A pause ends early when the ResourceQuota is deleted
-or its limits are raised, when the spec of the job is changed, or when the owner asks for another try.
+A job counts as fitting if it is not known in advance whether the job fits. A refusal by the API
+server then sends the job back, for a pause that grows (`reconcilers.plan.over_quota`). A pause ends early when the
+ResourceQuota is deleted or its limits are raised, when the spec of the job is changed, or when the owner asks for
+another try.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -61,8 +62,9 @@ def find_block(job: JobView, quotas: tuple[Quota, ...], now: float, *, services:
 
 
 def quota_needs(job: JobView) -> NamespaceDemand:
-    """Return what a job asks of ResourceQuotas: from its templates if a ResourceQuota has refused it, else from its
-    charge."""
+    """Return the requests of a job to ResourceQuotas: from its templates if a ResourceQuota has refused it, else from
+    its charge.
+    """
     refusal = job.waits.refusal if job.waits else None
     return refusal.needs if refusal is not None else resource_quota.of_charge(job.least_charge)
 
@@ -81,7 +83,7 @@ def _is_over(refusal: QuotaRefusal, quotas: tuple[Quota, ...]) -> bool:
 
 
 def _is_raised(name: str, before: str, hard: int) -> bool:
-    """Return whether a limit is higher now than it was before."""
+    """Return whether a limit is higher now than before."""
     try:
         return bool(before) and resource_quota.amount(name, before) < hard
     except ValueError:
@@ -99,12 +101,12 @@ def yielding_jobs(
 ) -> frozenset[JobKey]:
     """Return the jobs of a namespace that ResourceQuotas refused before and that let others go first.
 
-    Of one queue, only the first jobs that fit together are in the order. Otherwise all refused jobs would be picked
-    when there is room for one, and all but one would be refused again.
+    In each queue, only the first jobs that fit together are in the order. Otherwise all refused jobs would be picked
+    when there is room for one, and all jobs but one would be refused again.
 
-    `arrived` returns how many pods of a job exist: until all of them do, the ResourceQuota does not show the others as
-    used. `place` sorts the jobs of a queue. A job whose status says that it waits for something else, for example for
-    free GPUs, lets no other job wait, since it may wait for long.
+    `arrived` returns how many pods of a job exist: until all of these pods do, the ResourceQuota does not show the
+    others as used. `place` sorts the jobs of a queue. A job whose status has another reason to wait, for example free
+    GPUs, keeps no other job waiting, since this wait may be long.
     """
     refused = [job for job in jobs if job.waits is not None and job.waits.refusal is not None]
     if len(refused) < 2 or not quotas:

@@ -9,9 +9,9 @@ confirms it:
     the amounts    what the pod itself requests, once it is on a node, and what that node offers
     the names      as many as a charge may have; the resources that limit the queue come first
 
-If a pod is newer than the known version of its job, the job is read again. Until that succeeds, the pod counts for the
-job's own queue, if its namespace may use that queue. A pod that counts for no queue takes room in the pool, as a pod
-without labels does.
+If a pod is newer than the known version of its job, the job is read again. Until this read succeeds, the pod counts for
+the job's own queue, if its namespace may use that queue. A pod that counts for no queue takes room in the pool, as a
+pod without labels does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -70,8 +70,8 @@ def leftover_charge(
 ) -> Reservation | None:
     """Return the charge for the pods of a job that does not exist or has no admission; None if nothing is charged.
 
-    `room` is what nodes still offer, and is reduced by the charge; None: the nodes are not known. `unread` is whether
-    the cluster may have a newer version of the job.
+    `room` is the room that nodes still offer, and is reduced by the charge; None if the nodes are not known. `unread`
+    is whether the cluster may have a newer version of the job.
     """
     of_job = unread and job is not None and eligibility.is_usable(job.queue, key.namespace, rules)
     unknown = unread and job is None
@@ -102,6 +102,6 @@ def _claim(pod: PodView, room: Room | None) -> Amounts:
 
 
 def _limit_charge(charge: Amounts, limit: Amounts) -> Amounts:
-    """Return a charge that the store can keep: if it has too many names, those that limit the queue stay."""
+    """Return a charge that the store can keep: if it has too many names, the names that limit the queue are kept."""
     names = sorted(charge, key=lambda name: (name != JOBS, name not in limit, name))[: demand.MOST_NAMES]
     return {name: min(charge[name], demand.LARGEST) for name in names}

@@ -1,7 +1,7 @@
 """The size of the pool, for whose resources the queues compete.
 
-One rule: pure. The pool is what all TorchJobs together may occupy. Its size follows from the nodes, not from what jobs
-ask for. The pool does not name a resource that no node offers, and has none of it.
+One rule: pure. The pool is the room that all TorchJobs together may occupy. Its size follows from the nodes, not from
+the requests of jobs. A resource that no node offers is not named in the pool, so the pool has 0 of it.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,9 @@ PoolSetting = Amounts | Literal["nodes"] | None
 def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[PodView]) -> Amounts | None:
     """Return the size of the pool, or None if the setting says that nothing is scarce.
 
-    If the size follows from the nodes, it is what ready nodes offer minus what foreign pods occupy there. The pool has
-    none of any other resource, because a job that asks for such a resource would be admitted and never run. A cluster
-    without nodes has room for no job.
+    If the size follows from the nodes, the size is the amount that ready nodes offer, minus the amount that foreign
+    pods occupy there. The pool has none of any other resource, because a job that asks for such a resource would be
+    admitted and never run. A cluster without nodes has room for no job.
     """
     if setting != "nodes":
         return setting
@@ -40,7 +40,7 @@ def capacity(setting: PoolSetting, nodes: Iterable[NodeView], pods: Iterable[Pod
 def largest(setting: PoolSetting, nodes: Iterable[NodeView]) -> Amounts | None:
     """Return the size that the pool would have if all present nodes were ready and free of foreign pods.
 
-    None if the pool is unlimited, or if there is no node yet, since the size of later nodes is not known.
+    The result is None if the pool is unlimited, or if there is no node yet, since the size of later nodes is not known.
     """
     empty = [replace(node, ready=True) for node in nodes]
     return None if setting == "nodes" and not empty else capacity(setting, empty, ())

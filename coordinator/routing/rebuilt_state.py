@@ -1,9 +1,9 @@
 """The content that the store should have, computed from the cluster: a rebuild writes it, and an audit compares with
 it.
 
-One rule: pure. The cluster is the truth. The content of the old store counts in three cases only: for a job whose
+One rule: pure. The cluster is the truth. The content of the old store is used in three cases only: for a job whose
 admission no worker has written yet, for an admitted job whose growth no worker has written yet, and for pods whose job
-does not say what they are charged for.
+does not record their charge.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -43,7 +43,7 @@ def compute(
     """Charge every admitted job and every occupying pod. Every other job gets an entry if it may wait. An admitted job
     gets an entry if it waits for more workers.
 
-    `charged` are the charges of the old store. `nodes` limit what is charged for pods; None: the nodes are not known.
+    `charged` are the charges of the old store. `nodes` limit the charges of pods; None if the nodes are not known.
     `unread` are jobs that may be older in `jobs` than in the cluster.
     """
     by_key = {job.key: job for job in jobs}
@@ -145,7 +145,7 @@ def waits(job: JobView, rules: RoutingRules, now: float) -> bool:
 
 
 def _reservation(job: JobView, admission: Admission, charge: Reservation | None) -> Reservation:
-    """Return what an admission says, or the charge of the old store if no worker has written its growth yet."""
+    """Return the charge of an admission, or the charge of the old store if no worker has written its growth yet."""
     if charge is not None and held_charges.is_unwritten_growth(admission, charge):
         return charge
     return Reservation(

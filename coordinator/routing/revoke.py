@@ -1,8 +1,9 @@
 """The choice of growths and admissions that a rebuild revokes, because there is not enough room for all of them.
 
 One rule: pure. If the store has lost its data, the same room may have been given to two jobs. The rebuild first revokes
-growths whose workers have no pods yet, then the newest admissions that have no pods yet. What has pods, or what the
-store has charged all along, keeps its room. Where an admin has lowered a quota, the excess disappears as jobs end.
+growths whose workers have no pods yet, then the newest admissions that have no pods yet. An admission or a growth keeps
+its room if it has pods, or if the store has charged it all along. Where an admin has lowered a quota, the excess
+disappears as jobs end.
 """
 
 from collections import Counter
@@ -35,8 +36,8 @@ def smaller_charges(
     queues: Mapping[str, QueueSpec],
     pool: Amounts | None,
 ) -> dict[JobKey, Reservation]:
-    """Return the reservations that replace those of jobs whose growth is revoked: those of the newest admissions, until
-    queues, cohorts and pool suffice for the rest.
+    """Return the reservations that replace the reservations of jobs whose growth is revoked: the newest admissions
+    first, until queues, cohorts and pool suffice for the other reservations.
 
     `without_growth` are the reservations that jobs would have without workers that have no pods.
     """
@@ -61,8 +62,8 @@ def _newest_first(charged: Iterable[Reservation]) -> list[Reservation]:
 def excess(
     charged: Iterable[Reservation], firm: Collection[JobKey], queues: Mapping[str, QueueSpec], pool: Amounts | None
 ) -> frozenset[JobKey]:
-    """Return the keys of the admissions to revoke: the newest ones, until queues, cohorts, pool and ports suffice for
-    the rest.
+    """Return the keys of the admissions to revoke: the newest admissions first, until queues, cohorts, pool and ports
+    suffice for the others.
 
     `firm` are the keys that keep their room in any case.
     """

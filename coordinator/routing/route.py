@@ -26,8 +26,8 @@ One rule: pure and level-triggered. The same state always gives the same route, 
     waiting, edited since its pick      put       free old  in a second (writes Queued), unless written
 
 The entry of a growth (`coordinator.routing.growth_entries`) is withdrawn in every state that keeps the charge, unless
-the job wants more workers. Of what the store holds, `coordinator.routing.held_charges` finds what no worker has written
-yet and what is to be freed: the table does not depend on it.
+the job wants more workers. `coordinator.routing.held_charges` finds the part of the store's charge that no worker has
+written yet, and the part that is to be freed: the table does not depend on either.
 
 A reconcile that only writes the status of a job that holds nothing (Queued, Suspended, or Failed for an invalid or
 cancelled job) waits for its tenant's turn (`coordinator.leader.queued_limiter`).
@@ -101,8 +101,8 @@ def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, 
 def with_requests(
     result: Route, key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, again: float
 ) -> Route:
-    """Return the route of a key with scale requests: a worker reconciles it in any case. `again` is when it is routed
-    again, in seconds since 1970; 0: not because of the requests."""
+    """Return the route of a key with scale requests: a worker reconciles it in any case. `again` is the time at which
+    the job is routed again, in seconds since 1970; 0 if the requests need no such time."""
     result = replace(result, due_at=min(filter(None, (result.due_at, again)), default=0.0))
     if result.offer is not None:
         return replace(result, offer=replace(result.offer, delay=0.0))
@@ -159,7 +159,7 @@ def _waiting(job: JobView, offer: Offer, rules: RoutingRules, now: float) -> Rou
 
 
 def _finished_attempt(job: JobView, rules: RoutingRules) -> int:
-    """Return the newest attempt that is over; 0 if none is.
+    """Return the newest attempt that is over; 0 if no attempt is over.
 
     If the queue drains, the pick after the newest attempt is over as well. The attempt of a job in phase Suspended is
     not over: the owner resumed the job before its room was freed.
@@ -188,8 +188,9 @@ def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | Non
 
 
 def entry(job: JobView, rules: RoutingRules) -> Entry:
-    """Return the entry of a waiting job. If it can be admitted with fewer workers than it requests, it demands the
-    least number, and takes as many more as there is room for."""
+    """Return the entry of a waiting job. If a job can be admitted with fewer workers than it requests, the entry
+    demands the least number, and takes as many further workers as fit.
+    """
     waiting, counts = _least_entry(job, rules), job.workers
     if counts is None:
         return waiting
@@ -220,8 +221,9 @@ def sort_key(job: JobView, rules: RoutingRules) -> tuple[float, str]:
 
 
 def is_charged_in_full(job: JobView, entry: Entry, charge: Reservation) -> bool:
-    """Return whether the charge of a waiting job matches what the job asks for now: a number of workers with which it
-    can be admitted, and the amounts for so many."""
+    """Return whether the charge of a waiting job matches the present requests of the job: a number of workers with
+    which it can be admitted, and the amounts for that number.
+    """
     counts, demand = job.workers, entry.demand
     if counts is not None:
         if not counts.contains(charge.size):

@@ -1,3 +1,3 @@
 """Runs: from a folder and a command to a TorchJob that has its code, for the command line and for other programs.
 
-What a job's code is and where it is kept belongs in `coordinator.code`; nothing here prints."""
+The selection of a job's code and its storage belong in `coordinator.code`; nothing here prints."""

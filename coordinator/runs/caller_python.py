@@ -1,6 +1,7 @@
 """The Python of the user who submits a run, which runs it on one machine.
 
-One rule: it is the one that `python` means for the caller: of an active environment, else the first on PATH.
+One rule: the Python is the one that `python` means for the caller: that of an active environment, else the first on
+PATH.
 """
 
 import shutil
@@ -12,7 +13,7 @@ _PROGRAMS = ("python", "python3")
 
 
 def find_folder(environ: Mapping[str, str]) -> str:
-    """Return the folder of the caller's `python`; empty if there is none."""
+    """Return the folder of the caller's `python`; empty if there is no `python`."""
     environments = (str(Path(environ[name]) / "bin") for name in _ENVIRONMENTS if environ.get(name))
     candidates = filter(None, (*environments, environ.get("PATH", "")))
     programs = (shutil.which(name, path=path) for path in candidates for name in _PROGRAMS)

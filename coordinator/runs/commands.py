@@ -1,6 +1,6 @@
-"""Commands that cannot run: what is wrong with them, and which command was meant.
+"""Commands that cannot run: the mistake in each, and the command that was meant.
 
-One rule: only what is certain is said. `read` looks at the folder in which a command will run; `problem` is pure.
+One rule: only certain mistakes are reported. `read` looks at the folder in which a command will run; `problem` is pure.
 """
 
 import os
@@ -35,7 +35,7 @@ class ScriptFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """What is known of the place in which a command will run."""
+    """The facts about the place in which a command will run."""
 
     files: Mapping[str, ScriptFile] = field(default_factory=dict)
     """The files among the words of the command."""
@@ -51,7 +51,8 @@ NOWHERE = CommandPlace()
 
 
 def read(command: Sequence[str], folder: Path, *, here: bool) -> CommandPlace:
-    """Return what a command will find in a folder. `here`: it will run on this machine."""
+    """Return the facts about a folder that decide whether a command can run there. `here` says that the command will
+    run on this machine."""
     files: dict[str, ScriptFile] = {}
     for word in command[:_MOST_WORDS]:
         path = folder / word
@@ -107,7 +108,7 @@ def _in_shell(command: Sequence[str]) -> Sequence[str]:
 
 
 def _without_env(command: Sequence[str]) -> Sequence[str]:
-    """Return a command without `env NAME=VALUE` before it."""
+    """Return a command without `env NAME=VALUE` before the command."""
     if command[0] != "env":
         return command
     rest = list(command[1:])
@@ -156,7 +157,7 @@ def is_standalone(command: Sequence[str]) -> bool:
 
 
 def _interpreter(script: ScriptFile) -> str:
-    """Return the program in the first line of a script; empty if it names none."""
+    """Return the program in the first line of a script; empty if the line names none."""
     line = script.head.partition(b"\n")[0]
     words = line[2:].split() if line.startswith(b"#!") else []
     return words[0].decode(errors="replace") if words else ""

@@ -1,4 +1,4 @@
-"""The fields of a document, each read as what it has to be.
+"""The fields of a document, each read as a value of its type.
 
 One rule: whatever is wrong becomes an InvalidRun that begins with the path of the field.
 """
@@ -21,7 +21,8 @@ class Fields:
     """The fields of one document. A field that is missing or null has no value."""
 
     def __init__(self, document: Any, known: Iterable[str], at: str = "") -> None:
-        """Take a document. Raises InvalidRun if it is no map, or has a field of another name than those `known`."""
+        """Take a document. Raises InvalidRun if the value is no map, or has a field of another name than those
+        `known`."""
         if not isinstance(document, Mapping):
             raise InvalidRun(f"{at or 'run'}: must be a map")
         self._at = at
@@ -64,7 +65,9 @@ class Fields:
         return value
 
     def range(self, name: str, default: int, least: int, most: int) -> tuple[int, int] | int:
-        """Return a whole number within bounds; or two, the lower one first, written as 1..3 or as a list."""
+        """Return a whole number within bounds; or two whole numbers, the lower number first, written as 1..3 or as a
+        list.
+        """
         value = self._values.get(name, default)
         if isinstance(value, str) and (found := _RANGE.fullmatch(value.strip())):
             value = [int(found[1]), int(found[2])] if found[2] else int(found[1])
@@ -114,7 +117,7 @@ class Fields:
         return value
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return one of several words; the first is the default."""
+        """Return one of several words; the first word is the default."""
         value = self._values.get(name, choices[0])
         if value not in choices:
             raise self.wrong(name, f"must be one of {', '.join(choices)}, not {value!r}")
@@ -149,7 +152,7 @@ class Fields:
 def parse_duration(text: str) -> int:
     """Return the seconds of a duration as people write it: 90s, 45m, 2h, 1h30m, 7d.
 
-    Raises ValueError for a text that is none, as a number without a unit, which would be a guess.
+    Raises ValueError for a text that is no duration, such as a number without a unit, whose unit would be a guess.
     """
     found = _DURATION.fullmatch(text)
     if found is None or not text:

@@ -1,7 +1,7 @@
 """The submission of a job that has its code.
 
 One rule: nothing half. The job is created on hold, then its code is kept with the job as its owner, then the job is let
-go. A program that dies in between leaves at most a job on hold; one that is interrupted takes the job back.
+go. A program that dies in between leaves at most a job on hold; a program that is interrupted deletes the job again.
 """
 
 import contextlib
@@ -34,10 +34,11 @@ def launch(
     submitted: str = "",
     waits_for_name: bool = False,
 ) -> JobKey:
-    """Create a job, keep its code, and let the job go. Whatever prevents it, the job is taken back.
+    """Create a job, keep its code, and let the job go. If the code cannot be kept or the job not be released, the job
+    is deleted again.
 
     `submitted` is the annotation of the submission time; empty: it is now. With `waits_for_name`, a job of this name is
-    being deleted. Raises PartlyStarted if the job could not be taken back.
+    being deleted. Raises PartlyStarted if the job could not be deleted again.
     """
     submitted = submitted or submission_order.text(time.time_ns() // 1000, 0)
     body, policy = with_mark(job, submitted), job["spec"].get("schedulingPolicy") or {}
@@ -56,7 +57,7 @@ def launch(
 
 
 def with_mark(job: Manifest, submitted: str) -> Manifest:
-    """Return a job with the mark of its submission, in place of an earlier one."""
+    """Return a job with the mark of its submission, in place of an earlier mark."""
     metadata = job["metadata"]
     annotations = {**(metadata.get("annotations") or {}), labels.SUBMITTED: submitted}
     return {**job, "metadata": {**metadata, "annotations": annotations}}
@@ -81,8 +82,8 @@ def create(cluster: Cluster, body: Manifest, *, waits_for_name: bool = False) ->
 
 
 def spec_to_let_go(job: Manifest, source: Mounts, hold: bool | None) -> Manifest:
-    """Return the patch of the spec that lets a job go which was created on hold, and whose code is kept now; `hold` is
-    what its owner wants."""
+    """Return the patch of the spec that releases a job that was created on hold, and whose code is kept now; `hold` is
+    the hold that its owner wants."""
     spec: dict[str, Any] = {"schedulingPolicy": {"hold": hold}}
     final = manifest.with_source(job, source)
     if final != job:  # another copy of the code is used
@@ -91,7 +92,7 @@ def spec_to_let_go(job: Manifest, source: Mounts, hold: bool | None) -> Manifest
 
 
 def _let_go(cluster: Cluster, key: JobKey, body: Manifest, spec: Manifest) -> None:
-    """Let the job go that was created from `body`, never another one that has its name by now."""
+    """Release the job that was created from `body`, never another job that has its name by now."""
     try:
         cluster.patch(TORCHJOBS, key.name, {"metadata": {"uid": key.uid}, "spec": spec}, key.namespace)
     except (errors.Conflict, errors.Invalid, errors.NotFound) as error:
@@ -103,7 +104,7 @@ def _let_go(cluster: Cluster, key: JobKey, body: Manifest, spec: Manifest) -> No
 
 
 def _take_back(cluster: Cluster, body: Manifest, cause: BaseException) -> None:
-    """Delete the job that this run has created. Raises PartlyStarted if that fails."""
+    """Delete the job that this run has created. Raises PartlyStarted if the release fails."""
     metadata = body["metadata"]
     try:
         own = find_own(cluster, body)
@@ -118,9 +119,9 @@ def _take_back(cluster: Cluster, body: Manifest, cause: BaseException) -> None:
 
 
 def find_own(cluster: Cluster, body: Manifest) -> JobKey | None:
-    """Return the job that was created from a manifest, by the mark of its submission; None if there is none.
+    """Return the job that was created from a manifest, by the mark of its submission; None if no job has the mark.
 
-    Raises any ClusterError. Only a job without a name of its own is searched among those of its namespace.
+    Raises any ClusterError. Only a job without a name of its own is searched among the jobs of its namespace.
     """
     name, namespace = body["metadata"].get("name"), body["metadata"]["namespace"]
     found = [find(cluster, name, namespace)] if name else cluster.list(TORCHJOBS, namespace).items
@@ -128,12 +129,12 @@ def find_own(cluster: Cluster, body: Manifest) -> JobKey | None:
 
 
 def mark(job: Manifest) -> str:
-    """Return the mark of a job's submission; empty if it has none."""
+    """Return the mark of a job's submission; empty if the job has no mark."""
     return str((job["metadata"].get("annotations") or {}).get(labels.SUBMITTED) or "")
 
 
 def find(cluster: Cluster, name: str, namespace: str) -> Manifest | None:
-    """Return the job of a name; None if there is none."""
+    """Return the job of a name; None if there is no such job."""
     try:
         return cluster.get(TORCHJOBS, name, namespace)
     except errors.NotFound:
@@ -141,6 +142,6 @@ def find(cluster: Cluster, name: str, namespace: str) -> Manifest | None:
 
 
 def delete(cluster: Cluster, key: JobKey) -> None:
-    """Delete a job, unless it is gone or its name has another job by now."""
+    """Delete a job, unless it is gone or another job has its name by now."""
     with contextlib.suppress(errors.NotFound, errors.Conflict):
         cluster.delete(TORCHJOBS, key.name, key.namespace, uid=key.uid)

@@ -1,7 +1,7 @@
 """The TorchJob of a run.
 
-One rule: the same manifest runs on one machine and on Kubernetes: volumes are found by variables with their paths,
-which the embedded node replaces by paths of its own.
+One rule: the same manifest runs on one machine and on Kubernetes: volumes are found by variables with the paths
+of the volumes, which the embedded node replaces by its own paths.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,9 @@ class RunCode:
 
 
 def build(request: RunRequest, name: str, code: RunCode | None, python_folder: str) -> Manifest:
-    """Return the TorchJob. Without code, its containers run in the folder itself, on an embedded node."""
+    """Return the TorchJob. Without code, the containers of the run are executed in the folder itself, on an embedded
+    node.
+    """
     annotations = {labels.PYTHON_FOLDER: python_folder} if python_folder else {}
     if code is None:
         annotations[labels.SUBMIT_DIRECTORY] = request.folder
@@ -127,8 +129,9 @@ def _main(role: RunRole, image: str, code: RunCode | None) -> Manifest:
 
 
 def _unpacker(main: Mapping[str, Any], code: RunCode) -> Manifest:
-    """Return the container that unpacks the code. It asks for cpu and memory as the main container does, so that the
-    charge of the pod is that of the main container."""
+    """Return the container that unpacks the code. The init container requests the cpu and memory of the main container,
+    so that the charge of the pod is that of the main container.
+    """
     mounts = (_CODE, *code.source)
     container = {
         "name": UNPACKER,

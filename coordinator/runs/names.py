@@ -1,4 +1,4 @@
-"""The names of jobs that have none: from the script or the folder, with a random end."""
+"""The names of jobs for which the user gives no name: from the script or the folder, with a random end."""
 
 import posixpath
 import re
@@ -25,7 +25,8 @@ def stand_in(name: str, choose: Callable[[str], str]) -> str:
 
 
 def base(command: Sequence[str], folder: str) -> str:
-    """Return the name of the script or the module that a command runs, else that of the folder, as a name of a job."""
+    """Return the name of the script or the module that a command runs, else the name of the folder, as a name of a
+    job."""
     candidates = (_script(command), posixpath.basename(folder.rstrip("/")), "run")
     return next(name for candidate in candidates if (name := _as_name(candidate)))
 

@@ -1,7 +1,8 @@
-"""What of a valid TorchJob cannot work, as far as no coordinator has to be asked: its commands, ports and gangs.
+"""The parts of a valid TorchJob that cannot work, as far as torchq can tell without a coordinator: its commands, ports
+and gangs.
 
-One rule: only what is certain is a finding. What an admin may install later is a warning, and where this account may
-not look, nothing is said.
+One rule: only a certain obstacle is a finding. The lack of an object that an admin may install later is a warning,
+and where this account may not look, there is no finding.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ SCHEDULER, QUEUE = "spec.schedulingPolicy.gangScheduler", "spec.schedulingPolicy
 
 def of_commands(body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
     """Yield an obstacle for each container whose command cannot run, and for torchrun on one node alone in a job of
-    several. The folder of submission counts on one machine alone, where jobs run in it."""
+    several nodes. The folder of submission matters on one machine alone, where jobs run in it."""
     annotations = body["metadata"].get("annotations") or {}
     folder = annotations.get(labels.SUBMIT_DIRECTORY, "") if embedded else ""
     tasks = body["spec"]["torchTaskSpecs"]
@@ -67,7 +68,7 @@ def _problem(container: dict[str, Any], folder: str) -> str:
 def of_ports(body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
     """Yield an obstacle for each port that two pods would take of the machine which all pods share.
 
-    Only ports that a template names as `hostPort` count; those of host networking may be chosen by torchq.
+    Only ports that a template names as `hostPort` are checked; torchq may choose the ports of host networking.
     """
     first: dict[int, str] = {}
     for task_type, task in body["spec"]["torchTaskSpecs"].items() if embedded else ():

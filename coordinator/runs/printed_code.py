@@ -1,6 +1,6 @@
 """The code of runs in files: the ConfigMaps that a dry run has printed beside their TorchJob.
 
-One rule: the code that is submitted again is the one that was printed, or it is refused.
+One rule: the submitted code is the same as the printed code, or the submission is refused.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,8 @@ def is_code(body: Any) -> bool:
 
 
 def code_of(body: Any) -> str:
-    """Return the beginning of the digest of the code that a document has or needs; empty if it has none."""
+    """Return the beginning of the digest of the code that a document has or needs; empty if the document has no
+    code."""
     metadata = body.get("metadata") if isinstance(body, dict) else None
     found = metadata.get("labels") if isinstance(metadata, dict) else None
     return str(found.get(labels.CODE) or "") if isinstance(found, dict) else ""
@@ -31,7 +32,7 @@ def code_of(body: Any) -> str:
 def archives(documents: Iterable[tuple[str, Any]]) -> dict[str, Archive]:
     """Return the archives of ConfigMaps, by the beginning of their digests.
 
-    Raises InvalidRun, with the source of the document, for content that is not what the name says.
+    Raises InvalidRun, with the source of the document, for content whose digest is not the one in the name.
     """
     parts: dict[str, dict[int, bytes]] = {}
     sources: dict[str, str] = {}

@@ -1,6 +1,7 @@
 """The defaults of a project: the table [tool.torchq] in the pyproject.toml of its folder.
 
-One rule: what a user gives with a run comes first, and patterns of files to leave out are added to each other.
+One rule: the options of a run come before the defaults of the project, and patterns of files to leave out are added to
+each other.
 """
 
 import tomllib

@@ -1,4 +1,4 @@
-"""What a user asks for: a command or several roles, in the present content of a folder.
+"""The request of a user: a command or several roles, in the present content of a folder.
 
 One rule: a request is parsed once, from a document of plain values, and is right afterwards.
 """
@@ -21,7 +21,7 @@ _SUCCESS: dict[str, SuccessPolicy] = {"all": "AllTasks", "master": "Master"}
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A role that another one waits for."""
+    """A role that another role waits for."""
 
     role: str
     phase: TaskPhase
@@ -146,7 +146,7 @@ def _roles(fields: Fields) -> dict[str, RunRole]:
 
 
 def _sized(roles: dict[str, RunRole], fields: Fields) -> dict[str, RunRole]:
-    """Return the roles; one that grows into idle room asks for its least number of pods."""
+    """Return the roles; a role that grows into idle room asks for its least number of pods."""
     for name, role in roles.items():
         if role.bounds is not None and name != WORKER:
             raise fields.wrong(f"roles.{name}.nodes", f"only the role {WORKER} may have a range of nodes")

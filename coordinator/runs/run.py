@@ -34,12 +34,12 @@ _RANDOM = random.SystemRandom()
 
 
 class RunNameTaken(errors.AlreadyExists):
-    """Another job has the name of the run. What to do about it depends on who asked for the run, who adds it."""
+    """Another job has the name of the run. The advice depends on who asked for the run, and the caller adds it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSummary:
-    """What was packed, for people."""
+    """A description of the packed code, for people."""
 
     files: int
     packed_bytes: int
@@ -57,7 +57,7 @@ class CodeSummary:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """A run that is ready to be submitted. Nothing of it depends on the folder any more."""
+    """A run that is ready to be submitted. The prepared run does not depend on the folder any more."""
 
     manifest: Manifest
     """The TorchJob."""
@@ -81,9 +81,9 @@ def prepare(
 ) -> PreparedRun:
     """Pack the folder of a run and return its job. Nothing is written.
 
-    `python_folder` is that of the caller's Python, which counts on an embedded cluster. `code_store` is the setting of
-    that name, and `tell` gets lines if packing takes long. Raises InvalidRun, and CodeError for a folder that cannot be
-    packed.
+    `python_folder` is the folder of the caller's Python, which is used on an embedded cluster only. `code_store` is the
+    setting of that name, and `tell` gets lines if packing takes long. Raises InvalidRun, and CodeError for a folder
+    that cannot be packed.
     """
     _check(request, embedded=embedded)
     request = _with_image(request, embedded=embedded)
@@ -135,7 +135,7 @@ def _with_image(request: RunRequest, *, embedded: bool) -> RunRequest:
 
 
 def dry_run(cluster: Cluster, prepared: PreparedRun, vetting: Vetting = UNVETTED) -> None:
-    """Validate a run as `start` does, and create nothing. Raises as `start` does."""
+    """Validate a run as `start` does, and create nothing. Raises the errors of `start`."""
     body = prepared.manifest
     if prepared.if_exists == "replace":  # the name is free later
         stand_in = names.stand_in(body["metadata"]["name"], _RANDOM.choice)
@@ -156,7 +156,7 @@ def _taken(name: str) -> RunNameTaken:
 
 
 def start(cluster: Cluster, prepared: PreparedRun, vetting: Vetting = UNVETTED) -> JobKey:
-    """Submit a run, and return the key of its job; with `attach`, that of the job that has its name already.
+    """Submit a run, and return the key of its job; with `attach`, the key of the existing job of that name.
 
     Raises `findings.NeverRuns` for a job that can never run, unless `anyway`; any ClusterError; PartlyStarted.
     """
@@ -176,7 +176,7 @@ def start(cluster: Cluster, prepared: PreparedRun, vetting: Vetting = UNVETTED) 
 
 
 def _attach_or_refuse(cluster: Cluster, prepared: PreparedRun, cause: errors.AlreadyExists) -> JobKey:
-    """Return the job that another client has submitted meanwhile, with `attach`; else raise AlreadyExists."""
+    """Return the job that another client has submitted in the meantime, with `attach`; else raise AlreadyExists."""
     metadata = prepared.manifest["metadata"]
     name = f"{metadata['namespace']}/{metadata['name']}"
     if prepared.if_exists == "attach":

@@ -1,6 +1,6 @@
 """The findings about jobs before they are submitted or changed, and the messages to the user.
 
-One rule: only a certain answer refuses a job. Whoever cannot answer is one note, and no refusal.
+One rule: only a certain answer refuses a job. A coordinator that cannot answer causes one note, and no refusal.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ class Vetting:
     """What gets warnings and notes for the user."""
 
     def ask(self, jobs: Sequence[TorchJob]) -> list[list[Obstacle]]:
-        """Return the findings for each job; none, with a note, if nobody can answer."""
+        """Return the findings for each job; none, with a note, if no coordinator can answer."""
         try:
             return self.check_jobs(jobs)
         except CheckUnavailable as error:
@@ -89,7 +89,7 @@ def _refusal(never: Sequence[CheckedJob], verb: Verb) -> str:
 
 
 def _summarize(checked_jobs: Iterable[CheckedJob]) -> list[str]:
-    """Return one line for each distinct finding, whatever the number of jobs that have it."""
+    """Return one line for each distinct finding, whatever the number of jobs with this finding."""
     names: dict[str, list[str]] = {}
     for job in checked_jobs:
         for finding in job.findings:
@@ -108,7 +108,7 @@ def pod_findings(task: str, causes: Mapping[str, str]) -> list[Obstacle]:
 
 
 def overridden(job: TorchJob) -> list[Obstacle]:
-    """Return the findings about fields of pod templates in whose place a field of the task counts."""
+    """Return the findings about fields of pod templates that a field of the task overrides."""
     tasks = job.spec.torch_task_specs
     given = {name: task.template["spec"].get("restartPolicy") for name, task in tasks.items()}
     return [

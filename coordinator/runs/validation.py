@@ -1,7 +1,8 @@
-"""The validation of TorchJobs before they are created: what the API server says, and what it cannot know.
+"""The validation of TorchJobs before they are created: the refusals of the API server, and the problems that the API
+server cannot know.
 
-One rule: nothing is created. The API server validates in dry runs. What it cannot validate (a dependency cycle, a pod
-template) is checked here with messages of the same form.
+One rule: nothing is created. The API server validates in dry runs. A part that the API server cannot validate (a
+dependency cycle, a pod template) is checked here with messages of the same form.
 """
 
 import contextlib
@@ -80,7 +81,7 @@ def _check_template(
 ) -> list[Obstacle]:
     """Validate a pod template by a dry run of its pod, since the TorchJob's schema does not describe templates.
 
-    Returns what the node of an embedded cluster would refuse of such a pod.
+    Returns the refusals of the node of an embedded cluster for such a pod.
     """
     refused = _refusal(cluster, job, task_type, template, {labels.VET: "true"})
     if refused is None:

@@ -1,6 +1,6 @@
 """The environment variables of a run: their names, their values, and which of them look like secrets.
 
-One rule: a value that a manifest holds can be read by everybody who can read the job, so no secret goes there.
+One rule: a value that a manifest holds can be read by everybody who can read the job, so a manifest holds no secret.
 """
 
 import re
@@ -38,7 +38,8 @@ def looks_secret(name: str) -> bool:
 
 
 def check_plain(variables: Mapping[str, str], field: str) -> dict[str, str]:
-    """Return variables with plain values. Raises InvalidRun for a name that is none, or that looks like a secret."""
+    """Return variables with plain values. Raises InvalidRun for a name that is not valid, or that looks like a
+    secret."""
     for name in variables:
         _check_name(name, field)
         if looks_secret(name):
@@ -76,7 +77,7 @@ def literal(text: str) -> str:
 
 
 def parse_assignments(lines: Mapping[str, str], field: str) -> dict[str, str]:
-    """Return variables written as NAME=VALUE, by the place of each. Raises InvalidRun with the place."""
+    """Return variables written as NAME=VALUE, with the place of each variable. Raises InvalidRun with the place."""
     found = {}
     for place, line in lines.items():
         name, equals, value = line.partition("=")
@@ -97,7 +98,7 @@ class EnvFile(NamedTuple):
 def parse_file(text: str, source: str) -> EnvFile:
     """Return the variables of a file of lines NAME=VALUE. Blank lines, comments, `export` and quotes are understood.
 
-    Raises InvalidRun with the file and the line. What follows ` # ` belongs to the value, as for docker, and is noted.
+    Raises InvalidRun with the file and the line. Text after ` # ` belongs to the value, as for docker, and is noted.
     """
     lines = {
         f"{source}, line {number}": line.strip().removeprefix("export ")

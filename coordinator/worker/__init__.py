@@ -1,4 +1,4 @@
 """The worker process and its caches.
 
-What it does to a job is in `reconcilers`.
+The changes that a worker makes to a job are in `reconcilers`.
 """

@@ -1,4 +1,5 @@
-"""The caches of a worker process: pods, queues, nodes, and the kinds of other projects. Jobs are read one by one.
+"""The caches of a worker process: pods, queues, nodes, and the kinds of other projects. Jobs are not cached: a worker
+reads each job from the API server.
 
 One rule: a cache that is missing or not synced yet costs a request or a wait, and never leads to a wrong pod.
 """
@@ -60,7 +61,7 @@ class WorkerCaches:
 
     @property
     def reconcile_caches(self) -> Caches:
-        """The caches of a reconciler, beside that of pods."""
+        """The caches of a reconciler, beside the cache of pods."""
         return Caches(
             queues=self.queues,
             nodes=self.nodes,

@@ -43,8 +43,8 @@ EXPECTED = (errors.ClusterError, ReconcileError)
 
 
 def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife, meter: Meter = NO_METER) -> None:
-    """Reconcile until a stop signal was handled; then close the connections. `life` shows what the process does,
-    `meter` counts what happens to jobs."""
+    """Reconcile until a stop signal was handled; then close the connections. `life` shows the activity of the process,
+    `meter` counts the events of jobs."""
     life.caches = caches = WorkerCaches(cluster, settings)
     caches.start(life.turns)
     life_events = LifeEventWriter(cluster)
@@ -76,7 +76,9 @@ def run(cluster: KubernetesCluster, settings: Settings, life: WorkerLife, meter:
 
 
 def _owner(cluster: KubernetesCluster, settings: Settings) -> str:
-    """Return the installation of this worker; empty if its account may not read it, as that of an older version."""
+    """Return the installation of this worker; empty if its account may not read it, as with the account of an older
+    version.
+    """
     try:
         return own_installation.read(cluster, settings.lease_namespace).encode()
     except errors.ClusterError as error:
@@ -100,7 +102,9 @@ def _reconciler(
 
 
 def _describe_restarts(settings: ReconcileSettings, caches: WorkerCaches) -> str:
-    """Describe what restarts the containers of pods in place, as far as nodes tell; each job's status has the rest."""
+    """Describe the driver that restarts the containers of pods in place, as far as nodes show it; each job's status has
+    the details.
+    """
     obstacle = node_view.restart_obstacle(caches.nodes.values()) if settings.make_pods else ""
     chosen = choice.preferred(settings, obstacle) or InPlace(driver=settings.in_place)
     return f"containers are restarted by {chosen.driver}" + (f" ({chosen.message})" if chosen.message else "")
@@ -109,8 +113,8 @@ def _describe_restarts(settings: ReconcileSettings, caches: WorkerCaches) -> str
 def reconcile_settings(settings: Settings, served: Collection[Resource] = ()) -> ReconcileSettings:
     """Return the reconciler's part of the settings; `served` are the installed kinds of other projects.
 
-    What a reconcile takes as the admin sets it has the same name in both, and is copied by this name. What is left to
-    name here is what depends on more than one setting, or on the API server.
+    A value that a reconcile uses as the admin has set it has the same name in both settings, and is copied by this
+    name. Only values that depend on more than one setting, or on the API server, are named here.
     """
     same = {
         each.name: getattr(settings, each.name) for each in fields(ReconcileSettings) if hasattr(settings, each.name)

@@ -28,7 +28,7 @@ class WorkerLife:
         return loop_checks(self.turns)
 
     def readyz(self) -> list[Check]:
-        """Return whether the process takes batches, and what it lacks if it does not."""
+        """Return whether the process takes batches, and what it lacks if it takes no batches."""
         informers = self.caches.informers if self.caches is not None else ()
         caches, intake = [*map(cache_check, informers)], self.intake
         if intake is None:

@@ -1,6 +1,6 @@
 """The metrics that a worker process reads off its parts, and the queues that it knows.
 
-One rule: every number is in memory; before a part exists, it tells nothing.
+One rule: every number is in memory; a part that does not exist yet has no numbers.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from reconcilers.views.queue_view import QueueView
 
 @dataclass(frozen=True, slots=True)
 class WorkerSource:
-    """What one worker process knows."""
+    """The state that one worker process knows."""
 
     life: WorkerLife
     implicit_queues: bool

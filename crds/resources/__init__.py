@@ -1,4 +1,4 @@
 """Amounts of resources: quantities, names, sums and comparisons.
 
-What a job asks for is in `crds.torchjob`.
+The requests of a job are in `crds.torchjob`.
 """

@@ -59,7 +59,7 @@ def scale(amounts: Amounts, times: int) -> dict[str, int]:
 
 
 def peak(left: Amounts, right: Amounts) -> dict[str, int]:
-    """Return the larger amount of both, name by name."""
+    """Return the larger of the two amounts, name by name."""
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in left.keys() | right.keys()}
 
 

@@ -85,7 +85,7 @@ def unknown(name: str) -> str:
 
 
 def guess(name: str) -> str:
-    """Return the resource with the most similar name; empty if there is none."""
+    """Return the resource with the most similar name; empty if there is no similar name."""
     plain = quantities.canonical(name.lower().strip())
     near = difflib.get_close_matches(plain[:64], (*_USUAL, *_MEANT), 1, 0.75)
     match = plain if plain in _MEANT else next(iter(near), "")
@@ -93,7 +93,7 @@ def guess(name: str) -> str:
 
 
 def is_counted_whole(name: str) -> bool:
-    """Return whether amounts of a resource must be whole numbers: those of jobs, pods and devices.
+    """Return whether amounts of a resource must be whole numbers: the amounts of jobs, pods and devices.
 
     Kubernetes accepts fractions of CPUs and of bytes.
     """
@@ -108,7 +108,9 @@ def is_divided(name: str, quantity: str | int | float) -> bool:
 
 
 def unmeant(name: str, quantity: str | int | float) -> str:
-    """Return why nobody means a valid quantity of a resource, with what may be meant; empty if somebody may."""
+    """Return why a valid quantity of a resource is most likely a mistake, with a suggestion; empty if the quantity is
+    plausible.
+    """
     text, resource = str(quantity), canonical(name)
     if _BYTES.fullmatch(resource) and _TINY.fullmatch(text) and not _NOUGHT.fullmatch(text):
         return f"{FEW_BYTES}{_propose(text, 'Mi')}"

@@ -1,6 +1,6 @@
 """Validation rules that span several fields of an object, in CEL for the API server.
 
-One rule: these are the checks of `crds.torchjob.checks`, with the same messages. An optional field is never read
+One rule: these rules are the checks of `crds.torchjob.checks`, with the same messages. An optional field is never read
 without `has()`. The rules use only standard functions, so that every CEL evaluator can run them.
 """
 
@@ -253,7 +253,7 @@ def unchanged(*paths: str) -> str:
 def absent_or_equal(new: str, old: str, path: str) -> str:
     """Return CEL that is true if an optional field is absent in both values, or equal."""
     present, present_before = _has(new, path), _has(old, path)
-    # An API server bounds the brackets of a rule, and the field table has one of these for each field.
+    # An API server bounds the brackets of a rule, and the field table has one pair of brackets for each field.
     absent_before = f"!({present_before})" if "." in path else f"!{present_before}"
     return f"({present} ? {present_before} && {new}.{path} == {old}.{path} : {absent_before})"
 
@@ -301,7 +301,7 @@ def _meant(resources: str, pattern: str, number_is_meant: str, message: str) -> 
     """Return the rule at a map of quantities that no text for one of the resources matches a pattern, unless it is 0.
 
     `resources` is a pattern of their names. The rule is newer than stored objects, so it does not hold for an entry
-    that stays as it was (`later`).
+    that is unchanged (`later`).
     """
     other, value = f"!name.matches('^(requests[.])?({resources})$')", _is_meant("self[name]", pattern, number_is_meant)
     before = "oldSelf.value()"
@@ -317,8 +317,8 @@ def _is_meant(quantity: str, pattern: str, number_is_meant: str) -> str:
 def bytes_of_container() -> list[Rule]:
     """Return the rules at a quantity of bytes in a pod template.
 
-    They do not read the old value, which a rule below a list cannot. An API server skips them for a list of containers
-    that stays as it was, so stored jobs keep their quantities.
+    These rules do not read the old value, which a rule below a list cannot. An API server skips these rules for an
+    unchanged list of containers, so stored jobs keep their quantities.
     """
     digits = _digits("self", 10**6 - 1)
     number = f"(type(self) == string ? self.find('^[1-9][0-9]*([.][0-9]+)?') : {digits})"

@@ -2,15 +2,16 @@
 
 One rule: this table alone decides, with four exceptions: the size of an elastic job (`_resizes_workers`), an earlier
 deadline (`_lowers_deadline`), the end of the suspension of a finished job (`_ends_suspension`), and a cancellation,
-which is never taken back (`one_way`). The CEL rule at the root, where the status is readable, is generated
-from the table. The row of the elastic policy is about those of its fields that have no row of their own.
+which is final (`one_way`). The CEL rule at the root, where the status is readable, is generated
+from the table. The row of the elastic policy covers those fields of the policy that have no row of their own.
 
-A job is waiting until it is admitted, and again after it was suspended or sent back to its queue. It is admitted while
-it has `status.admission`. It is finished in phase Succeeded or Failed. The state before the change counts.
+A job is waiting until it is admitted, and again after it was suspended or sent back to its queue. A job is admitted
+while it has `status.admission`. A job is finished in phase Succeeded or Failed. The state of the job before the change
+decides.
 
 A job with a short deadline may be admitted into room that is reserved for another job (`queues.picking.backfill`). So
-its deadline may not become later from phase Queued, in which the job may be picked for that room, until the job has
-released the room.
+the deadline of a job may not become later from phase Queued, in which the job may be picked for that room, until the
+job has released the room.
 """
 
 from dataclasses import dataclass
@@ -128,8 +129,8 @@ def transition() -> Rule:
 
 
 def one_way() -> Rule:
-    """Return the transition rule for the root of a TorchJob that a cancellation stays. The table says the same of a
-    finished job."""
+    """Return the transition rule for the root of a TorchJob that a cancellation stays. The table has the same row for
+    a finished job."""
     before, after = f"oldSelf.spec.{CANCELLATION}", f"self.spec.{CANCELLATION}"
     stays = f"!has({before}) || !{before} || (has({after}) && {after})"
     return cel_rules.rule(f"{stays} || {_STATES['finished'][0]}", NOT_TAKEN_BACK, ".spec")
@@ -189,7 +190,7 @@ def _ends_suspension() -> str:
 def _resizes_workers() -> str:
     """Return CEL that is true if only the number of workers of an elastic job changes.
 
-    Its bounds are those of any spec (`cel_rules.worker_bounds`).
+    The bounds of the number are those of any spec (`cel_rules.worker_bounds`).
     """
     new, old, bounds = f"self.spec.{RESIZABLE}", f"oldSelf.spec.{RESIZABLE}", "self.spec.torchElasticPolicy"
     worker, before = f"{new}[{WORKER!r}]", f"{old}[{WORKER!r}]"

@@ -1,6 +1,7 @@
 """The CustomResourceDefinitions of the API types.
 
-One rule: they are generated from the models, the rules and the field table; `crds/manifests/` holds the result as YAML.
+One rule: the definitions are generated from the models, the rules and the field table; `crds/manifests/` holds the
+result as YAML.
 """
 
 import itertools
@@ -113,7 +114,7 @@ def _scale_request(resource: Resource, short: str, model: type[BaseModel]) -> di
 def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> Schema:
     """Return a root schema as the API server requires it.
 
-    It may restrict only the name in metadata, and the status has no defaults.
+    A rule may restrict only the name in metadata, and the status has no defaults.
     """
     spec = structural.schema(model, defaults=defaults)["properties"]["spec"]
     status = structural.schema(model, defaults=False)["properties"]["status"]

@@ -1,10 +1,10 @@
 """Conversion of the models to structural schemas, the dialect of OpenAPI v3 in a CustomResourceDefinition.
 
-One rule: no constraint is written twice; the API server enforces what the model of a field declares.
+One rule: no constraint is written twice; the API server enforces the constraints that the model of a field declares.
 
 In a structural schema every node has one type. There are no references, no alternatives, and no `properties` beside
-`additionalProperties`. So references are replaced by their targets. A field that may be None is not required. A
-constant becomes an enum with one value, and a constraint on the keys of a map becomes a CEL rule.
+`additionalProperties`. So references are replaced by the nodes that they refer to. A field that may be None is not
+required. A constant becomes an enum with one value, and a constraint on the keys of a map becomes a CEL rule.
 """
 
 import ast

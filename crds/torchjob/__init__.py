@@ -1,4 +1,4 @@
-"""The TorchJob: its spec, tasks, stages, status, and what it asks for.
+"""The TorchJob: its spec, tasks, stages, status, and the resources that a job requests.
 
-What all kinds of objects share is in `crds` and `crds.schema`.
+The parts that all kinds of objects share are in `crds` and `crds.schema`.
 """

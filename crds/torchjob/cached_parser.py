@@ -1,7 +1,7 @@
 """A cache in front of `torchjob.parse`: an API server sends thousands of jobs with equal specs, each job many times.
 
-One rule: the result is that of `torchjob.parse`. The spec that many jobs share is validated once. Of an invalid spec,
-only the fact that it is invalid is cached.
+One rule: the result is the same as that of `torchjob.parse`. The spec that many jobs share is validated once. Of an
+invalid spec, only the fact that it is invalid is cached.
 """
 
 from dataclasses import dataclass, replace

@@ -164,7 +164,7 @@ def check_submitted(spec: TorchJobSpec) -> Iterator[Problem]:
 
 
 def _unmeant(at: str, pod_spec: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the quantities of a valid pod spec that nobody means."""
+    """Yield the quantities of a valid pod spec that are most likely mistakes."""
     lists = ((f"{at}.{kind}", pod_spec.get(kind) or ()) for kind in ("initContainers", "containers"))
     containers = [(f"{place}[{index}]", each) for place, found in lists for index, each in enumerate(found)]
     for place, owner in [(at, pod_spec), *containers]:
@@ -206,7 +206,7 @@ def _without_gpus(spec: TorchJobSpec) -> Iterator[str]:
 
 
 def cycles(tasks: Mapping[str, TaskSpec]) -> Iterator[Problem]:
-    """Yield the first cycle in the dependencies of the tasks, if there is one."""
+    """Yield the first cycle in the dependencies of the tasks, if there is a cycle."""
     upstreams = {
         name: [dependency.task_type for dependency in task.depends_on if dependency.task_type != name]
         for name, task in tasks.items()
@@ -217,7 +217,7 @@ def cycles(tasks: Mapping[str, TaskSpec]) -> Iterator[Problem]:
 
 
 def _circle(start: str, upstreams: Mapping[str, list[str]]) -> list[str]:
-    """Return the path from a task along its upstreams back to itself, or an empty list if there is none."""
+    """Return the path from a task along its upstreams back to itself, or an empty list if there is no such path."""
     routes, visited = [[start]], {start}
     for route in routes:
         for upstream in upstreams.get(route[-1], ()):

@@ -94,9 +94,9 @@ Conditions = tuple[Condition, ...]
 def set_condition(
     conditions: Iterable[Condition], type: str, status: bool, reason: str, message: str, now: datetime, generation: int
 ) -> Conditions:
-    """Return the conditions with one of them set, at its place or at the end.
+    """Return the conditions with one condition set, at its place or at the end.
 
-    Its transition time moves only if its status changes.
+    The transition time of the condition changes only if its status changes.
     """
     before = tuple(conditions)
     text: Literal["True", "False"] = "True" if status else "False"
@@ -146,7 +146,8 @@ def confirm(conditions: Iterable[Condition], generation: int) -> Conditions:
 
 
 def phase_of(conditions: Iterable[Condition]) -> Phase:
-    """Return the phase that the True conditions stand for; of contradictory conditions, the most final phase counts."""
+    """Return the phase that the True conditions stand for; of contradictory conditions, the most final phase is
+    taken."""
     true = {condition.type for condition in conditions if condition.status == "True"}
     order: tuple[Phase, ...] = ("Failed", "Succeeded", "Suspended", "Running", "Admitted", "Queued")
     return next((phase for phase in order if phase in true), "")

@@ -2,8 +2,8 @@
 
 One rule: pure, and the only way of counting: for a job's charge, for the pods of others and for the embedded scheduler.
 
-Pod specs are opaque JSON. Those of a parsed TorchJob were checked by `crds.torchjob.template`, those of pods by the
-API server.
+Pod specs are opaque JSON. `crds.torchjob.template` has checked the values of a parsed TorchJob, and the API server
+those of pods.
 """
 
 import re
@@ -61,7 +61,7 @@ def read_resources(resources: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def _truncate(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first MOST_LISTED names of an overlong list, and those that every node offers."""
+    """Return the first MOST_LISTED names of an overlong list, and the names that every node offers."""
     return dict(islice(resources.items(), MOST_LISTED)) | _native(resources)
 
 
@@ -77,11 +77,12 @@ def demand_fields(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def pod_demand(pod_spec: PodSpec) -> dict[str, int]:
-    """Return what the scheduler reserves for one pod, including `pods`: a node runs a limited number of pods.
+    """Return the amounts that the scheduler reserves for one pod, including `pods`: a node runs a limited number of
+    pods.
 
     Containers and sidecars (init containers with restartPolicy Always) run together. An init container runs beside the
-    sidecars before it. The pod needs the larger sum of both, name by name. Requests of the pod itself replace that sum.
-    The overhead is added (k8s.io/component-helpers/resource.PodRequests).
+    sidecars that come before the init container. The pod needs the larger of the two sums, name by name. Requests of
+    the pod itself replace that sum. The overhead is added (k8s.io/component-helpers/resource.PodRequests).
     """
     starting: dict[str, int] = {}
     running: dict[str, int] = {}
@@ -127,8 +128,8 @@ def _native(resources: Mapping[str, Any] | None) -> dict[str, Any]:
 def _pod_level(pod_spec: PodSpec, summed: dict[str, int]) -> dict[str, int]:
     """Return the requests of a pod, from its own resources and the sum of its containers.
 
-    Requests of the pod itself replace those of its containers. Its limits count where no container requests a resource.
-    A pod itself can request only cpu, memory and huge pages.
+    Requests of the pod itself replace those of its containers. The limits of the pod are used where no container
+    requests a resource. A pod itself can request only cpu, memory and huge pages.
     """
     resources = pod_spec.get("resources") or {}
     limits, requested = read_resources(resources.get("limits")), read_resources(resources.get("requests"))
@@ -160,7 +161,9 @@ class RangedSpec(StagedSpec, Protocol):
 
     @property
     def worker_range(self) -> WorkerRange | None:
-        """The numbers of workers with which the job can be admitted; None if it is admitted with all or none."""
+        """The numbers of workers with which the job can be admitted; None if the job is admitted with all of its
+        workers or none.
+        """
 
 
 class ChargedSpec(Protocol):
@@ -175,7 +178,7 @@ def pod_charge(task: TaskSpec) -> dict[str, int]:
     """Return one pod's share of its job's charge. The job itself costs `jobs`: 1 in addition.
 
     An API server without support for the resources of a whole pod drops that field silently. So the charge is the
-    larger of what the pod itself and what its containers request, name by name. For instance, a pod requests cpu 1 and
+    larger of the requests of the pod itself and of its containers, name by name. For instance, a pod requests cpu 1 and
     GPUs 0, and its container requests cpu 4 and GPUs 8: the charge is cpu 4 and GPUs 8.
     """
     pod_spec = task.template["spec"]
@@ -188,10 +191,12 @@ def pod_charge(task: TaskSpec) -> dict[str, int]:
 
 
 def charge_of(spec: RangedSpec, workers: int, measured: Mapping[str, Amounts] = NO_TASKS) -> dict[str, int]:
-    """Return what the job takes from its queue's quota and the pool when it is admitted with a number of workers.
+    """Return the amounts that the job takes from its queue's quota and the pool when it is admitted with a number of
+    workers.
 
-    If the job has a range, each worker beyond the least number adds the same amounts. The sum is never too small. It is
-    larger than `job_charge` only where another stage requests more of a resource than that of the workers.
+    If the job has a range, each worker beyond the least number adds the same amounts. The sum is never too small. The
+    result is larger than `job_charge` only where another stage requests more of a resource than the stage of the
+    workers.
     """
     scope = spec.worker_range
     if scope is None or workers <= scope.least:
@@ -208,14 +213,15 @@ def worker_share(spec: StagedSpec, measured: Mapping[str, Amounts] = NO_TASKS) -
 def job_charge(
     spec: StagedSpec, measured: Mapping[str, Amounts] = NO_TASKS, workers: int | None = None
 ) -> dict[str, int]:
-    """Return what an admitted job takes from its queue's quota and the pool: one job, and its largest demand at a time.
+    """Return the amounts that an admitted job takes from its queue's quota and the pool: one job, and its largest
+    demand at a time.
 
-    `measured` is what one existing pod of each task type requests. The larger of that and of the template's requests
-    counts. `workers` replaces the number of workers.
+    `measured` is the requests of one existing pod of each task type. The larger of the measured and the template's
+    requests is used. `workers` replaces the number of workers.
 
     For each stage, the demands of the stage and of all stages that overlap it are added. The charge is the largest of
-    these sums, name by name. The charge is exact where stages follow each other. It is never too small, because stages
-    that exist at the same time all overlap each other.
+    these sums, name by name. The charge is exact where stages follow each other. The result is never too small, because
+    stages that exist at the same time all overlap each other.
     """
     demands = [_tasks_demand(spec, stage.tasks, measured, workers) for stage in spec.stages]
     beside = (
@@ -228,7 +234,7 @@ def job_charge(
 def _tasks_demand(
     spec: StagedSpec, task_types: Iterable[str], measured: Mapping[str, Amounts], workers: int | None
 ) -> dict[str, int]:
-    """Return what all pods of some tasks request."""
+    """Return the total requests of all pods of the given tasks."""
     tasks = ((name, spec.torch_task_specs[name]) for name in task_types)
     demands = (
         scale(
@@ -295,7 +301,9 @@ def chosen_ports(pod_spec: PodSpec, *, leads: bool) -> frozenset[HostPort]:
 
 
 def literal_ports(pod_spec: PodSpec) -> list[int]:
-    """Return the numbers to which containers of a pod set the variables of PORT_VARIABLES, in the order of these."""
+    """Return the numbers to which containers of a pod set the variables of PORT_VARIABLES, in the order of these
+    variables.
+    """
     variables = [variable for container in pod_spec.get("containers") or () for variable in container.get("env") or ()]
     return [
         int(text)

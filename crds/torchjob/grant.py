@@ -1,6 +1,6 @@
-"""The job as it was granted: with the workers that its admission has, not with those that it requests.
+"""The job as it was granted: with the workers of its admission, not with the workers that its spec requests.
 
-One rule: pure. Whatever counts pods of an admitted job reads the result of `as_granted`.
+One rule: pure. All code that counts pods of an admitted job reads the result of `as_granted`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +13,10 @@ from crds.torchjob.torchjob import TorchJob
 
 
 def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
-    """Return the job with the number of workers that an admission grants. It needs no more of them to run than it
+    """Return the job with the number of workers that an admission grants. The job needs no more workers to run than it
     requests.
 
-    Versions that wrote no number of growths did not imply a task Rendezvous. Their pods run without it.
+    Versions that wrote no number of growths did not imply a task Rendezvous. The pods of these tasks run without it.
     """
     before = job.spec.torch_task_specs
     if WORKER not in before:
@@ -34,7 +34,7 @@ def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
 
 
 def _without_store(tasks: Mapping[str, TaskSpec]) -> dict[str, TaskSpec]:
-    """Return the tasks without the rendezvous store, for which none of them waits."""
+    """Return the tasks without the rendezvous store, for which no task waits."""
     return {name: _without_upstream(task) for name, task in tasks.items() if name != RENDEZVOUS}
 
 
@@ -52,7 +52,7 @@ def _with_fields(spec: TorchJobSpec, **changes: object) -> TorchJobSpec:
 def indexes(admission: Admission, count: int) -> tuple[int, ...]:
     """Return the indexes of the granted workers, in order; `count` is the number that the job requests.
 
-    They are the lowest ones if the admission names none.
+    These are the lowest indexes if the admission names none.
     """
     if admission.indexes is None:
         return tuple(range(admission.workers or count))

@@ -185,7 +185,8 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def charge(self) -> Amounts:
-        """What the admitted job takes from its queue's quota and the pool with all workers that it requests.
+        """The amounts that the admitted job takes from its queue's quota and the pool with all workers that it
+        requests.
 
         Raise ValueError for a text that is not a quantity; a TorchJob that was parsed has no such text.
         """
@@ -198,11 +199,11 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def beyond_gangs(self) -> Amounts:
-        """What the members request without which the job's gangs may begin (`minMembers`)."""
+        """The requests of the members without which the job's gangs may begin (`minMembers`)."""
         return self.beyond_gangs_of({name: demand.pod_charge(task) for name, task in self.tasks.items()})
 
     def beyond_gangs_of(self, shares: Mapping[str, Amounts]) -> Amounts:
-        """Return what these members request, given one pod's share of each task."""
+        """Return the requests of these members, given one pod's share of each task."""
         together: dict[str, int] = {}
         for name, task in self.tasks.items() if self.min_members else ():
             count = self.least_workers if name == WORKER else task.num_tasks
@@ -211,11 +212,11 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def worker_share(self) -> Amounts:
-        """What one further worker adds to the charge; nothing for a job without workers."""
+        """The amounts that one further worker adds to the charge; nothing for a job without workers."""
         return demand.worker_share(self)
 
     def charge_of(self, workers: int, measured: Mapping[str, Amounts] = demand.NO_TASKS) -> Amounts:
-        """Return the charge with a number of workers; `measured` is that of `demand.job_charge`."""
+        """Return the charge with a number of workers; `measured` is the parameter of `demand.job_charge`."""
         return demand.charge_of(self, workers, measured)
 
     @cached_property
@@ -233,7 +234,7 @@ class TorchJobSpec(StrictModel):
     @property
     def scope(self) -> Literal["Task", "Job"]:
         """The extent of a restart after a pod has failed: all pods, unless the job says otherwise, or is elastic and
-        others can go on without the pod."""
+        the other pods can continue without the pod."""
         is_static = self.torch_elastic_policy is None or self.has_static_worlds
         return self.restart_scope or ("Job" if is_static else "Task")
 
@@ -255,7 +256,7 @@ class TorchJobSpec(StrictModel):
         return [lead for stage in self.stages if (lead := self._lead(stage))]
 
     def _lead(self, stage: Stage) -> str | None:
-        """Return the task of the pod to which the pods of a stage connect; None if they connect to none."""
+        """Return the task of the pod to which the pods of a stage connect; None if the pods connect to none."""
         if self.rendezvous and WORKER in stage.tasks:
             return RENDEZVOUS
         return next((name for name in stage.tasks if not self.tasks[name].auxiliary), None)
@@ -274,7 +275,9 @@ class TorchJobSpec(StrictModel):
 
     @property
     def worker_range(self) -> WorkerRange | None:
-        """The numbers of workers with which the job can be admitted; None if it is admitted with all or none."""
+        """The numbers of workers with which the job can be admitted; None if the job is admitted with all of its
+        workers or none.
+        """
         policy = self.torch_elastic_policy
         if policy is None:
             return worker_range.of_members(self.worker_count, self.min_members.get(WORKER))
@@ -303,8 +306,10 @@ class TorchJobSpec(StrictModel):
         return grace if type(grace) is int else DEFAULT_GRACE
 
     def shutdown_timeout(self, task_type: str) -> int:
-        """Return the number of seconds that torchrun gives the processes of a pod to end, before the pod is killed: its
-        grace without the margin, but at least half of it. A limit of the elastic policy shortens that."""
+        """Return the number of seconds that torchrun gives the processes of a pod to end, before the pod is killed:
+        that is, the grace of the pod without the margin, but at least half of the grace. A limit of the elastic policy
+        shortens this time.
+        """
         grace, policy = self.grace(task_type), self.torch_elastic_policy
         limit = policy.shutdown_timeout_seconds if policy is not None else None
         if limit is not None and limit < grace:
@@ -334,7 +339,7 @@ class TorchJobSpec(StrictModel):
     def members(self, task_type: str) -> int:
         """Return the number of pods of a task that must run for the job to count as running.
 
-        For workers, it is by default the least number with which the job is admitted.
+        For workers, the number is by default the least number with which the job is admitted.
         """
         policy, count = self.torch_elastic_policy, self.torch_task_specs[task_type].num_tasks
         least = policy.num_min_replicas if policy is not None and task_type == WORKER else None

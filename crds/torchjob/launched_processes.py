@@ -1,7 +1,7 @@
 """The number of processes that torchrun starts in each pod of a task.
 
-One rule: pure, over a parsed field and an opaque pod template. By default it is the number of GPUs that the main
-container requests, so that `torchrun train.py` uses all of them.
+One rule: pure, over a parsed field and an opaque pod template. By default the number of processes is the number of GPUs
+that the main container requests, so that `torchrun train.py` uses all of them.
 """
 
 from collections.abc import Mapping
@@ -66,6 +66,6 @@ def gpus(pod_spec: Mapping[str, Any]) -> int:
 def per_pod(nproc_per_node: int | str | None, pod_spec: Mapping[str, Any]) -> int:
     """Return the number of processes that torchrun starts in a pod.
 
-    It is `nproc_per_node` if that is a number, else the number of GPUs of the main container, from 1 to 1024.
+    The result is `nproc_per_node` if this is a number, else the number of GPUs of the main container, from 1 to 1024.
     """
     return nproc_per_node if isinstance(nproc_per_node, int) else min(max(1, gpus(pod_spec)), MOST)

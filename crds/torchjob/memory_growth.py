@@ -46,7 +46,7 @@ def after_use(growth: MemoryGrowth, used: int) -> int:
 def of_next(task: TaskSpec, raised: int) -> int:
     """Return the memory of the main container of a task's next pods, for the raised memory in the job's status.
 
-    The result is 0 if it is that of the template.
+    The result is 0 if the memory is that of the template.
     """
     if task.memory_growth is None:
         return 0
@@ -55,7 +55,7 @@ def of_next(task: TaskSpec, raised: int) -> int:
 
 
 def requests_of_next(tasks: Mapping[str, TaskSpec], raised: Mapping[str, int]) -> dict[str, Amounts]:
-    """Return what one of the next pods requests of memory, for each task whose memory has grown."""
+    """Return the memory that one of the next pods requests, for each task whose memory has grown."""
     amounts = {name: of_next(task, raised.get(name, 0)) for name, task in tasks.items()}
     pods = {name: enlarge(tasks[name].template["spec"], amount) for name, amount in amounts.items() if amount}
     return {name: {MEMORY: demand.pod_demand(pod)[MEMORY]} for name, pod in pods.items()}

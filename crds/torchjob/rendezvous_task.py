@@ -1,15 +1,15 @@
 """The task Rendezvous of an elastic job: one pod with the store at which the workers meet.
 
 One rule: pure, over the fields of a spec as they are written. The task is implied when a job is parsed and never
-stored. A task of that name in the job takes its place.
+stored. A task of that name in the job replaces the implied task.
 
 The workers wait until the store runs, and so does a Master that belongs to their world. The implied store waits for the
 same successes as the workers.
 
 A worker that hosted the store would end the whole job with itself. The program of the store needs Python and torch
-alone, so that it runs in the image of the workers. It ends only by a signal. SIGTERM is handled, because the first
-process of a container ignores it otherwise. It is handled before torch is imported, which takes seconds, and it is a
-failure: without the store no worker can go on.
+alone, so that it runs in the image of the workers. The rendezvous task ends only by a signal. SIGTERM is handled,
+because the first process of a container ignores it otherwise. The signal is handled before torch is imported, which
+takes seconds, and the end is a failure: without the store no worker can continue.
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def with_rendezvous(spec: Any) -> Any:
 
 
 def template(worker: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the template of the implied task, from that of the workers."""
+    """Return the template of the implied task, from the template of the workers."""
     pod: Mapping[str, Any] = worker["spec"]
     containers: list[Mapping[str, Any]] = pod["containers"]
     main = next((container for container in containers if container.get("name") == MAIN), containers[0])
@@ -103,7 +103,9 @@ def _items(dependencies: Any) -> tuple[Any, ...]:
 
 
 def _with_store(tasks: dict[str, Any]) -> dict[str, Any]:
-    """Return the tasks with the store, and with those that meet there waiting for it; `tasks` have their defaults."""
+    """Return the tasks with the store, and let the tasks that meet there wait for the store; `tasks` have their
+    defaults.
+    """
     worker, fixed = tasks[WORKER], {"auxiliary": True, "critical": True}
     successes = _successes(tasks, WORKER)
     # In the stage of the workers, the store takes no room beside the stages before.
@@ -117,7 +119,7 @@ def _with_store(tasks: dict[str, Any]) -> dict[str, Any]:
 
 
 def _wait_for_store(task: Any) -> Any:
-    """Return a task that waits until the store runs, unless it says itself how it waits for it."""
+    """Return a task that waits until the store runs, unless its own dependencies name the store."""
     dependencies = task.get("dependsOn", ()) if isinstance(task, dict) else None
     if RENDEZVOUS in (name for name, _ in _upstreams(task)) or not isinstance(dependencies, list | tuple):
         return task

@@ -1,8 +1,8 @@
 """ResourceQuotas, and a job's demand on them under the names of their limits.
 
 One rule: pure, and the demand is never more than the API server will count. A ResourceQuota that may not apply to a pod
-is left out, and so is what an API server may add to a pod. So the API server would refuse every job that does not fit
-here; it may still refuse a job that fits.
+is left out, and so are the requests that an API server may add to a pod. So the API server would refuse every job that
+does not fit by this comparison; the API server may still refuse a job that fits.
 
 A job of 4 pods, each with requests cpu 2 and limits memory 3Gi, beside other pods of its namespace:
 
@@ -146,7 +146,7 @@ def without_usage(sentence: str) -> str:
 
 
 def describe(limit: Limit, asks: int) -> str:
-    """Return what is asked of a limit, what of it is used, and how large it is."""
+    """Return the amount that is requested of a limit, the amount that is used, and the limit itself."""
     unit = _unit(limit.name)
     used = "not known yet" if limit.used is None else quantities.format_amount(unit, limit.used)
     hard = quantities.format_amount(unit, limit.hard)
@@ -215,7 +215,7 @@ def _part(task: TaskSpec, share: Amounts, count: int) -> TaskDemand:
 
 
 def _limits(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return the limits of a pod: those of its containers, added in the same way as their requests.
+    """Return the limits of a pod: the limits of its containers, added in the same way as their requests.
 
     A container without a limit adds nothing (k8s.io/component-helpers/resource, PodLimits).
     """
@@ -251,7 +251,8 @@ def _services(job: TorchJob) -> int:
 def has_room(charge: Amounts, quotas: Iterable[Quota]) -> bool:
     """Return whether ResourceQuotas have room for a job with this charge.
 
-    The result agrees with that of `shortage` for the demand from `of_charge`; this function is faster for many jobs.
+    The result agrees with the result of `shortage` for the demand from `of_charge`; this function is faster for many
+    jobs.
     """
     for quota in quotas:
         for limit in () if quota.scopes else quota.limits:
@@ -270,8 +271,8 @@ def shortage(
 ) -> Shortage | None:
     """Return the first ResourceQuota without room for a job; None if all are known to have room.
 
-    `services`: whether a service is created for each rank 0. `claimed`: by ResourceQuota, what other jobs are about
-    to use.
+    `services`: whether a service is created for each rank 0. `claimed`: by ResourceQuota, the amounts that other jobs
+    are about to use.
     """
     return next(_shortages(needs, quotas, services, claimed), None)
 

@@ -28,7 +28,7 @@ class RestartRequest(StrictModel):
 
 
 def pending_request(job: TorchJob) -> RestartRequest | None:
-    """Return the request that was not carried out yet; None if there is none."""
+    """Return the request that was not carried out yet; None if there is no such request."""
     text = job.metadata.annotations.get(labels.RESTART_REQUEST, "")
     try:
         request = RestartRequest.model_validate_json(text) if text else None

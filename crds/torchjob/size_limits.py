@@ -50,7 +50,9 @@ class ObjectWithoutSpec(LargeObject):
 
 
 def problem(manifest: Any) -> Problem | None:
-    """Return the first size limit that a manifest exceeds; None if it exceeds none, or has not the shape of a job."""
+    """Return the first size limit that a manifest exceeds; None if the manifest exceeds no limit, or does not have the
+    shape of a job.
+    """
     if isinstance(manifest, ObjectWithoutSpec):
         return Problem("spec", f"Too long: all tasks together may hold at most {MOST_VALUES} values")
     match manifest:
@@ -104,7 +106,7 @@ def _metadata_problems(metadata: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _exceeding(bounded: Iterable[tuple[str, Any, int]]) -> Iterator[Problem]:
-    """Yield the problems of fields whose values may have so many items."""
+    """Yield the problems of fields whose values may have that number of items."""
     for where, value, most in bounded:
         if isinstance(value, dict | list) and len(value) > most:
             yield too_many(where, len(value), most)

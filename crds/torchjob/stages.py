@@ -3,7 +3,7 @@
 One rule: pure; the stages depend only on the dependencies of the tasks.
 
 A task waits for a set S of tasks: the upstreams with phase Succeeded in its dependencies, and the sets of all its
-upstreams. Tasks with the same S are one stage. It begins when all tasks in S have succeeded. A job without such
+upstreams. Tasks with the same S are one stage. The stage begins when all tasks in S have succeeded. A job without such
 dependencies is one stage.
 """
 
@@ -37,7 +37,7 @@ def group_tasks(tasks: Tasks) -> tuple[Stage, ...]:
     names_by_awaited: dict[frozenset[str], list[str]] = {}
     for task_type in tasks:
         names_by_awaited.setdefault(awaits[task_type], []).append(task_type)
-    # A task that waits for another one waits for more tasks than that one, so the size gives the order.
+    # A task that waits for another task waits for more tasks than that other task, so the size gives the order.
     ordered = sorted(names_by_awaited.items(), key=lambda item: len(item[0]))
     return tuple(Stage(index, before, tuple(names)) for index, (before, names) in enumerate(ordered))
 
@@ -45,7 +45,7 @@ def group_tasks(tasks: Tasks) -> tuple[Stage, ...]:
 def _awaits(tasks: Tasks) -> dict[str, frozenset[str]]:
     """Return the set S of every task.
 
-    Each round follows the dependencies one step further, so the number of rounds is at most that of the tasks.
+    Each round follows the dependencies one step further, so the number of rounds is at most the number of tasks.
     """
     awaits: dict[str, frozenset[str]] = dict.fromkeys(tasks, frozenset())
     for _ in tasks:

@@ -3,8 +3,8 @@
 One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), what size it is to have
 (`target`), whether its room is taken back (`recalled`), and whether it makes steps (`reported`, `hang`). The worker
 writes everything else, and removes these when they are over. The status holds all that a rebuild of the queues needs. A
-worker writes `queue` when it sends a job back, in the patch that removes the admission, and removes what is outdated in
-it when it admits the job.
+worker writes `queue` when it sends a job back, in the patch that removes the admission, and removes outdated parts of
+`queue` when it admits the job.
 """
 
 import hashlib

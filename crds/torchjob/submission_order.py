@@ -22,7 +22,7 @@ def text(microseconds: int, place: int) -> str:
 def read(annotation: object) -> str:
     """Return the annotation if it is well formed, else an empty string.
 
-    It is well formed with ASCII digits, one dot, ASCII digits, and at most LONGEST characters.
+    A sequence is well formed with ASCII digits, one dot, ASCII digits, and at most LONGEST characters.
     """
     good = isinstance(annotation, str) and len(annotation) <= LONGEST and _FORM.fullmatch(annotation)
     return str(annotation) if good else ""

@@ -166,7 +166,9 @@ def _with_default(task_type: Any, task: Any, declared: dict[Any, Any]) -> Any:
 
 
 def template_policy(task: Mapping[str, Any]) -> str:
-    """Return the restartPolicy that the template of a declared task names; empty for none, and for what is none."""
+    """Return the restartPolicy that the template of a declared task names; empty if the template names none, or no
+    valid one.
+    """
     template = task.get("template")
     spec = template.get("spec") if isinstance(template, dict) else None
     policy = spec.get("restartPolicy") if isinstance(spec, dict) else None

@@ -36,7 +36,8 @@ _NULL_IS_EMPTY = BeforeValidator(_list_or_empty)
 
 
 def _check_count(value: Any) -> Any:
-    """Return the quantities, or ValueError if there are too many; otherwise each invalid one would be a problem."""
+    """Return the quantities, or ValueError if there are too many; otherwise each invalid quantity would be a
+    problem."""
     if isinstance(value, dict) and len(value) > size_limits.MOST_RESOURCES:
         raise ValueError(f"must have at most {size_limits.MOST_RESOURCES} items")
     return value

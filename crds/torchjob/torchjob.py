@@ -64,10 +64,11 @@ class TorchJob(StrictModel):
 
     @property
     def target(self) -> Target | None:
-        """The number of workers that the coordinator has decided on; None if there is none, or if it is void.
+        """The number of workers that the coordinator has decided on; None if there is no target, or if the target is
+        void.
 
-        It is void after the owner has lowered the number of workers, and outside of the bounds of the policy. Read it
-        of a job as it is stored, not `as_granted`.
+        A target is void after the owner has lowered the number of workers, and outside of the bounds of the policy.
+        Read this property of a job as it is stored, not `as_granted`.
         """
         target, policy = self.status.target, self.spec.torch_elastic_policy
         if target is None or policy is None or self.spec.worker_count < target.wish:
@@ -77,15 +78,18 @@ class TorchJob(StrictModel):
 
     @property
     def wanted_workers(self) -> int:
-        """The number of workers that the job is to have: that of its target, else that of its owner."""
+        """The number of workers that the job is to have: the number of its target, else the number that its owner
+        wants.
+        """
         target = self.target
         return self.spec.worker_count if target is None else target.workers
 
     @property
     def save_request(self) -> int:
-        """The number of the request to save before workers are removed or restarted; 0 if there is none.
+        """The number of the request to save before workers are removed or restarted; 0 if there is no request.
 
-        The status does not tell whether the workers have saved; the removal or the restart begins once they have.
+        The status does not tell whether the workers have saved; the removal or the restart begins once the workers have
+        saved.
         """
         saving = self.status.saving
         if saving is not None and self.spec.scheduling_policy.checkpoint_seconds:
@@ -97,9 +101,9 @@ class TorchJob(StrictModel):
 
     @property
     def hang(self) -> Hang | None:
-        """The finding that the job hangs; None if there is none, or if it is void.
+        """The finding that the job hangs; None if there is no finding, or if the finding is void.
 
-        It is void in another run of the job, while the job does not run, and once its health is not watched.
+        A finding is void in another run of the job, while the job does not run, and once its health is not watched.
         """
         hang, is_watched = self.status.hang, self.spec.health.hang_timeout_seconds > 0
         is_current = hang is not None and self.status.phase == "Running" and hang.run == self.status.run
@@ -116,13 +120,13 @@ class TorchJob(StrictModel):
 
     @property
     def grown_memory(self) -> Mapping[str, Amounts]:
-        """For each task type whose memory has grown, what one of its next pods requests of memory."""
+        """For each task type whose memory has grown, the memory that one of its next pods requests."""
         raised = self.status.memory
         return memory_growth.requests_of_next(self.spec.torch_task_specs, raised) if raised else demand.NO_TASKS
 
     @property
     def larger_requests(self) -> Mapping[str, Amounts]:
-        """For each task type, what one pod requests beyond its template: as it was measured, and memory that has
+        """For each task type, what one pod requests beyond its template: measured additions, and memory that has
         grown."""
         measured, grown = self.pod_measurements, self.grown_memory
         if not grown:
@@ -145,7 +149,9 @@ class TorchJob(StrictModel):
 
     @property
     def charge(self) -> Amounts:
-        """What the admitted job takes from its queue's quota and the pool with all workers that it requests."""
+        """The amounts that the admitted job takes from its queue's quota and the pool with all workers that it
+        requests.
+        """
         return self.charge_of(self.spec.worker_count) if self.larger_requests else self.spec.charge
 
     @property
@@ -155,7 +161,7 @@ class TorchJob(StrictModel):
 
     @property
     def worker_share(self) -> Amounts:
-        """What one further worker adds to the charge; nothing for a job without workers."""
+        """The amounts that one further worker adds to the charge; nothing for a job without workers."""
         larger = self.larger_requests
         return _cap(demand.worker_share(self.spec, larger)) if larger else self.spec.worker_share
 
@@ -167,7 +173,7 @@ class TorchJob(StrictModel):
     def admission(self) -> Admission | None:
         """The capacity that the job holds.
 
-        Older versions did not store the number of pods; then the number that the job requests now counts.
+        Older versions did not store the number of pods; then the number that the job requests now is used.
         """
         written = self.status.admission
         if written is None or PODS in written.charge:
@@ -189,7 +195,7 @@ class TorchJob(StrictModel):
     def retry_at(self) -> datetime | None:
         """The time of a user's request to retry the job since it was sent back to its queue; None without a request.
 
-        The request counts once that time has come (`is_retry_due`). A time in the future would count for every
+        The request takes effect once that time has come (`is_retry_due`). A time in the future would count for every
         later retry.
         """
         since = self.status.queue.since if self.status.queue else None

@@ -1,6 +1,6 @@
 """Roles, bindings and accounts that fit each other, and the Service that users may reach.
 
-One rule: nobody gets more than the tables of coordinator.rbac.permissions grant.
+One rule: no account gets more than the tables of coordinator.rbac.permissions grant.
 """
 
 from collections.abc import Collection, Iterable
@@ -34,7 +34,7 @@ def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> l
 
 
 def _proxies(found: list[Manifest]) -> list[str]:
-    """Check that the Service which the leader announces is there, and is the one that users may reach."""
+    """Check that the Service which the leader announces is there, and is the Service that users may reach."""
     [variables] = [environment(each, found) for each in pods(found) if each.component == "coordinator"]
     services = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in of_kind(found, "Service")}
     announced = variables["TORCHQ_SERVICE"]

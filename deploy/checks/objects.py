@@ -1,6 +1,6 @@
-"""Objects of an installation by kind, and what must hold for each of them alone.
+"""Objects of an installation by kind, and the rules for each single object.
 
-One rule: a check names the object that fails it.
+One rule: a check names the object that fails the check.
 """
 
 import re
@@ -28,7 +28,7 @@ class PodTemplate:
 
     @property
     def component(self) -> str:
-        """What the pods are, by their label."""
+        """The components of the pods, by their label."""
         return str(self.labels.get(f"{PREFIX}component", ""))
 
     @property

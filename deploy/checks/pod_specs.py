@@ -1,6 +1,6 @@
-"""Pods that run as Pod Security `restricted` wants them, with settings, accounts and files that are there.
+"""Pods that run as Pod Security `restricted` requires, with settings, accounts and files that are there.
 
-One rule: what a pod names has to exist among the objects, or be named by a value.
+One rule: every object that a pod names has to exist among the objects, or be named by a value.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,7 +17,7 @@ ADDRESSES = {"metrics": "METRICS", "http": "HEALTH", "reports": "REPORT"}
 
 
 def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> list[str]:
-    """Return what is wrong with the pods. `existing` has the accounts and Secrets that somebody else makes."""
+    """Return the problems of the pods. `existing` has the accounts and Secrets that the chart does not make."""
     found = list(documents)
     return [
         f"{describe(each.owner)}: {text}"
@@ -32,7 +32,7 @@ def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> l
 
 
 def _restricted(pod: PodTemplate) -> list[str]:
-    """Check what the Pod Security Standard `restricted` demands of the fields that these pods have."""
+    """Check the rules of the Pod Security Standard `restricted` for the fields that these pods have."""
     spec, wrong = pod.spec, []
     own = spec.get("securityContext", {})
     if any(spec.get(name) for name in ("hostNetwork", "hostPID", "hostIPC")):

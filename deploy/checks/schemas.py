@@ -19,7 +19,7 @@ OLDEST = "1.30"
 FOREIGN = "monitoring.coreos.com/v1"
 TYPES = "kubernetes-json-schema/v{}.0-local-strict/_definitions.json"
 CONSTRAINTS = ("type", "properties", "required", "additionalProperties", "items", "enum", "oneOf", "$ref")
-# It reads a file of some MiB for every object.
+# The library would read a file of some MiB for every object.
 utils.schema_contents = functools.cache(utils.schema_contents)
 
 
@@ -32,7 +32,8 @@ def versions() -> list[str]:
 def definitions(names: Iterable[str], version: str) -> dict[str, Any]:
     """Return the schemas of types of Kubernetes, and of all types in them, by the last part of their names.
 
-    No type takes unknown fields. They refer to each other as in a JSON schema that has them as its `definitions`.
+    No type takes unknown fields. The schemas refer to each other as in a JSON schema that has them as its
+    `definitions`.
     """
     every = utils.schema_contents(TYPES.format(version), version)["$defs"]
     found: dict[str, Any] = {}
@@ -48,7 +49,9 @@ def definitions(names: Iterable[str], version: str) -> dict[str, Any]:
 
 
 def _without_comments(schema: Any) -> Any:
-    """Return a schema without what is for people or for other programs. A field may be called `description`, too."""
+    """Return a schema without the parts that are for people or for other programs. A field may be called `description`,
+    too.
+    """
     match schema:
         case dict():
             kept = {key: value for key, value in schema.items() if key in CONSTRAINTS}

@@ -1,7 +1,7 @@
-"""Every selector and every port name picks exactly what it means.
+"""Every selector and every port name selects exactly the intended objects.
 
-One rule: what an object means is its label `component`. A Service, a budget or a policy of a component must pick all
-pods of that component and no other pod.
+One rule: the label `component` says which objects are intended. A Service, a budget or a policy of a component must
+pick all pods of that component and no other pod.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +15,7 @@ REDIS_CLIENTS = frozenset({"coordinator", "worker", "doctor"})
 
 
 def problems(documents: Iterable[Manifest]) -> list[str]:
-    """Return every selector and port that picks something else than it means."""
+    """Return every selector and port that selects other objects than intended."""
     found = list(documents)
     everything = list(pods(found))
     checks: Mapping[str, Callable[[Manifest, list[PodTemplate]], list[str]]] = {
@@ -54,7 +54,7 @@ def _means(document: Manifest) -> str:
 
 
 def _picked(document: Manifest, selector: Mapping[str, Any], everything: list[PodTemplate]) -> list[str]:
-    """Return what is wrong with the pods that a selector picks."""
+    """Return the problems of the pods that a selector picks."""
     wanted, text = _means(document), describe(document)
     unstable = [key for key in _keys(selector) if key.removeprefix(PREFIX) in UNSTABLE]
     problems = [f"{text}: its selector uses label {key}" for key in unstable]

@@ -1,1 +1,1 @@
-"""What makes the distribution `torchq-client`: its pyproject.toml, and the program that writes its calls."""
+"""The parts that make the distribution `torchq-client`: its pyproject.toml, and the program that writes its calls."""

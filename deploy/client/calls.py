@@ -17,7 +17,7 @@ WIDTH = 120
 
 @dataclass(frozen=True)
 class Flavour:
-    """How the methods of one of the clients are written."""
+    """How the methods of a client are written."""
 
     module: str
     base: str

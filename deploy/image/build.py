@@ -1,7 +1,7 @@
 """Builds the image of torchq's processes, and runs it: `make image` is this program.
 
-One rule: a line of the table says `ok` only after the image itself has done what the line says. The exit code is 0 if
-all lines do, 1 if one does not or the build failed, and 2 if a value is wrong.
+One rule: a line of the table says `ok` only after the image itself has passed the check in the line. The exit code is 0
+if all lines say `ok`, 1 if a line does not or the build failed, and 2 if a value is wrong.
 
     IMAGE     the name of the image; torchq:VERSION if not given
     BASE      the image to start from: NAME@sha256:DIGEST, which is pulled, or localhost/NAME; if not given, a Debian
@@ -70,7 +70,7 @@ class Table:
     results: list[bool] = field(default_factory=list)
 
     def check(self, what: str, look: Callable[[], str]) -> bool:
-        """Print a line with what `look` returns, or with the message of its error. Return whether it is good."""
+        """Print a line with the result of `look`, or with the message of its error. Return whether the check passes."""
         try:
             result, detail = "ok", look()
         except _ERRORS as error:
@@ -109,7 +109,7 @@ def main() -> int:
 
 
 def check_config(image: Image, expected: Mapping[str, str]) -> str:
-    """Return what an image says about itself. Raise ImageError if that is not what a strict cluster needs.
+    """Return the description of an image. Raise ImageError if the image does not fit a strict cluster.
 
     `expected` has the values of some labels.
     """
@@ -137,7 +137,7 @@ def revision() -> str:
 
 
 def _provide_base(builder: Builder, base: str) -> None:
-    """Pull the base, or make one if none is given. Raise ImageError if that fails."""
+    """Pull the base, or make a base if none is given. Raise ImageError on failure."""
     if succeeds(*builder.inspecting, base or BASE):
         return
     if base.startswith(LOCAL):
@@ -166,7 +166,8 @@ def _provide_base(builder: Builder, base: str) -> None:
 
 
 def download_wheels(lock: str, folder: Path, python: str) -> int:
-    """Let a folder have the wheels of a lock file for a Python such as `3.11`, and no others. Return how many are new.
+    """Let a folder have the wheels of a lock file for a Python such as `3.11`, and no other wheels. Return how many are
+    new.
 
     A folder that has them already needs no index. Raise ImageError if pip is missing or fails. The markers of the lock
     file are left out: the base may have another Python than this machine, and a wheel too many does no harm.
@@ -202,7 +203,7 @@ def _pip() -> list[str]:
 
 
 def _build(builder: Builder, image: str, labels: Mapping[str, str]) -> None:
-    """Build the image. Raise ImageError if that fails."""
+    """Build the image. Raise ImageError on failure."""
     base, wheels = labels["base.name"], FOLDER / "wheels"
     with builder.opened(base) as commands:
         python = run(commands(Run(["-c", _PYTHON_VERSION], program="python3"))).strip()
@@ -216,7 +217,9 @@ def _build(builder: Builder, image: str, labels: Mapping[str, str]) -> None:
 
 
 def _check(table: Table, builder: Builder, image: str, labels: Mapping[str, str]) -> None:
-    """Check the image and add a line for each check. A line that needs an earlier one is left out if that failed."""
+    """Check the image and add a line for each check. A line that needs an earlier line is left out if the earlier line
+    failed.
+    """
     found = builder.inspect(image)
     table.check("config", lambda: check_config(found, labels))
     table.check("size", lambda: _sizes(found))
@@ -234,7 +237,7 @@ def _check(table: Table, builder: Builder, image: str, labels: Mapping[str, str]
 
 
 def _try(table: Table, running: trial.Trial, commands: Commands, shells: list[str]) -> None:
-    """Run both processes of the image, without a shell. What needs a part that failed is left out."""
+    """Run both processes of the image, without a shell. Checks that need a failed part are left out."""
     if not table.check("cluster", running.start_cluster):
         return
     for name in ("coordinator", "worker"):
@@ -252,7 +255,7 @@ def _version(output: str, version: str) -> str:
 
 
 def _no_shell(commands: Commands, shells: list[str]) -> str:
-    """Return which shells are hidden in all runs. Raise ImageError if one can be executed nevertheless."""
+    """Return which shells are hidden in all runs. Raise ImageError if a shell can be executed nevertheless."""
     for shell in shells:
         if succeeds(*commands(Run(["-c", "exit 0"], shell, hidden=shells))):
             raise ImageError(f"{shell} could be executed, so the other runs prove nothing about shells")

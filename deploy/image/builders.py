@@ -1,7 +1,7 @@
 """The programs that build images: buildah, podman and docker, behind one interface.
 
 One rule: a builder runs programs of an image the way a strict cluster does. The root is read-only, the capabilities are
-gone, the user is that of the image, and the network is that of this machine.
+gone, the user is the user of the image, and the network is the network of this machine.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class ImageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What an image says about itself."""
+    """The description of an image."""
 
     user: str
     entrypoint: Sequence[str]
@@ -95,7 +95,7 @@ class Engine:
             raise ImageError(f"BUILDER: {name} does not work here: {error}") from None
 
     def inspect(self, image: str) -> Image:
-        """Return what the image says about itself."""
+        """Return the description of the image."""
         [found] = json.loads(run([*self.inspecting, image]))
         return _image(found["Config"], found["Size"])
 
@@ -116,10 +116,10 @@ class Engine:
 
 
 class Buildah:
-    """buildah as root. It needs neither a daemon nor an OCI runtime.
+    """buildah as root. buildah needs neither a daemon nor an OCI runtime.
 
-    It isolates by chroot, which works inside a container, too. `buildah run` has no read-only root, so `unshare` mounts
-    the root of the image in namespaces of its own.
+    buildah isolates by chroot, which works inside a container, too. `buildah run` has no read-only root, so `unshare`
+    mounts the root of the image in namespaces of its own.
     """
 
     name = "buildah"
@@ -134,7 +134,7 @@ class Buildah:
             os.environ["STORAGE_DRIVER"] = "vfs"  # a container without overlay file systems
 
     def inspect(self, image: str) -> Image:
-        """Return what the image says about itself."""
+        """Return the description of the image."""
         found = json.loads(run([*self.inspecting, image]))
         layers = [layer["size"] for layer in json.loads(found["Manifest"])["layers"]]
         return _image(found["OCIv1"]["config"], sum(layers), layers)
@@ -156,7 +156,7 @@ Builder = Engine | Buildah
 
 
 def choose(wanted: str) -> Builder:
-    """Return the wanted builder, or the first that is on PATH. Raise ImageError if there is none."""
+    """Return the wanted builder, or the first that is on PATH. Raise ImageError if no such program is installed."""
     if wanted and wanted not in NAMES:
         raise ImageError(f"BUILDER: {wanted} is not known; use {', '.join(NAMES[:-1])} or {NAMES[-1]}")
     found = [name for name in ([wanted] if wanted else NAMES) if shutil.which(name)]

@@ -1,7 +1,7 @@
 """The image's processes at work: a coordinator and a worker of the image run one job on an embedded cluster.
 
-One rule: only the API server, the node and Redis are processes of this machine. What admits the job and makes its pods
-comes out of the image.
+One rule: only the API server, the node and Redis are processes of this machine. The processes that admit the job and
+make its pods come out of the image.
 """
 
 import base64
@@ -65,7 +65,9 @@ class Trial:
         self._ports = {name: _free_port() for name in (*_PROCESSES, "redis")}
 
     def start_cluster(self) -> str:
-        """Start API server, Redis and node, and write what a pod finds of them. Return what was started."""
+        """Start API server, Redis and node, and write the files by which a pod finds these servers. Return the started
+        processes.
+        """
         root, kubeconfig = str(self._layout.root), str(self._layout.kubeconfig)
         self._python("apiserver", "embedded.apiserver.api_server", "--data", root, "--port", "0")
         password = secrets.token_hex(16)
@@ -102,7 +104,7 @@ class Trial:
         return f"/healthz and /readyz answered 200 after {time.monotonic() - began:.1f} s"
 
     def run_job(self) -> str:
-        """Create one job and return how long it took until it succeeded."""
+        """Create one job and return the time until the job succeeded."""
         api, began = self._api(), time.monotonic()
         api.create(TORCHJOBS, _JOB, "default")
 
@@ -126,7 +128,7 @@ class Trial:
         return f"ended with code 0, {time.monotonic() - began:.1f} s after SIGTERM"
 
     def close(self) -> None:
-        """Stop what still runs, the cluster last."""
+        """Stop the running processes, the cluster last."""
         for process in reversed(self._processes.values()):
             process.terminate()
             try:
@@ -136,7 +138,7 @@ class Trial:
                 process.wait()
 
     def _write_account(self, redis_url: str) -> None:
-        """Write what a pod has to find its API server and Redis."""
+        """Write the files by which a pod finds its API server and Redis."""
         kubeconfig = yaml.safe_load(self._layout.kubeconfig.read_text())
         cluster, user = kubeconfig["clusters"][0]["cluster"], kubeconfig["users"][0]["user"]
         address = urlsplit(cluster["server"])

@@ -1,6 +1,6 @@
 """Writes board.json, the Grafana dashboard of torchq: `python -m deploy.monitoring.board`.
 
-One rule: it knows how Grafana describes a panel; what the panels show is in `panels.py`.
+One rule: this module knows how Grafana describes a panel; `panels.py` says what the panels show.
 """
 
 import json
@@ -60,7 +60,9 @@ def _variables() -> list[dict[str, Any]]:
 
 
 def _choice(name: str, label: str, query: str, every: str) -> dict[str, Any]:
-    """Return a variable with several values; `every` is what stands for all of them, empty for the list of them."""
+    """Return a variable with several values; `every` is the value that stands for all values, or empty for the list of
+    all values.
+    """
     return {
         "name": name,
         "label": label,
@@ -151,7 +153,9 @@ def _options(panel: Panel) -> dict[str, Any]:
 
 
 def _transformations(panel: Panel) -> list[dict[str, Any]]:
-    """Return what makes one table of several queries: their values become columns that have their legends."""
+    """Return the transformation that makes one table of several queries: their values become columns that have their
+    legends.
+    """
     if panel.kind != "table":
         return []
     names = {f"Value #{letter}": legend for letter, (_, legend) in zip(LETTERS, panel.queries, strict=False) if legend}

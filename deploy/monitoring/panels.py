@@ -1,6 +1,6 @@
 """The rows and panels of torchq's Grafana dashboard, as `board.py` writes them.
 
-One rule: a panel shows one thing, in one unit, and its text says what to read from it.
+One rule: a panel shows one thing, in one unit, and its text explains how to read the panel.
 """
 
 from deploy.monitoring.queries import RATE, Panel, Q, T, newest, quantile, rate, total

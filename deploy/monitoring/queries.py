@@ -1,4 +1,4 @@
-"""What a panel of the dashboard is, and the usual forms of its queries.
+"""The form of a panel of the dashboard, and the usual forms of its queries.
 
 One rule: every query names its target by the variables `namespace` and `job`, and its queues by `queue`. Figures of
 queues come from the leader. The newest samples may hold two leaders, so these figures are the maximum over the targets.
@@ -15,7 +15,7 @@ RATE = "[$__rate_interval]"
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One panel: what it shows, and the PromQL queries with their legends."""
+    """One panel: what the panel shows, and the PromQL queries with their legends."""
 
     title: str
     text: str

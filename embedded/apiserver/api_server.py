@@ -2,8 +2,9 @@
 
 One rule: the server answers a write only after it is on disk, and it answers only requests with the token.
 
-It serves HTTPS only, since official clients do not send their token over plain HTTP. On one machine that costs 5 to
-10 % of the requests a second, measured on one connection and on eight, which does not justify a second, plain port.
+The server serves HTTPS only, since official clients do not send their token over plain HTTP. On one machine HTTPS costs
+5 to 10 % of the requests a second, measured on one connection and on eight, which does not justify a second, plain
+port.
 
 Run it with `python -m embedded.apiserver.api_server --data DIR [--port N]`, or in a test with `running(layout)`.
 """
@@ -87,7 +88,8 @@ class ApiServer:
         return self._layout.kubeconfig
 
     async def start(self) -> None:
-        """Load the stored objects, listen, and write the kubeconfig. Raise PortInUse or DiskFailed if that fails."""
+        """Load the stored objects, listen, and write the kubeconfig. Raise PortInUse or DiskFailed if the start
+        fails."""
         self._disk = Disk(self._layout.database)
         try:
             self._open()
@@ -192,7 +194,7 @@ class ApiServer:
         return await self._route_resource(request, path) if page is None else page
 
     async def _page(self, request: web.BaseRequest, path: str) -> web.StreamResponse | None:
-        """Return the answer at a path that is not one of a resource; None for any other path."""
+        """Return the answer at a path that is not the path of a resource; None for any other path."""
         if path == "/metrics":
             objects, changes = self._store.counts(), self._store.history_size()
             return web.Response(text=self._metrics.text(objects, len(self._watches), changes))

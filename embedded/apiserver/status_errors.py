@@ -88,7 +88,7 @@ def no_such_page() -> StatusError:
 
 
 def not_offered(what: str, instead: str) -> StatusError:
-    """Return a 405: a real cluster offers this, the embedded cluster does not."""
+    """Return a 405: a real cluster offers this request, the embedded cluster does not."""
     return StatusError(405, "MethodNotAllowed", f"{what} is not offered by the embedded cluster: {instead}")
 
 
@@ -108,7 +108,9 @@ def already_exists(resource: Resource, name: str, *, made_up: bool = False, leav
 
 
 def conflict(resource: Resource, name: str, why: str = "", *, by_kind: bool = False) -> StatusError:
-    """Return a 409: the object is not the one that the caller has read. A deletion names the kind, not the resource."""
+    """Return a 409: the object is not the version that the caller has read. A deletion names the kind, not the
+    resource.
+    """
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     title = replace(resource, plural=resource.kind) if by_kind else resource
     message = f'Operation cannot be fulfilled on {_plural(title)} "{name}": {why}'
@@ -142,7 +144,9 @@ def unreadable_patch(message: str) -> StatusError:
 
 
 def insufficient_storage(message: str) -> StatusError:
-    """Return a 507: the disk is full. A Kubernetes API server does not have this error: its disk is that of etcd."""
+    """Return a 507: the disk is full. A Kubernetes API server does not have this error: its data are on the disk of
+    etcd.
+    """
     return StatusError(507, "InsufficientStorage", message)
 
 
@@ -182,7 +186,7 @@ def invalid_value(field: str, value: Any, detail: str) -> Cause:
 
 
 def invalid_values(field: str, value: Any, details: Iterable[str]) -> Iterator[Cause]:
-    """Yield a cause for each of the problems of a value; an empty detail is none."""
+    """Yield a cause for each of the problems of a value; an empty detail yields no cause."""
     return (invalid_value(field, value, detail) for detail in details if detail)
 
 

@@ -1,7 +1,7 @@
 """Runs the pods that are bound to this node.
 
-One rule: one thread does all of it, from what the API server and the runs' folders show. Killing the thread's process
-loses nothing, since containers live under their shims.
+One rule: one thread runs all pods, by what the API server and the folders of the runs show. Killing the thread's
+process loses nothing, since containers live under their shims.
 """
 
 import logging
@@ -45,8 +45,8 @@ class ShutdownProgress:
     def step(self, workers: Collection[PodWorker], now: float) -> bool:
         """Update the shutdown's state; return whether every pod has to be synced now.
 
-        The pods are synced when the shutdown begins, when containers may be sent SIGTERM, and when the rest is to be
-        killed.
+        The pods are synced when the shutdown begins, when containers may be sent SIGTERM, and when the remaining
+        containers are to be killed.
         """
         shutdown = self._shutdown
         if shutdown.since is None:
@@ -111,7 +111,7 @@ class Kubelet:
         self._changes.put((before, after))
 
     def shut_down(self) -> None:
-        """Start no more containers, and end the pods; `ending_pods` lists those that still end."""
+        """Start no more containers, and end the pods; `ending_pods` lists the pods that still end."""
         self._context.shutdown.request()
         self._changes.put((None, None))
 
@@ -120,7 +120,7 @@ class Kubelet:
         self._context.shutdown.hurried = True
 
     def stop(self) -> None:
-        """End the thread; the containers go on."""
+        """End the thread; the containers continue."""
         self._stopping.set()
         self._changes.put((None, None))
         self._thread.join()
@@ -155,7 +155,7 @@ class Kubelet:
             self.ending_pods = tuple(pod for pod in pods if pod is not None)
 
     def _take_changes(self) -> None:
-        """Take all waiting changes; wait a tick for the first one."""
+        """Take all waiting changes; wait a tick for the first change."""
         is_busy = self._deleted or any(worker.wake_at < float("inf") for worker in self._active.values())
         patience = _TICK_SECONDS if is_busy else _IDLE_SECONDS
         with suppress(queue.Empty):
@@ -192,7 +192,8 @@ class Kubelet:
         try:
             self._active[pod.uid] = self._workers[pod.uid] = PodWorker(pod, self._context)
         except INVALID_SPEC_ERRORS as e:
-            # The API server rejects such a pod today, but one of an older version may have stored it.
+            # The API server rejects such a pod today, but an older version of the API server may have stored such a
+            # pod.
             logger.error("pod %s is not run: its spec cannot be read: %s", pod, e)
         except Exception as e:
             self._errors.record(_subject(pod), e)
@@ -233,7 +234,7 @@ class Kubelet:
     def _try_clear(self, uid: str) -> bool:
         """Kill the processes of a pod that no longer exists and remove its folder; return whether that is done.
 
-        After an error it is not, so that it is tried again.
+        After an error the result is False, so that the removal is tried again.
         """
         subject = f"the folder of pod {uid}"
         try:

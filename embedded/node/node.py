@@ -1,7 +1,7 @@
 """The embedded node: the scheduler and the only node of a cluster on this machine.
 
-One rule: the process may be killed at any moment. Its pods go on, and the next node process takes them over. A second
-node process on the same data folder is refused.
+One rule: the process may be killed at any moment. The pods of the node continue, and the next node process takes the
+pods over. A second node process on the same data folder is refused.
 
 Run it with `python -m embedded.node.node --data DIR --kubeconfig FILE`, or in a test with `running_node(...)`.
 """
@@ -149,7 +149,7 @@ class LocalNode:
     def shut_down(self, order: PatientStop) -> None:
         """End the pods, each with its whole grace, as a node that shuts down does.
 
-        The method returns when they have ended, or when `order` changes so that they are to go on.
+        The method returns when the pods have ended, or when `order` changes so that the pods are to continue.
         """
         self._stop_scheduler()
         self._heartbeat.shut_down()
@@ -208,9 +208,9 @@ def _observed_node(node: Manifest) -> ObservedNode:
 
 @contextmanager
 def running_node(cluster: Cluster, layout: Layout, settings: NodeSettings) -> Iterator[LocalNode]:
-    """Run a node for the time of the block, as the only one on its data folder.
+    """Run a node for the time of the block, as the only node on its data folder.
 
-    Raise NodeFailed or ClusterError if it fails.
+    Raise NodeFailed or ClusterError if the node fails.
     """
     with _exclusive_lock(layout):
         node = LocalNode(cluster, layout, settings)
@@ -225,7 +225,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a node until SIGTERM or SIGINT. Return exit code 1, after a line with the reason, if it could not run.
 
     With --stop-pods, SIGTERM ends the pods with their grace, and SIGUSR2 kills them at once. The death of a supervisor
-    sends SIGINT: the pods go on, even if they were being stopped, and the next node takes them over.
+    sends SIGINT: the pods continue, even if they were being stopped, and the next node takes the pods over.
     """
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -280,9 +280,9 @@ def _settings(options: argparse.Namespace) -> NodeSettings:
 
 @contextmanager
 def _exclusive_lock(layout: Layout) -> Iterator[None]:
-    """Hold the lock of the only node of a data folder; it ends with the process.
+    """Hold the lock of the only node of a data folder; the lock ends with the process.
 
-    Raise NodeFailed if another node has it.
+    Raise NodeFailed if another node has the lock.
     """
     layout.root.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(layout.root / "node.lock", os.O_RDWR | os.O_CREAT, 0o600)

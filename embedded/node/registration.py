@@ -30,7 +30,7 @@ _LEASE_SECONDS = 40
 
 
 def node(name: str, machine: Machine) -> Node:
-    """Return the node that offers what a machine has."""
+    """Return the node that offers the resources of a machine."""
     architecture = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     labels = {"hostname": name, "os": "linux", "arch": architecture}
     return Node(name, machine.amounts, {f"kubernetes.io/{key}": value for key, value in labels.items()})

@@ -1,4 +1,4 @@
 """A Redis server for this machine, and its files on a full disk.
 
-What torchq keeps in Redis is in `queues`.
+The data that torchq keeps in Redis are described in `queues`.
 """

@@ -1,8 +1,8 @@
-"""Makes the Redis of one machine accept commands while the disk is full.
+"""Lets the Redis of one machine accept commands while the disk is full.
 
 One rule: a Redis that cannot write its append-only file refuses every change, and then no job can be suspended and no
-worker gets work. Its content is only an index, which can be rebuilt from the cluster. So the file is switched off while
-the disk is full, and on again when there is space.
+worker gets work. The content of Redis is only an index, which can be rebuilt from the cluster. So the file is switched
+off while the disk is full, and on again when there is space.
 """
 
 import logging

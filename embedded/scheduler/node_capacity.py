@@ -47,7 +47,7 @@ class NodeCapacity:
         return NodeCapacity(self.node, used, (*self.ports, *(port for pod in added for port in pod.ports)))
 
     def refusal(self, members: Sequence[LocalPod]) -> Refusal | None:
-        """Return why these pods cannot be bound together now; None if they can."""
+        """Return why these pods cannot be bound together now; None if the pods can be bound."""
         return self.mismatch(members) or self.shortage(members)
 
     def mismatch(self, members: Sequence[LocalPod]) -> Refusal | None:
@@ -61,7 +61,7 @@ class NodeCapacity:
         return None
 
     def shortage(self, members: Sequence[LocalPod]) -> Refusal | None:
-        """Return which resources or ports the node lacks for these pods together; None if it has them."""
+        """Return which resources or ports the node lacks for these pods together; None if the node has all of these."""
         problem = self._missing_resources(members) or self._port_conflict(members)
         return (UNSCHEDULABLE, problem) if problem else None
 

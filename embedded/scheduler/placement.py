@@ -1,4 +1,4 @@
-"""Decides which waiting pods are bound now, and why the others are not.
+"""Decides which waiting pods are bound now, and why the other pods are not.
 
 One rule: pure, and a group is bound as a whole or not at all. A part of a group would occupy resources and wait for a
 part that may never fit. For a PodGroup the rule applies to its minimum: pods beyond it, and pods that are created
@@ -85,7 +85,7 @@ def _place_group(members: PodGroupMembers, capacity: NodeCapacity, gangs: Gangs)
 
 
 def _pending_hold(group: PodGroup, node: Node, gangs: Gangs) -> Hold | None:
-    """Return what keeps a PodGroup in the phase Pending, if anything.
+    """Return the reason that keeps a PodGroup in the phase Pending, if there is a reason.
 
     The resources of other groups are not subtracted. A group that leaves Pending reserves nothing, so it cannot keep
     another group Pending; the capacity at the time of binding decides which group runs.
@@ -112,7 +112,7 @@ def _incomplete_hold(group: PodGroup, members: PodGroupMembers) -> Hold | None:
 
 
 def _missing(group: PodGroup, pods: Sequence[LocalPod]) -> tuple[int, Counter[str]]:
-    """Return how many pods the minimum needs beyond these, in all and of each task."""
+    """Return how many pods the minimum needs beyond the given pods, in total and of each task."""
     counts = Counter(pod.task for pod in pods)
     return max(0, group.minimum - len(pods)), Counter(group.task_minimums) - counts
 
@@ -125,10 +125,10 @@ def _is_enough(group: PodGroup, pods: Sequence[LocalPod]) -> bool:
 def _fit(
     group: PodGroup, members: PodGroupMembers, capacity: NodeCapacity
 ) -> tuple[list[LocalPod], list[tuple[LocalPod, Refusal]]]:
-    """Return the pods that fit together, and the others with the reason for each.
+    """Return the pods that fit together, and the other pods with the reason for each.
 
-    Pods that the minimums of tasks need come first. Small pods come before large ones, so that as many as possible fit;
-    among equal ones the oldest comes first.
+    Pods that the minimums of tasks need come first. Small pods come before large ones, so that the largest number of
+    pods fits; among pods of equal size the oldest comes first.
     """
     _, lacking = _missing(group, members.satisfied)
     fitting: list[LocalPod] = []

@@ -18,8 +18,8 @@ _UNSCHEDULABLE = "Unschedulable"
 def status(group: PodGroup, pods: Sequence[LocalPod], hold: Hold | None, now: float) -> Mapping[str, Any]:
     """Return the status of a group.
 
-    `pods` are all pods that name the group, and `hold` says why its minimum cannot be bound, if it cannot. A group in
-    the phase Completed stays in it while its pods are deleted.
+    `pods` are all pods that name the group, and `hold` is the reason for which its minimum cannot be bound, if there is
+    one. A group in the phase Completed stays in this phase while its pods are deleted.
     """
     if group.status.get("phase") == COMPLETED and all(pod.is_finished for pod in pods):
         return group.status
@@ -34,7 +34,9 @@ def status(group: PodGroup, pods: Sequence[LocalPod], hold: Hold | None, now: fl
 
 
 def differs(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Return whether a status differs from the one before. A missing field there counts as 0, as empty text or list."""
+    """Return whether a status differs from the previous status. A missing field there counts as 0, as empty text or
+    list.
+    """
     return any((before.get(name) or type(value)()) != value for name, value in status.items())
 
 

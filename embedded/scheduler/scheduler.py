@@ -1,7 +1,7 @@
 """Binds pods to the node and writes the statuses of PodGroups.
 
-One rule: a decision takes into account what the API server shows and what the scheduler has just done. A pod that it
-bound counts as bound before the API server shows it.
+One rule: a decision takes into account the objects that the API server shows and the latest writes of the scheduler. A
+pod that the scheduler has bound counts as bound before the API server shows it.
 """
 
 import logging
@@ -48,9 +48,10 @@ class ObservedNode:
 
 
 class PodGroupCache:
-    """All PodGroups and Queues. Any thread may read it; only the scheduler's thread writes to it.
+    """All PodGroups and Queues. Any thread may read the cache; only the scheduler's thread writes to the cache.
 
-    What the scheduler wrote counts before the API server shows it. A write that failed is decided again.
+    The writes of the scheduler are taken into account before the API server shows them. After a failed write, the
+    scheduler decides anew.
     """
 
     def __init__(self, cluster: Cluster, changed: Callable[[], None]) -> None:
@@ -74,7 +75,7 @@ class PodGroupCache:
         return self._groups, self._queues
 
     def gangs(self) -> Gangs:
-        """Return all PodGroups and Queues as they are now."""
+        """Return all PodGroups and Queues in their present state."""
         cached = {group.uid: group for group in self._groups.values()}
         self._written = {
             uid: group for uid, group in self._written.items() if uid in cached and group.version > cached[uid].version
@@ -141,7 +142,8 @@ class Scheduler:
         self._thread.join()
 
     def wake(self) -> None:
-        """Request a cycle: a pod has changed, or what pods depend on. Callable from any thread."""
+        """Request a cycle: a pod has changed, or an object that pods depend on has changed. Callable from any
+        thread."""
         self._changed.set()
 
     def _run(self) -> None:
@@ -169,7 +171,7 @@ class Scheduler:
     def cycle(self) -> None:
         """Decide once about all waiting pods and carry the decisions out.
 
-        Raise ClusterError if the API server fails; pods that are bound by then stay bound.
+        Raise ClusterError if the API server fails; pods that were bound before the failure stay bound.
         """
         gangs, view = self.pod_groups.gangs(), self._view()
         node = replace(self._node, labels={**view.labels, **self._node.labels})

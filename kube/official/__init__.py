@@ -1,1 +1,2 @@
-"""The official Kubernetes client, as `kube.client` uses it. What torchq knows of the API does not belong here."""
+"""The official Kubernetes client, as `kube.client` uses it. The knowledge of torchq about the API does not belong
+here."""

@@ -1,8 +1,8 @@
-"""The parts of the official client that torchq uses, imported without the others.
+"""The parts of the official client that torchq uses, imported without its other parts.
 
-One rule: the official client stays whole. Whoever imports `kubernetes` later gets all of it, and its loaders import the
-libraries of OAuth when a kubeconfig has to renew a token with them. Imported at once, both take longer than most
-commands, which are done in a quarter of a second.
+One rule: the official client stays whole. Whoever imports `kubernetes` later gets the whole client, and its loaders
+import the libraries of OAuth when a kubeconfig has to renew a token with them. Imported at once, both take longer than
+most commands, which are done in a quarter of a second.
 """
 
 import contextlib

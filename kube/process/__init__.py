@@ -1,4 +1,4 @@
-"""What a process knows of itself: the loops in it that must turn.
+"""The facts that a process knows about itself: the loops in it that must turn.
 
-One rule: nothing here knows what a loop does.
+One rule: nothing here knows the work of a loop.
 """

@@ -1,9 +1,10 @@
-"""What this process counts and measures, for the dashboards and alerts of admins.
+"""The counts and measurements of this process, for the dashboards and alerts of admins.
 
-One rule: a floor names its metrics as values and counts through the protocol `Meter`. It knows no library and no port.
+One rule: a package names its metrics as values and counts through the protocol `Meter`. The meter knows no library and
+no port.
 
 The names follow the conventions of Prometheus: base units, `_total` for counters. Where another program has the same
-metric, the name is the one that it has in client-go.
+metric, the name is that of client-go.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ Merge = Literal["sum", "least", "most"]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Metric:
-    """One metric. Each is a single object: two metrics are equal only if they are the same one."""
+    """One metric. Each metric is a single object: two metrics are equal only if they are the same object."""
 
     name: str
     kind: Kind

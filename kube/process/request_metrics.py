@@ -1,6 +1,6 @@
 """The metrics of the client of the API server.
 
-One rule: names and labels as in client-go, so that dashboards for it show these, too.
+One rule: names and labels as in client-go, so that dashboards for client-go show the metrics of torchq, too.
 """
 
 from kube.process.meter import REQUEST_BUCKETS, Metric

@@ -1,6 +1,6 @@
-"""How the clock of this machine differs from that of the API server.
+"""How the clock of this machine differs from the clock of the API server.
 
-One rule: only large differences count. The server tells whole seconds, and its answer takes a while.
+One rule: only large differences have an effect. The server tells whole seconds, and its answer takes a while.
 """
 
 import time
@@ -18,10 +18,10 @@ def _steady() -> float:
 
 
 class ServerTime:
-    """The time of an API server, by its last answer. Any thread may use it."""
+    """The time of an API server, by its last answer. Any thread may use the object."""
 
     def __init__(self, clock: Callable[[], float] = time.time, steady: Callable[[], float] = _steady) -> None:
-        """`clock` is that of the machine, which may be set; `steady` is never set."""
+        """`clock` is the clock of the machine, which may be set; `steady` is never set."""
         self._clock = clock
         self._steady = steady
         self._noted: tuple[str, float] | None = None

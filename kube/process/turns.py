@@ -1,7 +1,7 @@
 """The turns of the loops of a process: which loop has not come around for too long.
 
-One rule: a loop that waits for something that is known to be away is not late, and neither is one that has ended. Every
-such wait ends by itself, at a time limit of its own.
+One rule: a loop that waits for a server that is known to be away is not late, and neither is a loop that has ended.
+Every such wait ends by itself, at a time limit of its own.
 
 A loop marks each of its turns, in its own thread. The client of the API server notes its waits by itself, for the loop
 whose thread makes the request.
@@ -18,7 +18,7 @@ LATE_SECONDS = 30.0
 
 
 class Turn:
-    """One loop of a process. Only the thread of the loop changes it; any thread may read it.
+    """One loop of a process. Only the thread of the loop changes the object; any thread may read it.
 
     As a context manager it is the loop's life: its loop is late until the first mark, and not any more after its end.
     """
@@ -36,7 +36,9 @@ class Turn:
         self._due = self._clock()
 
     def allow(self, seconds: float) -> None:
-        """Note that the loop has turned, and that its next turn may take this much longer than others."""
+        """Note that the loop has turned, and that its next turn may take that number of seconds longer than other
+        turns.
+        """
         _here.turn = self
         self._due = self._clock() + seconds
 
@@ -87,7 +89,7 @@ class Turns:
         self._loops: tuple[Turn, ...] = ()
 
     def loop(self, name: str) -> Turn:
-        """Return a loop, which must turn from now on. A loop of the same name takes the place of one before it."""
+        """Return a loop, which must turn from now on. A loop of the same name takes the place of an earlier loop."""
         turn = Turn(name, self._clock)
         with self._lock:
             self._loops = (*(each for each in self._loops if each.name != name), turn)
@@ -112,5 +114,5 @@ _here = _Here()
 
 
 def current() -> Turn:
-    """Return the loop that this thread has marked last; one that nobody reads if there is none."""
+    """Return the loop that this thread has marked last; a loop that nobody reads if the thread has marked none."""
     return _here.turn

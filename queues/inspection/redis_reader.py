@@ -45,7 +45,7 @@ class InspectionReader:
         self.faults: list[Fault] = []
 
     def parse(self, where: str, parser: Callable[[], T], default: T) -> T:
-        """Return the parser's value. If it fails, add a fault and return the default."""
+        """Return the parser's value. If the reading fails, add a fault and return the default."""
         try:
             return parser()
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -334,7 +334,7 @@ def _is_short(length: object) -> bool:
 
 
 def reset_store(connection: Connection, epoch: int) -> None:
-    """Delete everything of the queues but settings and accounts; of those, delete what cannot be read."""
+    """Delete everything of the queues except settings and accounts; delete unreadable settings and accounts, too."""
     _FORGET(connection, arguments=[epoch])
     keys = classify_keys(connection)
     names = [

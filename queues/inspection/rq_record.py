@@ -45,7 +45,8 @@ def is_id(job_id: str) -> bool:
 
 
 def check_length(length: int) -> None:
-    """Raise InvalidBatch for a record that is not a hash, which has the length -1, and for one that is too long."""
+    """Raise InvalidBatch for a record that is not a hash, which has the length -1, and for a record that is too
+    long."""
     if length < 0:
         raise InvalidBatch("its record is not a hash")
     if length > MOST_BYTES:

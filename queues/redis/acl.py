@@ -72,12 +72,15 @@ DEFAULT_USER_OFF = "user default off resetpass resetkeys resetchannels -@all"
 
 
 def acl(writer: str = "", reader: str = "", internal: str = "") -> str:
-    """Return the text of an ACL file for the passwords of both users, and of the internal ones unless it is empty."""
+    """Return the text of an ACL file for the passwords of both users, and of the internal users unless `internal` is
+    empty.
+    """
     own = (WRITER.acl_line(writer), READER.acl_line(reader))
     more = [user.acl_line(internal) for user in INTERNAL if internal]
     return "\n".join((DEFAULT_USER_OFF, *own, *more, ""))
 
 
 def sentinel_acl(password: str = "") -> str:
-    """Return the lines for the ACL file of a sentinel. It keeps the user `default`, by which other sentinels ask."""
+    """Return the lines for the ACL file of a sentinel. The file keeps the user `default`, by which other sentinels
+    ask."""
     return f"{ASKING.acl_line(password)}\n"

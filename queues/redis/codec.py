@@ -67,7 +67,7 @@ def encode_tie(entry: Entry) -> str:
 
 def encode_entry(entry: Entry) -> str:
     """Encode an entry with its key and without its sequence. Defaults are left out: kind "admit", returning false, port
-    false, and those of further workers. Raises Unstorable."""
+    false, and the defaults of further workers. Raises Unstorable."""
     if entry.most or entry.idle or not math.isfinite(entry.submitted):
         check(entry)
     return _exact(
@@ -171,8 +171,9 @@ def decode_spec(text: Text) -> QueueSpec:
 
 
 def encode_rules(spec: QueueSpec) -> str:
-    """Encode the settings that scripts read: the cohort, a space, and the rest as JSON. Queues with equal limits have
-    one JSON text."""
+    """Encode the settings that scripts read: the cohort, a space, and the other settings as JSON. Queues with equal
+    limits have one JSON text.
+    """
     limits = {"quota": dict(spec.quota), "borrowing": dict(spec.borrowing)}
     return f"{spec.cohort} {dump(limits | {'aging_seconds': float(spec.aging_seconds)})}"
 
@@ -213,8 +214,9 @@ def decode_account(text: Text) -> Account:
 
 
 def encode_clock(clock: Clock) -> str:
-    """Encode the clock: served, weights, scheme. Where it does not count jobs, a 0 comes before the scheme: version 0.2
-    knows one scheme with two numbers, and reads three numbers before every other one."""
+    """Encode the clock: served, weights, scheme. Where the scheme does not count jobs, a 0 comes before the scheme:
+    version 0.2 knows one scheme with two numbers, and reads three numbers before every other scheme.
+    """
     served, weights, scheme = clock
     return f"{served} {weights} {scheme}" if scheme == ACCOUNT_SCHEME else f"{served} {weights} 0 {scheme}"
 
@@ -232,8 +234,8 @@ def decode_clock(text: Text) -> Clock:
 
 
 def encode_overtaken(overtaken: OvertakenJob | None) -> str:
-    """Encode an overtaken job: its key, how often and since when it was overtaken, the room reserved for it, if any,
-    and whether its patience has ended and it has an open claim."""
+    """Encode an overtaken job: its key, how often and since when it was overtaken, the room reserved for it, if there
+    is such room, and whether its patience has ended and it has an open claim."""
     if overtaken is None:
         return NOT_OVERTAKEN
     fields = {"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)}

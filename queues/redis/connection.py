@@ -62,12 +62,12 @@ def connect(
     retries: int = RETRIES,
     pinned: bool = False,
 ) -> Connection:
-    """Return a client of the Redis at a location. It connects with the first command.
+    """Return a client of the Redis at a location. The client connects with the first command.
 
     `timeout` limits the wait for an answer, in seconds; None is for clients that block on purpose. `retries` is how
     often a command is repeated after a connection error. A `pinned` client raises StoreLost instead of the use of
-    another server process than the one that `incarnation` has named last. Raises BadAddress for a URL that cannot be
-    used.
+    another server process than the process that `incarnation` has named last. Raises BadAddress for a URL that cannot
+    be used.
     """
     location = Location(where) if isinstance(where, str) else where
     if not location.file:  # a file may become usable later
@@ -99,7 +99,9 @@ class _NotedRetry(Retry):
 
 
 def is_reachable(url: str) -> bool:
-    """Return whether the Redis at a URL takes commands. Raises CredentialsRefused if it does not accept the login."""
+    """Return whether the Redis at a URL takes commands. Raises CredentialsRefused if the server does not accept the
+    login.
+    """
     client = connect(url, client_name="torchq-probe", timeout=1.0, retries=0)
     try:
         with translate_errors(client):
@@ -119,8 +121,9 @@ def address(connection: Connection) -> str:
 
 
 def incarnation(connection: Connection) -> str:
-    """Return the id that the server chose at its start; empty if it has none or the user may not read it. A pinned
-    client uses no other server from now on."""
+    """Return the id that the server chose at its start; empty if the server has no id or the user may not read the id.
+    A pinned client uses no other server from now on.
+    """
     pin = connection.connection_pool.connection_kwargs.get("pin") or Pin()
     pin.run_id = ""
     pin.run_id = str(facts(connection, "server").get("run_id", ""))
@@ -128,7 +131,7 @@ def incarnation(connection: Connection) -> str:
 
 
 def meter(connection: Connection) -> Meter:
-    """Return what measures the scripts of a client."""
+    """Return the meter of the scripts of a client."""
     location = connection.connection_pool.connection_kwargs.get("location")
     return location.meter if location is not None else NO_METER
 
@@ -141,8 +144,9 @@ def seconds_since_move(connection: Connection) -> float:
 
 
 def facts(connection: Connection, section: str | None = None) -> dict[str, Any]:
-    """Return what the server says about itself (INFO), in one section or in all usual ones; empty if it does not tell
-    the user. A server that takes no writes may refuse even to answer, which is an error."""
+    """Return the server's information about itself (INFO), in one section or in all usual ones; empty if the server
+    refuses this to the user. A server that takes no writes may refuse even to answer, which is an error.
+    """
     with translate_errors(connection):
         try:
             return dict(connection.info(section))
@@ -173,7 +177,7 @@ def translate_parse_errors(connection: Connection) -> Iterator[None]:
 def evaluate(
     connection: Connection, source: str, sha: str, keys: Sequence[str], arguments: Sequence[str | bytes | int | float]
 ) -> Any:
-    """Run a Lua script by its SHA-1. Send its source if the server does not know it.
+    """Run a Lua script by its SHA-1. Send the source of the script if the server does not know the script.
 
     Raises StoreLost or StaleEpoch if the script's error reply begins with STORELOST or STALEEPOCH.
     """
@@ -185,7 +189,7 @@ def evaluate(
 
 
 class _Request:
-    """A script that was sent. It has no answer until one is read."""
+    """A script that was sent. The request has no answer until an answer is read."""
 
     def __init__(self, source: str, sha: str, arguments: Sequence[str | bytes | int | float]) -> None:
         self.script = source, sha
@@ -197,7 +201,8 @@ class ScriptPipeline:
     """A socket on which scripts are sent without a wait for each answer. The server runs them in the order of sending.
     Safe to share between threads.
 
-    After a connection error, `send`'s function runs its script again. That is safe because scripts are idempotent.
+    After a connection error, `send`'s function runs its script again. A repetition is safe because scripts are
+    idempotent.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -209,7 +214,7 @@ class ScriptPipeline:
 
     @property
     def meter(self) -> Meter:
-        """What measures the scripts of the connection."""
+        """The meter of the scripts of the connection."""
         return meter(self._connection)
 
     def send(self, source: str, sha: str, arguments: Sequence[str | bytes | int | float]) -> Callable[[], Any]:
@@ -256,7 +261,7 @@ class ScriptPipeline:
             self._connection.connection_pool.release(self._socket)
 
     def _drop(self) -> None:
-        """Close the socket. Late answers may still arrive on it, so no other request can use it."""
+        """Close the socket. Late answers may still arrive on the socket, so no other request can use it."""
         self._pending.clear()
         self._socket.disconnect()
         self._connection.connection_pool.release(self._socket)
@@ -278,7 +283,8 @@ def read_atomically(connection: Connection, commands: Sequence[Sequence[str]]) -
 
 
 def key_names(connection: Connection, pattern: str) -> list[str]:
-    """Return the names of the keys that match a pattern. A key that is added or deleted meanwhile may be missing."""
+    """Return the names of the keys that match a pattern. A key that is added or deleted during the scan may be
+    missing."""
     with translate_errors(connection):
         names = set(connection.scan_iter(match=pattern, count=_SCAN))
     return sorted(name.decode(errors="replace") for name in names)
@@ -286,7 +292,7 @@ def key_names(connection: Connection, pattern: str) -> list[str]:
 
 def scan(connection: Connection, kind: str, name: str) -> dict[bytes, Any] | None:
     """Read a hash or a sorted set (`kind` "hash", "zset") in pieces; None if the key has another type. An element that
-    is added or deleted meanwhile may be missing."""
+    is added or deleted during the scan may be missing."""
     scan_iter = connection.hscan_iter if kind == "hash" else connection.zscan_iter
     with translate_errors(connection):
         try:

@@ -19,8 +19,9 @@ _ADOPT = Script("store/adopt")
 
 
 def problem(client: Connection, own: Installation | None = None) -> str:
-    """Return why the queues of an installation cannot be kept on a client's server; empty if they can. That it does not
-    answer is also a reason. None: the caller does not know its installation."""
+    """Return why the queues of an installation cannot be kept on a client's server; empty if the queues can be kept.
+    The lack of an answer is also a reason. None: the caller does not know its installation.
+    """
     try:
         reason = server_checks.problem(connection.facts(client))
         if not reason:
@@ -32,8 +33,9 @@ def problem(client: Connection, own: Installation | None = None) -> str:
 
 
 def read_problem(client: Connection, own: Installation | None = None) -> str:
-    """Return why the queues of an installation cannot be kept on a client's server, as far as it tells without a write;
-    empty if they can. None: the caller does not know its installation. Raises QueueError."""
+    """Return why the queues of an installation cannot be kept on a client's server, as far as the server tells without
+    a write; empty if the queues can be kept. None: the caller does not know its installation. Raises QueueError.
+    """
     facts = connection.facts(client)
     reason = server_checks.problem(facts) or server_checks.refusal(facts)
     reason = reason or (installation.foreign(read_ownership(client).owner, own) if own else "")
@@ -48,7 +50,7 @@ def check_owner(client: Connection, own: Installation | None) -> None:
 
 
 class Ownership(NamedTuple):
-    """Whose a store is."""
+    """The owner of a store."""
 
     owner: bytes
     """The installation as it is stored (`queues.installation`); empty if there is none."""
@@ -57,7 +59,7 @@ class Ownership(NamedTuple):
 
 
 def read_ownership(connection: Connection) -> Ownership:
-    """Return whose the store is. Raises QueueError."""
+    """Return the owner of the store. Raises QueueError."""
     owner, probe = read_atomically(connection, [("GET", redis_keys.OWNER), ("GET", redis_keys.PROBE)])
     return Ownership(owner if isinstance(owner, bytes) else b"", bool(owner) and owner == probe)
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Location:
-    """The place of Redis for all clients of a process, which use the same server of it."""
+    """The place of Redis for all clients of a process, which use the same server."""
 
     def __init__(self, url: str, file: str = "") -> None:
         """`file` is the file from which the URL was read; empty if the URL is set directly and does not change. `url`
@@ -31,7 +31,7 @@ class Location:
 
     @property
     def may_change(self) -> bool:
-        """Whether the server may become another one while the process runs."""
+        """Whether another server may take over while the process runs."""
         return bool(self.file) or self.has_sentinels
 
     @property
@@ -48,8 +48,8 @@ class Location:
         return redis_url.address(self._url) + server
 
     def url(self) -> str:
-        """Return the URL. The file is read again; while it has no usable URL, return the last one that it had. Raises
-        BadAddress if it never had one."""
+        """Return the URL. The file is read again; while it has no usable URL, return the last usable URL. Raises
+        BadAddress if the file never had a usable URL."""
         if self.file:
             try:
                 self._url = read(self.file)

@@ -1,7 +1,7 @@
 """Log lines about errors that repeat, without a line per attempt.
 
 One rule: one line when an error begins, one line a minute while it lasts, one line when it is over. Errors that
-alternate are one line a minute each.
+alternate cause one line a minute each.
 """
 
 import logging
@@ -14,7 +14,7 @@ REMINDER_SECONDS = 60.0
 
 
 class OutageLog:
-    """The log lines about one service that may be unreachable. Many threads may use it."""
+    """The log lines about one service that may be unreachable. Many threads may use the object."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` returns seconds."""
@@ -39,7 +39,7 @@ class OutageLog:
                 self._logged_at = recent | {message: now}
 
     def report_recovery(self) -> None:
-        """Log that an attempt succeeded, if the one before it failed."""
+        """Log that an attempt succeeded, if the previous attempt failed."""
         with self._lock:
             if self._message:
                 self._log.info("over after %.0f s: %s", self._clock() - self._since, self._message)

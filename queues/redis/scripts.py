@@ -29,7 +29,7 @@ class Script:
         keys: Sequence[str] = (),
         arguments: Sequence[str | bytes | int | float] = (),
     ) -> Any:
-        """Run the script. Return its answer as redis-py decodes it (bytes, integers, lists). Raises
+        """Run the script. Return the answer of the script as redis-py decodes it (bytes, integers, lists). Raises
         `queues.errors.QueueError`."""
         with self._measured(connection.meter(client)):
             return connection.evaluate(client, self.source, self.sha, keys, arguments)

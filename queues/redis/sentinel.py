@@ -1,7 +1,7 @@
 """Which server is the master, by the word of the sentinels.
 
-One rule: a process has one opinion. All clients of a location share one Master, and none stays on a server that it has
-left.
+One rule: all clients of a process agree on one master. All clients of a location share one Master, and no client stays
+on a server that the Master has left.
 """
 
 import contextlib
@@ -44,7 +44,8 @@ class Unlocated(Exception):
 
 
 def elect(votes: Sequence[Address | None], last: Address | None) -> Address | None:
-    """Return the address of most of the sentinels that know the name, else the last one; None without either."""
+    """Return the address of most of the sentinels that know the name, else the last address; None if there is
+    neither."""
     known = Counter(vote for vote in votes if vote is not None)
     for address, count in known.most_common(1):
         if 2 * count > known.total():
@@ -58,7 +59,7 @@ def start_thread(look: Callable[[], None]) -> None:
 
 
 class Master:
-    """The server that all clients of one location use. Many threads may use it."""
+    """The server that all clients of one location use. Many threads may use the object."""
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class Master:
             return self._look(ask, since=called_at)
 
     def has_left(self, place: str, ask: Ask) -> bool:
-        """Return whether clients should use another server than the one at a place (`queues.redis.url.address`)."""
+        """Return whether clients should use another server than the server at a place (`queues.redis.url.address`)."""
         age = self._clock() - self._looked_at
         if age >= BLIND_SECONDS:
             with contextlib.suppress(Unlocated):  # the last opinion stays
@@ -98,7 +99,7 @@ class Master:
 
     @property
     def seconds_since_move(self) -> float:
-        """How long ago the server became another one than before; infinite if it never did."""
+        """The time since the server was last replaced; infinite if the server never was."""
         return self._clock() - self._moved_at
 
     @property
@@ -148,14 +149,16 @@ class Master:
     def _votes(
         self, sentinels: Sentinels, ask: Ask, last: Address | None
     ) -> tuple[list[Address | None], dict[str, str]]:
-        """Return the answers of the sentinels, and why others have none. A majority of all is enough."""
+        """Return the answers of the sentinels, and the reasons of the sentinels without an answer. A majority of all is
+        enough.
+        """
         votes: list[Address | None] = []
         reasons: dict[str, str] = {}
         for host in sorted(sentinels.hosts, key=lambda host: self._silent.get(host, _NEVER)[0]):
             if any(vote and 2 * count > len(sentinels.hosts) for vote, count in Counter(votes).items()):
                 break
             silent_at, reason = self._silent.get(host, _NEVER)
-            # A look asks one of those that were silent again, and so lasts one timeout at most.
+            # A look asks only one of the silent sentinels again, and so lasts one timeout at most.
             if reason and (votes or last) and (reasons or self._clock() - silent_at < SILENT_SECONDS):
                 reasons[host] = reason
                 continue

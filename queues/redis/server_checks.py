@@ -1,6 +1,6 @@
-"""Why a Redis server cannot hold the queues, from what it says about itself and from its refusals.
+"""Why a Redis server cannot hold the queues, from the server's information about itself and from its refusals.
 
-One rule: pure. Each result is the rest of a sentence that begins with the name of the server: what is wrong with it,
+One rule: pure. Each result is the rest of a sentence that begins with the name of the server: the fault of the server,
 and what an admin can do.
 """
 
@@ -30,7 +30,7 @@ _REFUSALS = {
 
 
 def problem(facts: Mapping[str, object]) -> str:
-    """Return why a leader must not use a server with these facts (INFO); empty if it may.
+    """Return why a leader must not use a server with these facts (INFO); empty if a leader may use the server.
 
     A single fact that the server does not tell is no problem. Without any fact, nothing can be checked.
     """
@@ -49,8 +49,9 @@ def problem(facts: Mapping[str, object]) -> str:
 
 
 def refusal(facts: Mapping[str, object]) -> str:
-    """Return why a server with these facts probably takes no writes; empty if it does. Only a refused write is certain:
-    Redis does not count all of its memory, and it may be set to go on without its files."""
+    """Return why a server with these facts probably takes no writes; empty if the server probably takes writes. Only a
+    refused write is certain: Redis does not count all of its memory, and it may be set to continue without its files.
+    """
     return _fullness(facts) or _lost_files(facts)
 
 
@@ -67,12 +68,12 @@ def _fullness(facts: Mapping[str, object]) -> str:
 
 def refused_write(code: str, message: str) -> str:
     """Return why the server does not take a write, from the first word and the text of its error reply; empty if the
-    reply means something else."""
+    reply has another meaning."""
     reason = _REFUSALS.get(code, "")
     return f"{reason} ({message.removeprefix(code).strip()})" if code == "MISCONF" else reason
 
 
 def _major(facts: Mapping[str, object]) -> int:
-    """Return the major version. One that cannot be read counts as new enough."""
+    """Return the major version. A version that cannot be read counts as new enough."""
     number = re.match(r"\d+", str(facts.get("redis_version", "")))
     return int(number.group()) if number else OLDEST

@@ -44,7 +44,7 @@ class TlsSocket(redis.SSLConnection):
 
 
 class ServerReplaced(RedisError):
-    """Another server process answers than the one that the client is pinned to."""
+    """Another server process answers than the process that the client is pinned to."""
 
 
 @dataclass(slots=True)
@@ -59,13 +59,13 @@ class Socket(redis.Connection):
     """A connection to the server that its location names at the moment of connecting."""
 
     def __init__(self, *, location: Location, pin: Pin | None = None, **options: Any) -> None:
-        """`options` are those of redis.Connection but the address, the credentials and the database."""
+        """`options` are the options of redis.Connection except the address, the credentials and the database."""
         super().__init__(host="", port=0, **options)  # type: ignore[no-untyped-call]
         self._location, self._pin = location, pin
         self._place = self._run_id = ""
 
     def connect(self) -> None:
-        """Connect if the socket is not connected, or if its server is not the one to use any more.
+        """Connect if the socket is not connected, or if its server is no longer the server to use.
 
         The pool calls this before each command or pipeline, and never between a command and its answer."""
         if self.is_connected and (self._has_left() or self._is_elsewhere()):
@@ -73,7 +73,7 @@ class Socket(redis.Connection):
         super().connect()  # type: ignore[no-untyped-call]
 
     def on_connect_check_health(self, check_health: bool = True) -> None:
-        """Log in, and raise ServerReplaced unless the server is the one to which the client is pinned."""
+        """Log in, and raise ServerReplaced unless the server is the process to which the client is pinned."""
         super().on_connect_check_health(check_health)
         if self._pin is not None:
             self._run_id = self._read_run_id()
@@ -81,7 +81,7 @@ class Socket(redis.Connection):
                 raise ServerReplaced(f"the process {self._run_id} has taken the place of {self._pin.run_id}")
 
     def read_response(self, *args: Any, **options: Any) -> Any:
-        """Return the answer to a command. A refusal that a new connection may cure ends this one."""
+        """Return the answer to a command. A refusal that a new connection may cure ends the present connection."""
         if self._location.has_sentinels:
             self._wait()
         try:
@@ -102,7 +102,7 @@ class Socket(redis.Connection):
         return found[1].decode() if found else ""
 
     def _is_elsewhere(self) -> bool:
-        """Return whether the server is not the one to which the client is pinned."""
+        """Return whether the server is not the process to which the client is pinned."""
         return self._pin is not None and self._pin.run_id not in ("", self._run_id)
 
     def _has_left(self) -> bool:
@@ -142,7 +142,7 @@ class Socket(redis.Connection):
 
 
 def ask(url: str, name: str) -> Address | None:
-    """Return the address of a master by the word of one sentinel; None if it knows no such name. Raises
+    """Return the address of a master by the word of one sentinel; None if the sentinel knows no such name. Raises
     SentinelSilent."""
     try:
         answer = _sentinel(url).execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)  # type: ignore[no-untyped-call]
@@ -156,7 +156,7 @@ def ask(url: str, name: str) -> Address | None:
 
 @functools.lru_cache(maxsize=_SENTINELS)
 def _sentinel(url: str) -> "redis.Redis":
-    """Return the client of a sentinel. It is kept, since it is asked every second."""
+    """Return the client of a sentinel. The connection is kept, since a request is sent every second."""
     tls = {"connection_class": TlsSocket} if url.startswith("rediss://") else {}
     return redis.Redis.from_url(
         url,

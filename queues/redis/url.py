@@ -37,7 +37,7 @@ def redact(url: str) -> str:
 
 
 def has_password(url: str) -> bool:
-    """Return whether the URL has a password, or a part that may be one."""
+    """Return whether the URL has a password, or a part that may be a password."""
     before, at, _ = url.partition("://")[2].rpartition("@")
     return (bool(at) and ":" in before) or "password=" in url
 

@@ -1,7 +1,7 @@
-"""What is free of every claim: in the pool, in the quotas of queues, and in cohorts.
+"""The room that is free of every claim: in the pool, in the quotas of queues, and in cohorts.
 
-One rule: what is used now counts as used, and what is promised counts as well. So idle growth takes neither the room of
-workers that have not ended, nor that of waiting jobs to which it is given back.
+One rule: room that is used now counts as used, and so does room that is promised. So idle growth takes neither the room
+of workers that have not ended, nor the room of waiting jobs to which room is given back.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,12 @@ Need = tuple[Place, int]
 
 
 class FreeRoom:
-    """What is free in each place."""
+    """The free room in each place."""
 
     def __init__(self, picker: Picker, queues: Mapping[str, QueueState], room: Room) -> None:
-        """`room` has what will be used once all that is planned has happened. It does not change any more."""
+        """`room` has the amounts that will be used once all planned changes are done. The room does not change any
+        more.
+        """
         self._picker = picker
         self._queues = queues
         self._room = room
@@ -35,7 +37,9 @@ class FreeRoom:
         return [name for name in self._room.capacity if name != amounts.OTHERS and self._free_of_pool(name) <= 0]
 
     def needs(self, job: ElasticJob) -> list[Need] | None:
-        """Return what one step of a job takes of each place that limits it; None if one of them has less."""
+        """Return the amounts that one step of a job takes of each place that limits the job; None if a place has less
+        room.
+        """
         kind = job.step, shape(job.unit)
         if kind not in self._in_pool:
             self._in_pool[kind] = self._needs_of_pool(job)

@@ -2,9 +2,9 @@
 
 One rule: a job gives its idle growth first, never goes below its least, and changes its size in its steps.
 
-A queue's share is a part of the whole pool, by weight among the queues that use it or wait. What counts is what prices
-count (`queues.picking.prices`), of several resources the one of which a queue has the largest part; where all jobs cost
-the same, the resources of the pool.
+A queue's share is a part of the whole pool, by weight among the queues that use it or wait. The compared resources are
+the resources of prices (`queues.picking.prices`), and of several resources the one of which a queue has the largest
+part; where all jobs cost the same, the resources of the pool.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ from queues.resizing.values import ElasticJob
 
 
 class Shares:
-    """What queues use beyond their shares, as parts of the pool."""
+    """The amounts that queues use beyond their shares, as parts of the pool."""
 
     def __init__(self, room: Room, prices: Prices) -> None:
-        """`room` belongs to the caller, who may change it."""
+        """`room` belongs to the caller, who may change the room."""
         self._room = room
         counted = prices.whole or room.capacity
         self._capacity = {name: amount for name, amount in counted.items() if amount > 0}
@@ -31,13 +31,13 @@ class Shares:
         return self.size(self._room.held(queue)) - self._share(queue)
 
     def paid_above(self, queue: str) -> float:
-        """Return how far a queue is above its share with what it has paid for."""
+        """Return how far a queue is above its share by the room that it has paid for."""
         held, idle = self._room.held(queue), self._room.idle(queue)
         paid = {name: held.get(name, 0) - idle.get(name, 0) for name in self._capacity}
         return self.size(paid) - self._share(queue)
 
     def size(self, used: Amounts) -> float:
-        """Return which part of the pool an amount is."""
+        """Return an amount as a part of the pool."""
         return max([used.get(name, 0) / most for name, most in self._capacity.items()], default=0.0)
 
     def _share(self, queue: str) -> float:
@@ -45,7 +45,7 @@ class Shares:
 
     @cached_property
     def _weights(self) -> int:
-        """The sum of the weights of the queues that use something or wait."""
+        """The sum of the weights of the queues that use room or wait."""
         queues = self._room.queues.values()
         return sum(queue.spec.weight for queue in queues if queue.first is not None or any(queue.used.values())) or 1
 
@@ -68,7 +68,7 @@ class Giver:
 
     @property
     def fulfilment(self) -> float:
-        """The part that the job has of what it may have beyond its least."""
+        """The part that the job has of the workers between its least and its most number."""
         return fulfilment(self.job, self.workers)
 
     @property
@@ -78,14 +78,14 @@ class Giver:
 
 
 def fulfilment(job: ElasticJob, workers: int) -> float:
-    """Return which part a job has of what it may have beyond its least, with a number of workers."""
+    """Return the part that a job has of the workers between its least and its most number, for a number of workers."""
     return (workers - job.least) / max(1, job.most - job.least)
 
 
 def rank(job: ElasticJob, shares: Shares) -> tuple[float, float, JobKey]:
-    """Return the order in which equally fulfilled jobs grow: those with smaller workers first, then the older ones.
+    """Return the order in which equally fulfilled jobs grow: jobs with smaller workers first, then older jobs.
 
-    They give back in the opposite order.
+    Jobs give back in the opposite order.
     """
     return shares.size(job.unit), job.submitted, job.key
 

@@ -1,14 +1,14 @@
 """Giving back: the waiting jobs that get room, and the elastic jobs that make it.
 
-One rule: nobody gives for a job that does not fit once all that may go is gone.
+One rule: no job gives room for a waiting job that would not fit even if all workers that may be removed were removed.
 
 Who may be asked is in `queues.resizing.search`. The job with the pool's reservation is served first, then those for
 which workers are on their way out, then the queues that are furthest behind their shares. A job that is served counts
-as running for those behind it. When the first job of a queue is served, the jobs behind it follow; if it is not, and
-may be passed, the others of its queue follow that may pass it.
+as running for the jobs behind it. When the first job of a queue is served, the jobs behind it follow; if the first job
+is not served and may be passed, the jobs of its queue that may pass it follow.
 
 Room that comes back belongs to its job: in the pool by the reservation, in quota and cohort by a claim (`Plan.claims`).
-Workers that are on their way out count as gone, so that one waiting job never makes others give twice.
+Workers that are on their way out count as gone, so that one waiting job never makes other jobs give room twice.
 """
 
 import math
@@ -50,7 +50,7 @@ class GivingBack:
         self._present = Room(self._picker, self._queues, ())  # what is used now, by workers on their way out, too
 
     def serve(self) -> None:
-        """Find room for as many waiting jobs as possible."""
+        """Find room for the largest possible number of waiting jobs."""
         waiting = [queue for queue in self._queues.values() if queue.first is not None and queue.spec.open]
         givers_by_queue = givers.by_queue(self._jobs, self._shares) if waiting else {}
         if not givers_by_queue and not any(job.leaving for job in self._jobs if waiting):
@@ -78,7 +78,7 @@ class GivingBack:
         return stays
 
     def _spare(self) -> None:
-        """Let jobs keep what is not needed because others gave more than one waiting job took."""
+        """Let jobs keep room that is not needed because other jobs gave more than the waiting job took."""
         for giver in reversed(self._asked):
             step = amounts.scale(giver.job.unit, giver.job.step)
             while giver.given and self._room.fits(self._queues[giver.job.queue], step):
@@ -101,8 +101,9 @@ class GivingBack:
     def _may_take_paid(self, queue: QueueState) -> bool:
         """Return whether the first job of a queue holds the pool's reservation, or gets it next.
 
-        Nobody overtakes a job where all the others are content, so that it would never get the reservation by itself.
-        Its patience ends as well once it has waited for the least patience: this room need not wait for any job's end.
+        No job overtakes a waiting job if all other queues are content, so that it would never get the reservation by
+        itself. The patience of the waiting job ends as well once it has waited for the least patience: this room need
+        not wait for any job's end.
         """
         holder, first = self._picker.reservation_holder, queue.first
         if holder or self.hasten or first is None or not queue.reservable:

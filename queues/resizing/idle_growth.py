@@ -1,11 +1,11 @@
 """Growth into idle room.
 
 One rule: idle growth takes only room that no waiting job could use now: free of every claim, of the pool's reservation,
-and of what is given back.
+and of room that is being given back.
 
-The room must have been free for the job's `idle_seconds`, and a job that was resized of late rests. Both keep jobs from
-a restart for room that is soon needed. A job that has fewer workers than its owner wants gets further ones by its
-queue's order. How the room is shared out is in `queues.resizing.sharing_out`.
+The room must have been free for the job's `idle_seconds`, and a job that was resized of late rests. Both rules keep a
+job from a restart for room that is needed again soon. A job that has fewer workers than its owner wants gets further
+workers by its queue's order. How the room is shared out is in `queues.resizing.sharing_out`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -25,7 +25,7 @@ class Growth:
     """The growth of one plan."""
 
     def __init__(self, free: FreeRoom, shares: Shares, now: float, before: IdleRoom) -> None:
-        """`before` is what the plan before knew of idle room."""
+        """`before` is the knowledge of the previous plan about idle room."""
         self._free = free
         self._shares = shares
         self._now = now
@@ -51,7 +51,7 @@ class Growth:
     def _with_room(
         self, jobs: Iterable[ElasticJob], closed: Collection[str]
     ) -> Sequence[tuple[ElasticJob, Sequence[Need]]]:
-        """Return the jobs for which a step fits, whether they rest or not, and what it takes."""
+        """Return the jobs for which a step fits, whether they rest or not, and the amounts that the step takes."""
         exhausted, able = self._free.exhausted(), []
         for job in jobs:
             if job.queue in closed:
@@ -76,7 +76,8 @@ class Growth:
         }
 
     def _limits(self, job: ElasticJob, needs: Iterable[Need]) -> Limits:
-        """Return what a step takes of each place, and what has been idle there for long enough.
+        """Return the amounts that a step takes of each place, and the amounts that have been idle there for long
+        enough.
 
         Jobs with the same needs and the same time have the same object.
         """
@@ -90,7 +91,7 @@ class Growth:
 
 
 def may_grow(job: ElasticJob) -> bool:
-    """Return whether a job may grow one day, as it is."""
+    """Return whether a job may grow one day, in its present state."""
     return job.autoscale and not job.leaving and job.wanted <= job.workers <= job.most - job.step
 
 
@@ -99,7 +100,7 @@ def _resize(job: ElasticJob, workers: int) -> Resize:
 
 
 def observe(before: tuple[Since, ...], free: int, now: float) -> tuple[Since, ...]:
-    """Return what is known after so much was found free."""
+    """Return the knowledge about idle room after the given amounts were found free."""
     if before and before[-1].amount == free and before[-1].since <= now:
         return before
     if free <= 0:
@@ -118,6 +119,6 @@ def free_for(steps: tuple[Since, ...], seconds: float, now: float) -> int:
 
 
 def _without_shortest(steps: tuple[Since, ...]) -> tuple[Since, ...]:
-    """Return the steps without the one that was followed by the next one soonest."""
+    """Return the steps without the step whose next step followed soonest."""
     index = min(range(len(steps) - 1), key=lambda each: steps[each + 1].since - steps[each].since)
     return steps[:index] + steps[index + 1 :]

@@ -1,7 +1,7 @@
 """The jobs whose room is taken back: their scheduler does not bind them, and a waiting job could use the room.
 
-One rule: pure, and nobody gives room for a job that does not fit once all that may go is gone. Waiting jobs that their
-scheduler has refused, too, count as nobody: two of them would take turns without end.
+One rule: pure, and no job gives room for a waiting job that would not fit even if all room that may be given were
+given. Waiting jobs that their scheduler has refused, too, are ignored: two of them would take turns without end.
 """
 
 from collections.abc import Collection, Sequence
@@ -32,9 +32,9 @@ class HeldRoom(NamedTuple):
 def find(
     picker: Picker, holders: Sequence[HeldRoom], leaving: Sequence[HeldRoom], refused: Collection[JobKey], now: float
 ) -> tuple[JobKey, ...]:
-    """Return which holders give their room to waiting jobs now; the first ones where several could.
+    """Return which holders give their room to waiting jobs now; the first holders where several could.
 
-    The room of `leaving` jobs counts as free. `refused` are waiting jobs that nobody gives room to.
+    The room of `leaving` jobs counts as free. `refused` are waiting jobs to which no job gives room.
     """
     queues = picker.queues(now)
     search = _Search(picker, Room(picker, queues, ()), list(holders[:_HOLDERS]))
@@ -50,7 +50,7 @@ def find(
 
 @dataclass(slots=True)
 class _Search:
-    """The room while it is taken back for one waiting job after the other."""
+    """The room while jobs give it back for the waiting jobs one after the other."""
 
     _picker: Picker
     _room: Room
@@ -58,7 +58,7 @@ class _Search:
     given: list[HeldRoom] = field(default_factory=list)
 
     def serve(self, queue: QueueState, nobody: Collection[str]) -> None:
-        """Find room for the jobs of a queue in order, as far as one may pass another. `nobody` are left out."""
+        """Find room for the jobs of a queue in order, as far as a job may pass another job. `nobody` are left out."""
         failed: set[Shape] = set()
         holds_reservation = queue.spec.name == self._picker.reservation_holder
         for candidate in queue.runnable():
@@ -73,7 +73,7 @@ class _Search:
                 return
 
     def _serve(self, queue: QueueState, candidate: Candidate) -> bool:
-        """Return whether a job fits, perhaps once others have given their room. If so, it is charged."""
+        """Return whether a job fits, perhaps once others have given their room. If the job fits, it is charged."""
         asked: list[HeldRoom] = []
         able = iter(self._able)
         while not self._room.fits(queue, candidate.demand):

@@ -43,7 +43,7 @@ def reasons_kept(
 
 
 def _obstacle(job: ElasticJob) -> KeptCode:
-    """Return why a job does not grow whatever room there is."""
+    """Return the reason for which a job does not grow, whatever room is free."""
     if not job.autoscale:
         return "Off"
     if job.leaving:
@@ -59,8 +59,8 @@ def plan(
     *,
     with_kept: bool = False,
 ) -> Plan:
-    """Return who grows and who gives back now. `idle_since` is that of the plan before; `with_kept` asks for the
-    reasons of the jobs that are not resized.
+    """Return which jobs grow and which jobs give room back now. `idle_since` is the result of the previous plan;
+    `with_kept` asks for the reasons of the jobs that are not resized.
     """
     queues = picker.queues(now)
     known = [job for job in jobs if job.queue in queues]

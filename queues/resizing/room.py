@@ -1,7 +1,7 @@
-"""The room of all queues while a plan is made: what each limit has, and what a waiting job lacks.
+"""The room of all queues while a plan is made: the free part of each limit, and the room that a waiting job lacks.
 
-One rule: it is a copy. The picker's queues, cohorts and pool stay as they are. Workers that are on their way out count
-as gone.
+One rule: the room is a copy. The picker's queues, cohorts and pool stay unchanged. Workers that are on their way out
+count as gone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,10 +21,10 @@ LIMITS: tuple[Limit, ...] = ("quota", "cohort", "pool")
 
 
 class Room:
-    """What queues, cohorts and the pool use once the workers of a plan are gone."""
+    """The amounts that queues, cohorts and the pool use once the workers of a plan are gone."""
 
     def __init__(self, picker: Picker, queues: Mapping[str, QueueState], jobs: Iterable[ElasticJob]) -> None:
-        """Begin with what the picker knows. All `jobs` are of one of the queues."""
+        """Begin with the state of the picker. Each of the `jobs` belongs to one of the queues."""
         self._picker = picker
         self.queues = queues
         self.capacity: Amounts = picker.pool.capacity
@@ -41,16 +41,16 @@ class Room:
                 self.give(job, job.leaving, idle=False)
 
     def used(self, queue: str) -> Amounts:
-        """Return what a queue uses."""
+        """Return the amounts that a queue uses."""
         changed = self._used.get(queue)
         return self.queues[queue].used if changed is None else changed
 
     def idle(self, queue: str) -> Amounts:
-        """Return what the idle growth of a queue uses."""
+        """Return the amounts that the idle growth of a queue uses."""
         return self._idle.get(queue, NOTHING)
 
     def held(self, queue: str) -> Amounts:
-        """Return what the running jobs of a queue use."""
+        """Return the amounts that the running jobs of a queue use."""
         held = self._held.get(queue)
         return self.queues[queue].used if held is None else held
 
@@ -83,16 +83,16 @@ class Room:
         amounts.increase(self.pool_used, demand)
 
     def cohort(self, queue: QueueState) -> Cohort | None:
-        """Return the cohort of a queue; None if it has none."""
+        """Return the cohort of a queue; None if the queue has no cohort."""
         return self._picker.cohort(queue.spec.cohort) if queue.spec.cohort else None
 
     def cohort_used(self, cohort: str) -> Amounts:
-        """Return what all members of a cohort use."""
+        """Return the amounts that all members of a cohort use."""
         found = self._picker.cohort(cohort)
         return self._cohort_used.get(cohort, NOTHING if found is None else found.used)
 
     def claims(self, cohort: str) -> Mapping[str, int]:
-        """Return what the members of a cohort claim, without the claims that are satisfied."""
+        """Return the amounts that the members of a cohort claim, without the claims that are satisfied."""
         if cohort not in self._claims:
             found = self._picker.cohort(cohort)
             self._claims[cohort] = {} if found is None else dict(found.claims)

@@ -1,6 +1,6 @@
 """The search for room for waiting jobs, one after the other, within the time of one plan.
 
-One rule: what is cheap to see comes first. A waiting job for which even all that may go is not enough costs no search.
+One rule: cheap tests come first. A waiting job for which even all removable workers are not enough causes no search.
 """
 
 import heapq
@@ -92,7 +92,7 @@ class Tier:
         return None
 
     def _line(self, giver: Giver) -> str:
-        """Return the name of the line in which a job gives: that of its queue, if the queues have an order."""
+        """Return the name of the line in which a job gives: the line of its queue, if the queues have an order."""
         return "" if self._first is None else giver.job.queue
 
     def _order(self, line: str) -> float:
@@ -123,9 +123,9 @@ class Victims:
         return [(giver.job, giver.job.step) for giver, tier in self._steps if tier.part == "paid"]
 
     def take(self, tier: Tier, lacking: Callable[[], Amounts], counts: Callable[[str, str], bool]) -> bool:
-        """Take steps of a tier until nothing lacks any more, and return whether that is so.
+        """Take steps of a tier until no amount is missing, and return whether no amount is missing.
 
-        `counts` returns whether a queue's use of a resource counts for the limit.
+        `counts` returns whether a queue's use of a resource adds to the usage of the limit.
         """
         lack, aside = lacking(), []
         while lack and (giver := tier.next()) is not None:
@@ -148,7 +148,7 @@ class Victims:
             self._give_back(len(self._steps) - 1)
 
     def spare(self, fits: Callable[[W], bool], waiting: W) -> None:
-        """Give back every step without which the waiting job fits as well, the last one first."""
+        """Give back every step without which the waiting job fits as well, the last step first."""
         if len(self._steps) == 1:
             return  # the job did not fit before it
         for index in range(len(self._steps) - 1, -1, -1):
@@ -196,7 +196,7 @@ class Waiting(NamedTuple):
 
 
 class TableRow(NamedTuple):
-    """Who may be asked because of one limit."""
+    """The jobs that may be asked because of one limit."""
 
     limit: Limit
     tiers: Iterable[Tier]
@@ -208,7 +208,7 @@ class Table:
     """The rows for each waiting job."""
 
     def __init__(self, room: Room, givers: Givers, shares: Shares) -> None:
-        """All of it belongs to the caller, who may change it."""
+        """The result belongs to the caller, who may change it."""
         self._room = room
         self._givers = givers
         self._shares = shares
@@ -259,7 +259,7 @@ class Search:
     """The searches of one plan."""
 
     def __init__(self, room: Room, givers: Givers, shares: Shares) -> None:
-        """All of it belongs to the caller, and changes with each search that finds room."""
+        """The result belongs to the caller, and changes with each search that finds room."""
         self._room = room
         self._givers = givers
         self._cohorts = {room.queues[name].spec.cohort for name in givers}
@@ -282,7 +282,9 @@ class Search:
         return not queue.uniform or (queue.first is not None and self._may_fit(queue.first.demand))
 
     def find(self, waiting: Waiting) -> Sequence[Giver]:
-        """Return the jobs that give room to a job that lacks it; none if all that may go is not enough."""
+        """Return the jobs that give room to a job that lacks room; none if all workers that may be removed are not
+        enough.
+        """
         if self.is_tired or not (waiting.may_take_paid or self._may_fit(waiting.demand)):
             return ()
         # The first limit that the job lacks says whether any job may be asked.

@@ -1,10 +1,10 @@
 """The loop that shares out room: one step after the other to the job that is least fulfilled, until nothing fits.
 
-One rule: the result is that of the loop alone. What is computed at once only saves steps.
+One rule: the result is the same as that of the plain loop. Steps that are computed together only save time.
 
-This is the loop of Paddle's EDL, with places of room instead of nodes. A job is fulfilled by
-`(workers - least) / (most - least)`. Of equally fulfilled jobs, the one with the smaller workers grows first, then the
-older one. With 5 GPUs:
+The algorithm is the loop of Paddle's EDL, with places of room instead of nodes. A job is fulfilled by
+`(workers - least) / (most - least)`. Of equally fulfilled jobs, the job with the smaller workers grows first, then the
+older job. With 5 GPUs:
 
     job   unit  workers  least  most   fulfilled, and what it gets
     x        1        2      2     6   0    1/4    2/4
@@ -85,8 +85,9 @@ def share_out(growers: Sequence[Grower]) -> None:
 
 
 def _contended(alike: Collection[Sequence[Grower]]) -> set[Place]:
-    """Lower the most steps of each job to what its places have for it alone. Return the places that have less than all
-    their jobs can take. Jobs with the same limits are together."""
+    """Lower the most steps of each job to the room that its places have for this job alone. Return the places that have
+    less than all their jobs can take. Jobs with the same limits are together.
+    """
     wanted: dict[Place, int] = {}
     least: dict[Place, int] = {}
     for group in alike:

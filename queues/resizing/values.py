@@ -1,4 +1,4 @@
-"""The values of a plan of resizes: the elastic jobs that go in, and the resizes, claims and reasons that come out.
+"""The values of a plan of resizes: the elastic jobs as its input, and the resizes, claims and reasons as its result.
 
 One rule: all are frozen and carry keys and numbers only, never a pod or a status.
 """

@@ -1,7 +1,7 @@
 """Encoding of a batch of picks for the commit script, and decoding of the script's answer.
 
 One rule: no value travels twice. Picks travel as columns, with every distinct demand and queue once. The answer has
-only what the store decided.
+only the decisions of the store.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -162,7 +162,7 @@ class RedisStore:
         return self._free(_LOWER, map(_lowered_texts, charges), pods_version)
 
     def _free(self, script: Script, items: Iterable[tuple[str, ...]], pods_version: int | None) -> list[JobKey]:
-        """Run a script that frees what jobs are charged for. Return the keys whose charge stays."""
+        """Run a script that frees charges of jobs. Return the keys whose charge stays."""
         version = "" if pods_version is None else pods_version
         calls = (script(self._connection, arguments=[self._epoch, version, *chunk]) for chunk in _chunks(items))
         return [JobKey.parse(key.decode()) for retained in calls for key in retained]
@@ -243,7 +243,7 @@ class RedisStore:
             return {key: codec.decode_reservation(key, text) for key, text in pairs}
 
     def _begin(self, epoch: int) -> Texts:
-        """Empty the store, unless it was prepared for this epoch. Return the entries that wait in it."""
+        """Empty the store, unless it was prepared for this epoch. Return the entries that wait in the queue."""
         prepared, self._prepared = self._prepared, NOTHING_PREPARED
         if prepared[0] == epoch:
             return prepared[1]
@@ -269,8 +269,9 @@ class RedisStore:
 
 
 class _PipelinedCommit:
-    """A commit that the server does while this process goes on. Slow work is done while the caller waits for nothing: a
-    batch is encoded before its commit begins, and its result is decoded after the next commit has begun."""
+    """A commit that the server does while this process continues. Slow work is done while the caller waits for nothing:
+    a batch is encoded before its commit begins, and its result is decoded after the next commit has begun.
+    """
 
     def __init__(self, store: RedisStore, batch: Batch) -> None:
         self.name = uuid.uuid4().hex

@@ -25,7 +25,7 @@ OMITTED = 0
 
 
 class _LazyWaiting(WaitingEntry):
-    """A waiting entry that is decoded when it is first read. Most entries are picked before that."""
+    """A waiting entry that is decoded when it is first read. Most entries are picked before they are decoded."""
 
     __slots__ = ("_fields",)
     size = 0
@@ -57,7 +57,7 @@ class _LazyCounted(_LazyWaiting):
 
 
 class SnapshotReader:
-    """A decoder for the answers of one store. Only one thread may use it at a time."""
+    """A decoder for the answers of one store. Only one thread may use the object at a time."""
 
     def __init__(self) -> None:
         self._epoch = -1
@@ -74,8 +74,8 @@ class SnapshotReader:
         """The demand of the last new entry. Consecutive jobs often have the same demand."""
 
     def read(self, answer: list[bytes]) -> Snapshot | None:
-        """Decode an answer. Return None if it is a difference to settings that this reader does not know. Then the
-        caller needs a whole snapshot.
+        """Decode an answer. Return None if the answer is a difference to settings that this reader does not know. Then
+        the caller needs a whole snapshot.
 
         Raises ValueError, KeyError, TypeError or AttributeError for data that the script did not write.
         """
@@ -120,7 +120,7 @@ class SnapshotReader:
             )
 
     def _heads(self, heads: list[Any]) -> tuple[WaitingEntry, ...]:
-        """Return the entries up to the first one that neither this answer nor the cache has."""
+        """Return the entries up to the first entry that neither this answer nor the cache has."""
         entries, parts = [], iter(heads)
         for version, _, fields in zip(parts, parts, parts, strict=True):
             waiting = self._entries.get(version) or self._cache(version, fields)

@@ -70,8 +70,9 @@ _COMMANDS = (
 
 
 def read(connection: Connection, own: Installation | None = None) -> QueueStats:
-    """Read the numbers of an installation; None: the caller does not know its own. Raises QueueError if Redis does not
-    answer or holds a value that cannot be read."""
+    """Read the numbers of an installation; None if the caller does not know its own installation. Raises QueueError if
+    Redis does not answer or holds a value that cannot be read.
+    """
     problem = fitness.read_problem(connection, own)
     time, *numbers, owner, members, older = read_atomically(connection, _COMMANDS)
     with translate_parse_errors(connection):

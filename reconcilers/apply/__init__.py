@@ -1,4 +1,4 @@
 """The effects of a plan: objects created, patched and deleted, events emitted.
 
-Nothing here decides what is needed.
+The package does not decide which writes are needed.
 """

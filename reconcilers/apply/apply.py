@@ -119,7 +119,7 @@ class Application:
         self._objects = ObjectWriter(self.cluster, self.key, self.settings.name_retry, requests)
 
     def run(self, plan: Plan) -> Outcome:
-        """Carry out as much of a plan as fits into one reconcile.
+        """Carry out the part of a plan that fits into one reconcile.
 
         Any other error of the API server is raised; the queue then tries again with a back-off.
         """
@@ -217,7 +217,7 @@ class Application:
     def _in_parallel(
         self, work: Callable[[T], Any], items: Sequence[T], *, fenced: bool = False, asks: bool = False
     ) -> None:
-        """Do work on all items, some at a time; all begun work is over when this returns or raises.
+        """Do work on all items, some at a time; all begun work is over when this function returns or raises.
 
         With `asks`, more are done at a time, and for longer. With `fenced`, the fence is checked before each few
         items, and before each item that begins long after the last check: this process may have been suspended between
@@ -267,7 +267,9 @@ class Application:
             raise ObserveAgain(0.0)
 
     def _same_pod(self, manifest: Manifest) -> Manifest:
-        """Return the pod that has the name already. Raises ObserveAgain if it is of an earlier attempt or restart."""
+        """Return the pod that has the name already. Raises ObserveAgain if the plan is for an earlier attempt or
+        restart.
+        """
         pod = self._objects.existing(PODS, manifest)
         current, expected = pod["metadata"]["labels"], manifest["metadata"]["labels"]
         identity = (labels.JOB_UID, labels.ATTEMPT, labels.RESTART)
@@ -300,7 +302,9 @@ class Application:
 
 
 def _batches(actions: Iterable[Action]) -> Iterator[tuple[Action, ...]]:
-    """Yield the actions in order: one by one, but together those in a row that create objects of one kind."""
+    """Yield the actions in order: one by one, except that consecutive creations of objects of one kind are yielded
+    together.
+    """
 
     def batch_of(numbered: tuple[int, Action]) -> object:
         number, action = numbered

@@ -1,9 +1,9 @@
-"""The Events that report to a job's owner, and the thread that writes those of a normal life.
+"""The Events that report to a job's owner, and the thread that writes the Events of a normal life.
 
-One rule: an Event's name is made from its text, so that a repeated reconcile creates no second one.
+One rule: an Event's name is made from its text, so that a repeated reconcile creates no second Event.
 
-Nobody waits for the Events of a normal life. They have a budget of their own, and one that the budget does not cover is
-dropped: a burst of jobs needs all other writes more.
+Nobody waits for the Events of a normal life. These Events have a budget of their own, and an Event beyond the budget is
+dropped: in a burst of jobs, all other writes are more important.
 """
 
 import contextlib
@@ -62,8 +62,8 @@ def manifest(key: JobKey, event: EmitEvent, now: float, *, owned: bool = False) 
 
 
 def pod_changed(sent: Manifest, made: Manifest) -> EmitEvent | None:
-    """Return the Event about a pod that an admission webhook has made otherwise than it was asked to; None if it is
-    fine. What a webhook adds to a pod is its business."""
+    """Return the Event about a pod that an admission webhook has made in another form than requested; None if it is
+    fine. The additions of a webhook to a pod are not checked."""
     found = [*_lost_labels(sent, made), *_policy(sent, made)]
     if not found:
         return None
@@ -95,7 +95,7 @@ class LifeEventWriter:
         clock: Callable[[], float] = time.time,
         elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`clock` gives the times of Events, `elapsed` those of the budget."""
+        """`clock` gives the times of Events, `elapsed` gives the times of the budget."""
         self._cluster, self._clock, self._elapsed = cluster, clock, elapsed
         self._lock = threading.Lock()
         self._left = float(AT_ONCE)
@@ -104,7 +104,7 @@ class LifeEventWriter:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="life-events")
 
     def tell(self, key: JobKey, event: EmitEvent) -> None:
-        """Write an Event on a job soon, or drop it. Neither waits nor raises."""
+        """Write an Event on a job soon, or drop it. The method neither waits nor raises an error."""
         if self._takes():
             with contextlib.suppress(RuntimeError):  # the writer was closed
                 self._executor.submit(self._write, key, event, self._clock())
@@ -114,7 +114,7 @@ class LifeEventWriter:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _takes(self) -> bool:
-        """Take a place for one Event; return whether there was one."""
+        """Take a place for one Event; return whether a place was free."""
         with self._lock:
             now = self._elapsed()
             self._left = min(float(AT_ONCE), self._left + (now - self._since) * PER_SECOND)

@@ -2,7 +2,7 @@
 
 One rule: each write may find its work done already. An object of the same name that belongs to an earlier job is
 deleted, and the key is observed again. An object that is not torchq's blocks the job. The exceptions that end a plan
-carry what the next observation of the job has to include.
+carry the facts that the next observation of the job has to include.
 """
 
 import logging
@@ -42,7 +42,7 @@ class Obstructed(Exception):
     """The next plan has to know an obstacle."""
 
     def __init__(self, obstacle: Obstacle, error: errors.ClusterError | NameTaken | None = None) -> None:
-        """`error` is what made a Blocker; the other obstacles are told without it."""
+        """`error` is the cause of a Blocker; other obstacles are reported without a cause."""
         super().__init__(obstacle)
         self.obstacle = obstacle
         self.error = error
@@ -62,7 +62,7 @@ def classify_refusal(error: errors.Forbidden, reason: str) -> Obstructed:
 
 
 def not_created(resource: Resource, name: str, error: errors.ClusterError) -> Obstructed:
-    """Return the exception for one of FAILURES."""
+    """Return the exception for a failure in FAILURES."""
     kind = resource.kind
     return blocked(f"{kind}{NOT_CREATED}", error, f"{kind} {name}: {error}", passing=True)
 
@@ -104,7 +104,7 @@ class ObjectWriter:
             self.delete(SERVICES, name, metadata["uid"])
 
     def create(self, action: CreateObject) -> None:
-        """Create an object, unless the job has it already. Raises Obstructed if it cannot be created."""
+        """Create an object, unless the job has it already. Raises Obstructed if the object cannot be created."""
         resource = self.requests if action.resource == RECREATE_REQUESTS else action.resource
         try:
             self.make(resource, action.manifest)
@@ -133,7 +133,7 @@ class ObjectWriter:
             raise ObserveAgain(self.name_retry) from error
 
     def annotate_job(self, annotations: Mapping[str, str]) -> None:
-        """Merge annotations into the job, if this account may do that."""
+        """Merge annotations into the job, if this account may patch jobs."""
         change = {"metadata": {"annotations": dict(annotations), "uid": self.key.uid}}
         try:
             self.patch(TORCHJOBS, self.key.name, change)
@@ -141,7 +141,8 @@ class ObjectWriter:
             log.info("%s: the job is not asked to save: %s", self.key, error)
 
     def patch_request(self, action: PatchRequest) -> Manifest:
-        """Change a scale request. Raises ObserveAgain if it has changed since it was observed, or was deleted."""
+        """Change a scale request. Raises ObserveAgain if the object has changed since it was observed, or was
+        deleted."""
         request = action.request
         try:
             return self.cluster.patch(
@@ -184,22 +185,24 @@ class ObjectWriter:
         return True
 
     def delete_request(self, name: str, uid: str) -> None:
-        """Delete a request to recreate containers. If that fails, the request stays until its pod is gone, and nothing
-        else waits for it."""
+        """Delete a request to recreate containers. If the deletion fails, the request stays until its pod is gone, and
+        nothing else waits for it.
+        """
         try:
             self.delete(self.requests, name, uid)
         except errors.ClusterError as error:
             log.info("%s: %s %s is not deleted: %s", self.key, self.requests.kind, name, error)
 
     def emit_event(self, event: EmitEvent, now: float) -> None:
-        """Create an Event. If that fails, the Event is lost, because nothing depends on it."""
+        """Create an Event. If the write fails, the Event is lost, because nothing depends on it."""
         try:
             self.cluster.create(EVENTS, events.manifest(self.key, event, now), self.key.namespace)
         except errors.ClusterError as error:
             log.debug("%s: the Event %s could not be created: %s", self.key, event.reason, error)
 
     def existing(self, resource: Resource, manifest: Manifest) -> Manifest:
-        """Return the object that has the name of a new one. Raises Obstructed if the object belongs to no TorchJob.
+        """Return the object that already has the name of a new object. Raises Obstructed if the object belongs to no
+        TorchJob.
 
         A pod of this job whose labels were changed is deleted: no watch of the job's pods shows it.
         """
@@ -220,8 +223,8 @@ class ObjectWriter:
     def is_new(self, resource: Resource, manifest: Manifest, error: errors.Forbidden) -> bool:
         """Return whether no object has the manifest's name yet.
 
-        A refusal by a ResourceQuota does not show that, because the API server checks quotas before it looks for the
-        name.
+        A refusal by a ResourceQuota does not show whether an object has the name, because the API server checks quotas
+        before it looks for the name.
         """
         if over_quota.parse_refusal(str(error)) is None:
             return True
@@ -256,6 +259,8 @@ def is_namesake(error: errors.Invalid) -> bool:
 
 
 def _owning_job(resource: Resource, metadata: Manifest) -> str:
-    """Return the uid of the job that an object belongs to; empty if it belongs to none, whatever its labels say."""
+    """Return the uid of the job that an object belongs to; empty if the object belongs to no job, whatever its labels
+    say.
+    """
     is_request = resource.is_version_of(RECREATE_REQUESTS)
     return recreate_request.job_uid(metadata) if is_request else owners.job_uid(metadata)

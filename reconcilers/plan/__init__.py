@@ -1,4 +1,4 @@
-"""What a job needs next: its lifecycle, restarts, gangs and status. Pure.
+"""The next needs of a job: its lifecycle, restarts, gangs and status. Pure.
 
 Nothing here calls a server; `apply` carries the plan out.
 """

@@ -1,4 +1,4 @@
-"""The progress of an active job: what is created next, and what its status says.
+"""The progress of an active job: what is created next, and what the status of the job says.
 
 One rule: pure. Groups are created before the pods they bind, and a rank 0's service before the rank 0. The status
 records that a stage has begun before anything of the stage is created.
@@ -100,7 +100,7 @@ class Advance:
             message = self.uncharged.describe_refusal(self.run.admission.queue, full.by)
             if runs:
                 return status.block(job, Blocker(status.NO_MEMORY, message), self.at.now)
-            # It holds its room and does not run: that has a limit (`Deadline`).
+            # The job holds its room and does not run: the time of this state has a limit (`Deadline`).
             return status.enter(job, "Admitted", status.NO_MEMORY, message, self.at.now)
         if is_blocked and self._is_over():
             return status.unblock(job, self.at.now)
@@ -114,7 +114,7 @@ class Advance:
 
     def _is_over(self) -> bool:
         """Return whether the job is no longer blocked: no group or pod is missing or refused any more, the stuck pods
-        are deleted, or there is room for the memory that its pods are to have."""
+        are deleted, or the pool has room for the memory that its pods are to have."""
         if _is_stuck_reported(self.run.job):
             return True
         if status.waits_for_memory(self.run.job.status):
@@ -125,7 +125,7 @@ class Advance:
         return about_groups and not any(isinstance(action, CreateObject) for action in self.groups.actions)
 
     def _stages(self) -> dict[str, StageStatus]:
-        """Return which stages have begun, and which of them have run."""
+        """Return which stages have begun, and which of the begun stages have run."""
         stages = dict(self.run.job.status.stages)
         for stage in self.run.progress.begun if self.at.settings.make_pods else ():
             entry = stages.get(str(stage.index))
@@ -196,8 +196,9 @@ class Advance:
     def _waits_for_removed_pods(self) -> bool:
         """Return whether removed workers have to be gone before any pod is created.
 
-        Pods from before the last restart must not be met; at a rendezvous of its own generation a pod meets none of
-        them. And where a growth was revoked, room is reserved only for the workers that stay.
+        No pod may meet pods from before the last restart; a rendezvous has a name for each generation, so that pods
+        meet only pods of their generation. And where a growth was revoked, room is reserved only for the workers that
+        stay.
         """
         job, remaining = self.run.job, [pod for pod in self.run.removed if pod_view.occupies(pod)]
         return (self._revoked_to is not None and bool(remaining)) or (
@@ -206,7 +207,7 @@ class Advance:
 
     @property
     def _revoked_to(self) -> int | None:
-        """The number of workers for which room is reserved, if a growth was revoked; else None."""
+        """The number of workers for which room is reserved, if a growth was revoked, else None."""
         held, workers = self.at.observation.reservation, self.run.admission.workers or 0
         return held.size if held is not None and 0 < held.size < workers else None
 
@@ -253,8 +254,9 @@ class Advance:
 
 
 def _first(missing: Sequence[PodMember], pods: Sequence[PodView]) -> frozenset[str]:
-    """Return the first pod of each task without any pod. What the API server makes of it is checked before the task's
-    other pods are created. The result is empty if no other pods would follow."""
+    """Return the first pod of each task without any pod. The pod that the API server makes of this first one is checked
+    before the task's other pods are created. The result is empty if no other pods would follow.
+    """
     tasks_with_pods = {pod.task for pod in pods}
     first = {
         member.task_type: member.name for member in reversed(missing) if member.task_type.lower() not in tasks_with_pods

@@ -1,10 +1,10 @@
-"""The back-off between the restarts of one job, like that of a kubelet between the restarts of one container.
+"""The back-off between the restarts of one job, as a kubelet does between the restarts of one container.
 
 One rule: pure. The job's status holds everything that a pause depends on, written in the patch that counts the failure.
 A worker that takes over after a crash keeps the same pause.
 
-Only a restart that raises `restartCount` makes the job back off. The first one is immediate, as a kubelet's. The pause
-then doubles until the job has run for 10 minutes:
+Only a restart that raises `restartCount` makes the job back off. The first restart is immediate, as with a kubelet. The
+pause then doubles until the job has run for 10 minutes:
 
     consecutive restart     1   2   3   4   5    6    7    8 ..
     seconds, at most        0  10  20  40  80  160  320  360 ..
@@ -13,8 +13,8 @@ Up to a quarter of each pause is left out, depending on the job's uid and the nu
 together are not restarted together. If another pod fails while the job backs off, both failures are assumed to have the
 same cause. The pod waits too, and the pause does not grow.
 
-Disruptions do not back off. They are spaced if there are many: 10 at once, then one in 10 seconds. Evictions of one
-job's pods do not stay that frequent for long, but a template can request a node that will not accept its pods.
+Disruptions do not back off. Disruptions are spaced if there are many: 10 at once, then one in 10 seconds. Evictions of
+one job's pods do not stay that frequent for long, but a template can request a node that will not accept its pods.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def pause(key: JobKey, number: int, settings: ReconcileSettings) -> float:
 
 
 def spread(seconds: float, what: str) -> float:
-    """Return a pause with up to a quarter of it left out, which differs by what pauses: a job, and one of its tries.
+    """Return a pause with up to a quarter of it left out, which depends on the job and on the number of the try.
 
     Jobs that failed together then do not come back together. Two gangs that each got half of a cluster would otherwise
     repeat that without end.
@@ -59,7 +59,7 @@ def spread(seconds: float, what: str) -> float:
 def remaining_pause(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> float:
     """Return the seconds until a job has backed off; 0 if it does not back off.
 
-    A pause longer than the longest possible one is ignored: a clock was set back, or an admin has shortened the
+    A pause longer than the longest possible pause is ignored: a clock was set back, or an admin has shortened the
     setting.
     """
     if status.restart_not_before is None:
@@ -84,8 +84,9 @@ def job_pause(status: TorchJobStatus, settings: ReconcileSettings, now: datetime
 
 
 def seconds_until_forgotten(status: TorchJobStatus, now: datetime) -> float | None:
-    """Return the seconds until a job has run long enough for its earlier restarts to be forgotten; 0 or less if it has.
-    None if the job does not run, or there is nothing to forget."""
+    """Return the seconds until a job has run long enough for its earlier restarts to be forgotten; 0 or less if the job
+    has run for long enough. The result is None if the job does not run, or there is nothing to forget.
+    """
     if status.restart_not_before is None and not status.consecutive_restarts:
         return None
     ran = conditions.find(status.conditions, "Running")
@@ -156,13 +157,14 @@ def end_pause(before: TorchJobStatus, now: datetime) -> dict[str, Any]:
 
 
 def clear() -> dict[str, Any]:
-    """Return the changes of the status for a job that gives up its resources or starts again in them: no pod waits any
-    more."""
+    """Return the changes of the status for a job that gives up its resources or starts again with them: no pod waits
+    any more.
+    """
     return {"restart_not_before": None, "backing_off": ()}
 
 
 def describe(status: TorchJobStatus, settings: ReconcileSettings, now: datetime) -> str:
-    """Return when a job goes on, as the end of a sentence; empty if it goes on at once."""
+    """Return when a job continues, as the end of a sentence; empty if the job continues at once."""
     if remaining_pause(status, settings, now) <= 0 or status.restart_not_before is None:
         return ""
     subject = "pods are" if status.backing_off else "all pods are"
@@ -172,13 +174,13 @@ def describe(status: TorchJobStatus, settings: ReconcileSettings, now: datetime)
 
 def _whole_second_after(now: datetime, seconds: float) -> datetime:
     """Return a time in whole seconds, as the status stores it; never earlier than requested, except for an immediate
-    one."""
+    time."""
     whole = now.replace(microsecond=0)
     return whole + timedelta(seconds=math.ceil(seconds + (now - whole).total_seconds())) if seconds > 0 else whole
 
 
 def _merge_pods(some: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the waiting pods of both; empty, which means the whole job, if either is."""
+    """Return the waiting pods of both pauses; empty, which means the whole job, if either pause is of the whole job."""
     return _limit_pods(tuple(dict.fromkeys(some + more))) if some and more else ()
 
 

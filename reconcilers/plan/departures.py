@@ -18,8 +18,9 @@ neither a failure nor a disruption, however the pod then ends.
 
 The others go on without the pod, or restart with it, as after a failure of that pod (`failures.is_whole`).
 
-A preempted pod is a disruption. It has left no node that is about to go away, so no node is avoided for it. Its room
-has gone to another job, so an elastic job gives a worker up that finds no other, as one that has left its node.
+A preempted pod is a disruption. A preempted pod has left no node that is about to go away, so no node is avoided
+because of the pod. The room of a preempted pod has gone to another job. So an elastic job gives up a worker that finds
+no other room, as it gives up a worker that has left its node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +53,7 @@ class LeavingPod:
 
 
 def find(job: TorchJob, pods: Sequence[PodView], nodes: Mapping[str, str]) -> tuple[LeavingPod, ...]:
-    """Return the pods that leave their nodes. `nodes` are those that lose their pods, each with the reason."""
+    """Return the pods that leave their nodes. `nodes` are the nodes that lose their pods, each with the reason."""
     if rendezvous.has_succeeded(job, pods):
         return ()
     alone = rendezvous.find_closing_tasks(job, pods) if nodes or any(pod.disruption for pod in pods) else frozenset()
@@ -95,7 +96,8 @@ def _departure(job: TorchJob, pod: PodView, now: datetime) -> Departure:
     before = job.status.departed.get(pod.name)
     if before is None:
         return Departure(node=pod.node, since=now)
-    # All of them count: a pod that tolerates everything would be moved from one such node to the other for ever.
+    # All earlier nodes are kept: a pod that tolerates everything would be moved from one such node to the other for
+    # ever.
     earlier = dict.fromkeys(name for name in (before.node, *before.earlier) if name not in ("", pod.node))
     return Departure(node=pod.node, earlier=tuple(earlier)[:MOST_LEFT], since=before.since)
 

@@ -1,7 +1,7 @@
-"""The end of a job: success, failure, deletion, and what is cleaned up after it.
+"""The end of a job: success, failure, deletion, and what is deleted after the end.
 
-One rule: pure. The status says the end before the pods that prove it are deleted; the services, whose existence is not
-recorded anywhere else, are deleted before that.
+One rule: pure. The status records the end before the pods that prove it are deleted; the services, whose existence is
+not recorded anywhere else, are deleted before this record.
 """
 
 import math
@@ -35,7 +35,9 @@ Pods = tuple[PodView, ...]
 
 
 def has_succeeded(granted: Grant, pods: Pods) -> bool:
-    """Return whether the pods of the newest admission have completed the job, also if the coordinator alone saw it."""
+    """Return whether the pods of the newest admission have completed the job, even if only the coordinator has seen the
+    completion.
+    """
     if find_record(granted.wanted) is not None:
         return True
     if not (granted.wanted.status.stages or any(pod.phase == "Succeeded" for pod in pods)):
@@ -46,13 +48,15 @@ def has_succeeded(granted: Grant, pods: Pods) -> bool:
 
 
 def done_message(pods: Pods) -> str:
-    """Return the message of a success. It says so if a pod was connected with a pod of another job."""
+    """Return the message of a success. The message mentions it if a pod was connected with a pod of another job."""
     told = next((f"pod {pod.name}: {pod.advice}" for pod in pods if pod.advice and pod.phase != "Failed"), "")
     return f"all is done, but {told}" if told else "all is done"
 
 
 def find_record(job: TorchJob) -> Completion | None:
-    """Return the record that the present pods of a job have completed it; None if there is none, or an earlier one."""
+    """Return the record that the present pods of a job have completed it; None if they have not, or if there is an
+    earlier record.
+    """
     found, admission = job.status.completed, job.admission
     if found is None or admission is None:
         return None
@@ -94,8 +98,8 @@ def finish(job: TorchJob, after: TorchJobStatus, at: Moment, before: tuple[Actio
 
 
 def _result_giver(granted: Grant | None, pods: Pods) -> PodView | None:
-    """Return the pod that gives the result of the job: of the last run and the last stage that gave one, the pod with
-    rank 0, else the first that did. None if there is no such pod.
+    """Return the pod that gives the result of the job: of the last run and the last stage with a result, the pod with
+    rank 0, else the first pod with a result. The result is None if there is no such pod.
 
     Which process has rank 0 is for the training to say: torchrun's own rendezvous gives ranks in another order.
     """
@@ -107,7 +111,7 @@ def _result_giver(granted: Grant | None, pods: Pods) -> PodView | None:
 
 
 def _order_of_givers(member: PodMember) -> tuple[int, float, str]:
-    """Return what orders the pods that gave a result: later stages, then ranks, then pods without a rank."""
+    """Return the sort key of the pods that gave a result: later stages, then ranks, then pods without a rank."""
     return -member.stage, math.inf if member.rank is None else member.rank, member.name
 
 
@@ -141,7 +145,7 @@ def plan_finished(job: TorchJob, at: Moment) -> Plan:
     deletions = deletion.delete(leftovers, shorten=True) + report_stuck_pods(at)
     has_occupying_pods = any(pod_view.occupies(pod) for pod in observation.pods)
     requeue_after = earliest((remaining, active if has_occupying_pods and not is_returning else None))
-    # The newest spec is recorded as observed; the counts of pods stay as they are.
+    # The newest spec is recorded as observed; the counts of pods stay unchanged.
     changed = status.patch_from(job.status, status.observe_generation(job))
     writes = (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
     return Plan(writes + deletions + at.group_deletions, requeue_after=requeue_after)
@@ -164,8 +168,9 @@ def _leftovers(policy: str, after: TorchJobStatus, pods: Pods, now: float) -> Po
 
 
 def plan_deleted(at: Moment) -> Plan:
-    """Delete the pods of a deleted job. They keep their own grace, and the queue pays for it; while the queue is being
-    drained, the grace is limited to the setting."""
+    """Delete the pods of a deleted job. These pods keep their own grace, and the queue pays for it; while the queue is
+    being drained, the grace is limited to the setting.
+    """
     pods, deletion = at.observation.pods, at.deletion
     graceful = deletion if at.observation.draining else replace(deletion, longest=math.inf)
     services = tuple(DeleteService(pod.service) for pod in pods if pod.service and not pod.deleting)
@@ -208,7 +213,7 @@ def report_stuck_pods(at: Moment) -> tuple[Action, ...]:
 
 
 def delete_all_services(job: TorchJob, pods: Pods) -> tuple[Action, ...]:
-    """Delete all services that may exist: if a rank 0 is missing, nothing shows whether it had one."""
+    """Delete all services that may exist: if a rank 0 is missing, nothing shows whether the pod had a service."""
     names = {pod.name for pod in pods}
     unseen = (name for name in task_members.lead_pods(job) if name not in names)
     return tuple(map(DeleteService, (*(pod.service for pod in pods if pod.service), *unseen)))

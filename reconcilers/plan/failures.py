@@ -1,7 +1,7 @@
 """The judgement of failed and lost pods.
 
-One rule: pure. Each failure counts once. A counted failure is named in `status.replacing`, or its pod is of an earlier
-generation after a restart of the whole job.
+One rule: pure. Each failure is counted once. A counted failure is named in `status.replacing`, or its pod is of an
+earlier generation after a restart of the whole job.
 
     failure                                             counts as
     the pod was deleted, evicted, preempted or not      a disruption, whatever the policy: it is replaced, up to
@@ -29,12 +29,12 @@ generation after a restart of the whole job.
 An exit code of 1 is examined further. If torchrun reports the exit code of its process, that code decides. A process
 that blames a lost peer did not fail by itself. OOMKilled is the job's own failure, and is retried; so is an
 eviction because the pod used more local storage than its own limits allow. `backoff` defines how long a job waits
-before its pods are created again. A pod whose task has memoryGrowth is replaced by one with more memory, as long as
-that is allowed.
+before its pods are created again. A pod whose task has memoryGrowth is replaced by a pod with more memory, as long
+as the task allows more.
 
-Of several failed pods, the first to fail is judged alone. A disruption explains the others. A pod that lost the
-connection to a peer, or was asked to stop, is judged only if there is no other failed pod. Its peer may have failed
-later by the clock, because it had more to clean up.
+Of several failed pods, the first to fail is judged alone. A disruption explains the other failures. A pod that lost the
+connection to a peer, or was asked to stop, is judged only if there is no other failed pod. The peer of a process
+may have failed later by the clock, because it had more to clean up.
 """
 
 import signal
@@ -138,7 +138,7 @@ class JobVerdict:
 def find_faults(
     job: TorchJob, pods: Iterable[PodView], dead: frozenset[str], restarting: frozenset[str]
 ) -> Sequence[PodFault]:
-    """Return the faults of the job's pods that are not counted yet, the decisive one first.
+    """Return the faults of the job's pods that are not counted yet, the decisive fault first.
 
     `dead` are names of nodes; `restarting` are the uids of pods whose containers are being restarted on request.
     """
@@ -162,8 +162,8 @@ def find_faults(
 
 
 def missing_pod_fault(job: TorchJob, member: PodMember, seen: PodView | None) -> PodFault:
-    """Return the fault of a pod that was deleted and has gone. `seen` is its last view if the deletion was announced;
-    else it left no trace."""
+    """Return the fault of a pod that was deleted and has gone. `seen` is the last view of the pod if the
+    deletion was announced; else the pod left no trace."""
     key = job.key
     pod = PodView(
         namespace=key.namespace,
@@ -183,7 +183,7 @@ def missing_pod_fault(job: TorchJob, member: PodMember, seen: PodView | None) ->
 def _find_fault_of_task(
     job: TorchJob, policy: str, pod: PodView, dead: frozenset[str], restarting: frozenset[str]
 ) -> PodFault | None:
-    """Return the fault of a pod as it counts, also for the rendezvous store and the pods that meet there."""
+    """Return the fault of a pod, with the rules for the rendezvous store and for the pods that meet there."""
     if rendezvous.is_store(job, pod) and not pod.deleting and rendezvous.cannot_serve(pod):
         message = (
             f"{describe(pod) if pod.finished else f'pod {pod.name} does not run: {pod.problem}'}; {rendezvous.REMEDY}"
@@ -215,7 +215,7 @@ def _find_fault(policy: str, pod: PodView, on_dead_node: bool, restarting: bool)
 
 
 def classify(policy: str, pod: PodView) -> Kind:
-    """Return how a failed pod counts under a restart policy."""
+    """Return the effect of a failed pod under a restart policy."""
     if is_disrupted(pod):
         return "Disruption"
     if pod.reason in pod_code.FOR_GOOD:
@@ -242,7 +242,7 @@ def is_disrupted(pod: PodView) -> bool:
 
 
 def is_retryable(pod: PodView) -> bool:
-    """Return whether the pod may succeed next time, judging by how it failed."""
+    """Return whether the pod may succeed next time, judging by its failure."""
     if pod.reason in (pod_outcome.OOM_KILLED, pod_end.STOPPED) or _is_over_its_limit(pod):
         return True
     code = pod.exit_code or 0
@@ -260,8 +260,9 @@ def _blame_order(fault: PodFault, timed: bool) -> tuple[bool, bool, bool, float,
     """Return the key that sorts the decisive fault first.
 
     A pod that could not start comes first; a disruption comes before other faults, which it explains. A pod that lost a
-    peer or was asked to stop follows from another one, so it comes last. Then the earliest failure comes first, one by
-    a signal before one with a chosen exit code, and a permanent one before others.
+    peer or was asked to stop follows from another failure, so such a pod comes last. Then the earliest failure comes
+    first, a failure by a signal before a failure with a chosen exit code, and a permanent failure before other
+    failures.
     """
     pod = fault.pod
     code = pod.exit_code if pod.cause is None else pod.cause
@@ -276,13 +277,13 @@ def _blame_order(fault: PodFault, timed: bool) -> tuple[bool, bool, bool, float,
 
 
 def _follows(pod: PodView) -> bool:
-    """Return whether the end of a pod follows from that of another one, as far as the pod itself reports it."""
+    """Return whether the end of a pod follows from the end of another pod, as far as the pod itself reports it."""
     code = pod.exit_code if pod.cause is None else pod.cause
     return pod.lost_peer or code == 128 + signal.SIGTERM
 
 
 def judge(job: TorchJob, job_faults: Sequence[PodFault], most_disruptions: int, now: float) -> JobVerdict:
-    """Judge the faults together: at most one restart. `now` is in seconds since the epoch."""
+    """Judge the faults together, so that they cause at most one restart. `now` is in seconds since the epoch."""
     root = job_faults[0]
     if root.kind == "Permanent":
         return JobVerdict(True, root.reason, root.message, wait=_settling(job, root, now))
@@ -326,16 +327,18 @@ def _settling(job: TorchJob, root: PodFault, now: float) -> float:
 
 
 def is_irreplaceable(job: TorchJob, pod: PodView, alone: frozenset[str]) -> bool:
-    """Return whether no other pod can take the place of this one, because it belongs to one of the tasks `alone`
-    (`rendezvous.find_closing_tasks`) and has joined its peers."""
+    """Return whether no other pod can take the place of the given pod, because the pod belongs to one of the tasks
+    `alone` (`rendezvous.find_closing_tasks`) and has joined its peers.
+    """
     return pod.task in alone and not static_world.has_yet_to_join(job, pod.task, pod.index)
 
 
 def is_whole(job: TorchJob, pod: PodView) -> bool:
     """Return whether a fault of this pod restarts the whole job.
 
-    The job's restartScope decides, except that a critical task always does and an auxiliary task never does. A pod that
-    has closed the rendezvous where it met others always does. A pod that has yet to join the others never does.
+    The job's restartScope decides, except that the fault of a critical task always restarts the whole job and the fault
+    of an auxiliary task never does. A pod that has closed the rendezvous where it met other pods always restarts the
+    whole job. A pod that has yet to join the other pods never restarts the whole job.
     """
     if rendezvous.meets_others(job, pod) and rendezvous.has_closed(pod):
         return True
@@ -361,7 +364,7 @@ def exit_code(pod: PodView) -> int | None:
 
 
 def describe(pod: PodView) -> str:
-    """Return a sentence with the pod's name and how it ended."""
+    """Return a sentence with the pod's name and its end."""
     if pod.reason in SHUT_DOWN:
         return f"pod {pod.name} was ended with its node{f' {pod.node}' * bool(pod.node)}, which was shut down"
     if pod.reason in pod_code.FOR_GOOD:
@@ -387,6 +390,8 @@ def _disruption_reason(pod: PodView) -> str:
 
 
 def _deletion_reason(pod: PodView) -> str:
-    """Return why the pod was deleted, in the words of the program that deleted it; empty if it gave none."""
+    """Return why the pod was deleted, in the words of the program that deleted it; empty if that program gave no
+    reason.
+    """
     reason, _, message = pod.disruption.partition(": ")
     return (f" ({reason})" if reason else "") + (f": {message}" if message else "")

@@ -1,20 +1,20 @@
 """The groups of pods that a gang scheduler binds all or none: one for each stage that has begun.
 
 One rule: pure. A group is created before its pods and deleted when its stage, or the job's admission, is over. A
-restart keeps the group; another admission has its own. Auxiliary tasks are in no group: the same scheduler binds each
-of their pods alone.
+restart keeps the group; another admission has its own group. Auxiliary tasks are in no group: the same scheduler binds
+each of their pods alone.
 
-A stage's pods are created when its group is not Pending, or when some of them exist already. With `pods_at_once` they
-do not wait for the group. `reconcilers.plan.advance` opens their gates when they may start.
+A stage's pods are created when its group is not Pending, or when some of them exist already. With `pods_at_once` the
+pods do not wait for the group. `reconcilers.plan.advance` opens their gates when they may start.
 
-Finished pods are in the way. No scheduler counts on them, so a pod that replaces another one after a member has ended
-would wait for ever for a gang that is whole. The minimum is lowered then to the pods that still can be bound. Where a
-gang's size is fixed, a pod that is made once the gang was bound is in no gang.
+Finished pods are in the way. No scheduler counts finished pods, so a pod that replaces another one after a member has
+ended would wait for ever for a gang that is whole. The minimum is lowered then to the pods that still can be bound.
+Where a gang's size is fixed, a pod that is made once the gang was bound is in no gang.
 
-A group may become Pending again while some of its pods have their nodes. It then requests no resources until it is let
-in. Otherwise its scheduler would look for room for the whole group beside the resources it has, and a cluster that the
-group fills has no such room. Volcano sends a group back when none of its pods runs and one is missing, as when a master
-fails while its workers wait for it.
+A group may become Pending again while some of its pods have their nodes. The group then requests no resources until the
+scheduler lets the group in. Otherwise its scheduler would look for room for the whole group beside the resources that
+the group already has, and a cluster that the group fills has no such room. Volcano sends a group back when none of its
+pods runs and one pod is missing, as when a master fails while its workers wait for it.
 """
 
 from collections import Counter
@@ -87,7 +87,7 @@ class Scheduling:
 
     @property
     def queue(self) -> str:
-        """The queue of the gang scheduler: the one that the job names, else that of its tenant queue."""
+        """The queue of the gang scheduler: the queue that the job names, else the queue that its tenant queue names."""
         return self.job.spec.scheduling_policy.gang_queue or self.default_queue
 
     def incomplete_tasks(self, progress: JobProgress, pods: Sequence[PodView]) -> frozenset[str]:
@@ -102,8 +102,8 @@ class Scheduling:
     def least(self, task_type: str) -> int:
         """Return the number of pods of a task that are bound all or none.
 
-        The elastic minimum never changes. Without one, added workers count only when all of them run: a gang that
-        counted them before would have too few bound pods.
+        The elastic minimum never changes. Without an elastic minimum, added workers count only when all of them run:
+        a gang that counted added workers earlier would have too few bound pods.
         """
         scaling, least = self.job.status.scaling, self.job.spec.gang_members(task_type)
         is_joining = scaling is not None and scaling.deadline is not None
@@ -139,8 +139,8 @@ class Scheduling:
     ) -> Groups:
         """Return which pods are in no gang.
 
-        Where a gang's size is fixed, a gang has the first pods of each task, as many as its minimum, and no pod is
-        added once one of them is bound.
+        Where a gang's size is fixed, a gang has the first pods of each task, up to its minimum, and no pod is added
+        once one of these pods is bound.
         """
         if not (self.together and self.backend.is_fixed):
             return Groups()
@@ -243,8 +243,8 @@ class Scheduling:
         bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in pods)
         if group.phase == "Pending" and 0 < bound < gang.size:  # it was let in before
             target = replace(target, resources=NOTHING)
-        # The gang's minimum must not exceed the number of pods. Once some have ended and all others are bound, it has
-        # no effect.
+        # The gang's minimum must not exceed the number of pods. Once some pods have ended and all other pods are bound,
+        # the minimum has no effect.
         fits = not self.backend.is_fixed and (not pods or target.size <= len(pods)) and not (has_ended and all_bound)
         change = dict((self.backend.resize(target, group) if fits else None) or {})
         again: float | None = None
@@ -274,7 +274,7 @@ class Scheduling:
         return named or self.backend.scheduler or DEFAULT_SCHEDULER
 
     def _scheduler_mismatch(self, stages: Iterable[Stage]) -> Blocker | None:
-        """Return the blocker for templates of one gang with different schedulers: none of these would bind it."""
+        """Return the blocker for templates of one gang with different schedulers: no scheduler would bind them."""
         for stage in stages:
             training = task_members.training_tasks(self.job.spec, stage.tasks)
             expected = self.backend.scheduler or self.scheduler_of(training[0])
@@ -304,14 +304,14 @@ def _stuck_blocker(groups: Iterable[GroupView]) -> Blocker | None:
 
 
 def _existing_pods(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequence[PodView]:
-    """Return the existing pods of a gang, without those that are being deleted."""
+    """Return the existing pods of a gang, without pods that are being deleted."""
     names = {task_type.lower() for task_type in task_members.training_tasks(job.spec, stage.tasks)}
     replaced = frozenset(job.status.replacing)
     return [pod for pod in pods if pod.task in names and not pod.deleting and pod.uid not in replaced]
 
 
 def _resources(job: TorchJob, least: Mapping[str, int]) -> Amounts:
-    """Return what the minimum of pods of each task requests together, without the count of pods, which gang schedulers
+    """Return the total requests of the minimum of pods of each task, without the count of pods, which gang schedulers
     count themselves."""
     amounts = (scale(demand.pod_charge(job.spec.tasks[name]), count) for name, count in least.items())
     together = reduce(add, amounts, dict(NOTHING))

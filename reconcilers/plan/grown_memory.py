@@ -25,7 +25,7 @@ TRY_AGAIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class UnchargedMemory:
-    """What a job is not charged for yet, although pods of some tasks are to have it."""
+    """The memory that a job is not charged for yet, although pods of some tasks are to have it."""
 
     amounts: Mapping[str, int]
     """The memory of the main container of the next pods, in bytes, by task type."""
@@ -59,8 +59,8 @@ def is_outgrown(job: TorchJob, pod: PodView) -> bool:
 
 
 def charged(job: TorchJob) -> dict[str, int]:
-    """Return what a pod requests of memory that has grown, by task in lower case; empty if the job is not charged for
-    it."""
+    """Return the grown memory that a pod requests, by task in lower case; empty if the job is not charged for this
+    memory."""
     if find_uncharged(job) is not None:
         return {}
     return {name.lower(): amounts[MEMORY] for name, amounts in job.grown_memory.items()}
@@ -76,9 +76,9 @@ def growth_events(job: TorchJob, after: TorchJobStatus) -> tuple[EmitEvent, ...]
 
 
 def find_uncharged(job: TorchJob) -> UnchargedMemory | None:
-    """Return what a job is not charged for yet; None if its charge is sufficient.
+    """Return the memory that a job is not charged for yet; None if its charge is sufficient.
 
-    Workers that are being removed count like the others: the job pays for them until they are gone.
+    Workers that are being removed count like the other workers: the job pays for them until they are gone.
     """
     grown, admission = job.grown_memory, job.admission
     if not grown or admission is None:
@@ -96,7 +96,7 @@ def charge_growth(
     job: TorchJob, after: TorchJobStatus, no_memory: NoMemory | None
 ) -> tuple[tuple[RaiseCharge, ...], TorchJobStatus]:
     """Return the charge for memory that grows with a status, to be carried out before the status is written, and the
-    status with it; the status alone if there is no room, or nothing to charge for."""
+    status with it; the status alone if there is no room, or no memory to charge."""
     grown, admission = job.model_copy(update={"status": after}), job.admission
     uncharged = find_uncharged(grown)
     if uncharged is None or admission is None or no_memory is not None:

@@ -1,4 +1,4 @@
-"""The state of a job: what may be done for it now, before single pods are considered.
+"""The state of a job: the actions that are possible now, before single pods are considered.
 
 One rule: pure, a ladder of early returns, one reason each. Pods are created only on the last rung.
 
@@ -35,7 +35,7 @@ GivingBack = Literal["NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "Wait
 class DeletionCause:
     """Why an admitted job loses its pods.
 
-    The job may keep its admission and go on, which does not count as a disruption; or it is sent back to its queue.
+    The job may keep its admission and continue, which does not count as a disruption; or it is sent back to its queue.
     """
 
     job: TorchJob
@@ -118,7 +118,8 @@ def job_state(job: TorchJob, at: Moment) -> JobState:
     admission = None if observation.draining else current_admission(job, observation.reservation)
     if admission is None:
         return DeletePodsFirst(pods) if pods else _wait(job)
-    # A version that did not count growths admitted the job; its pods cannot meet others than those they began with.
+    # A version that did not count growths admitted the job; its pods cannot meet pods other than those with which they
+    # began.
     if admission.grown is None and job.spec.is_elastic and admission.workers not in (None, job.spec.worker_count):
         cause = DeletionCause(
             job,
@@ -157,10 +158,10 @@ def _may_stay(pod: PodView, members: Mapping[str, PodMember]) -> bool:
 
 
 def _give_back(active: Active, at: Moment) -> DeletePodsFirst | Requeue | None:
-    """Return the state of a job that cannot use its resources; None if it can.
+    """Return the state of a job that cannot use its resources; None if the job can use them.
 
-    There is no room for what its pods request, a ResourceQuota or a gang scheduler refuses them, or they do not run in
-    time.
+    There is no room for the requests of its pods, a ResourceQuota or a gang scheduler refuses them, or they do not run
+    in time.
     """
     job, pods, told = active.job, at.observation.pods, status.admission_message(active.job.status)
     if at.reason in _DECIDED:
@@ -183,15 +184,16 @@ def _delete_all_pods(cause: DeletionCause, at: Moment) -> DeletePodsFirst:
 
 
 def current_admission(job: TorchJob, reservation: Reservation | None) -> Admission | None:
-    """Return the admission in force: the written one while its reservation exists, else that of a newer reservation.
+    """Return the admission in force: the written one while its reservation exists, else the admission of a newer
+    reservation.
 
-    A job that was suspended and resumed before its reservation was released goes on with it, because the job is still
-    charged for it. These reservations grant nothing:
+    A job that was suspended and resumed before its reservation was released continues with the reservation, because the
+    job is still charged for it. These reservations grant nothing:
 
     - one that is older than the job's attempt: it comes from a store that was restored to an earlier state;
     - one of a job that its owner holds back meanwhile, or that was sent back since;
-    - one that no longer fits the job, because the owner has edited what it was picked for. It may be for fewer workers
-      than the job requests, where the job can be admitted with fewer.
+    - one that no longer fits the job, because the owner has edited what it was picked for. The admission may be for
+      fewer workers than the job requests, where the job can be admitted with fewer.
     """
     if reservation is None:
         return None

@@ -1,14 +1,14 @@
-"""What a plan is made from: one observation, the settings and the time, and what follows from these alone.
+"""The inputs of a plan: one observation, the settings and the time, and the values that follow from these alone.
 
-One rule: pure. What several steps of a plan ask for is computed once, when the first of them asks for it.
+One rule: pure. A value that several steps of a plan use is computed once, when the first step uses it.
 
 The time of a job (`activeDeadlineSeconds`) begins with the admission and never stops. The time that the first stage may
-take to run begins with the admission, that of a later stage with the successes it waited for. There is no limit for the
-time until a success. The time of all stages begins again after each of these events:
+take to run begins with the admission, and the time of a later stage with the successes for which the stage waited.
+There is no limit for the time until a success. The time of all stages begins again after each of these events:
 
 - a running job is restarted;
 - a failed job has backed off;
-- the cluster gets a ready node after a time without any.
+- the cluster gets a ready node after a time without a ready node.
 """
 
 from collections.abc import Iterable
@@ -44,7 +44,7 @@ class Deadline:
         due = [stage for stage in progress.begun_stages(job) if _must_run(job, stage)] if self.seconds else []
         if not due or status.is_leaving(job.status):  # if it goes on, its time begins again
             return None
-        # A pod that is being deleted does not count.
+        # A pod that is being deleted is not counted.
         job_progress = progress.assess(job, (pod for pod in pods if not pod.deleting))
         late = (stage for stage in due if not progress.all_running(job, job_progress, (stage,)))
         delays = [delay for delay in (self._pause_end(job), self.ready_again) if delay is not None]
@@ -52,8 +52,9 @@ class Deadline:
         return min((self.seconds - (self.now - start).total_seconds() for start in starts), default=None)
 
     def active_remaining(self, job: TorchJob) -> float | None:
-        """Return the seconds until the job's `activeDeadlineSeconds`, counted from its admission, are over. None if the
-        job has no such deadline or is not admitted."""
+        """Return the seconds until the job's `activeDeadlineSeconds`, counted from its admission, are over. The result
+        is None if the job has no such deadline or is not admitted.
+        """
         since, seconds = job.status.start_time, job.spec.active_deadline_seconds
         if since is None or seconds is None or job.admission is None:
             return None
@@ -105,12 +106,12 @@ class Moment:
 
     @cached_property
     def reason(self) -> str:
-        """The reason of the condition Admitted while that is True; else empty."""
+        """The reason of the condition Admitted while the condition is True; else empty."""
         return "" if self.observation.job is None else status.admission_reason(self.observation.job.status)
 
     @cached_property
     def grant(self) -> Grant | None:
-        """The job under its written admission; None if it has none."""
+        """The job under its written admission; None if the job has no admission."""
         job = self.observation.job
         return Grant(job, job.admission) if isinstance(job, TorchJob) and job.admission is not None else None
 

@@ -26,8 +26,9 @@ def describe(job: TorchJob, pods: Iterable[PodView], groups: Iterable[GroupView]
 
 
 def summarize(job: TorchJob, pods: Sequence[PodView], groups: Iterable[GroupView]) -> str:
-    """Return a message with the most telling problem of each task's pods, then what groups wait for, the most telling
-    first. Pods and groups that only wait for others are left out where there is a cause."""
+    """Return a message with the most telling problem of each task's pods, then the reasons for which groups wait, the
+    most telling first. Pods and groups that only wait for others are left out where there is a cause.
+    """
     found = [problem for task_type in job.spec.tasks for problem in _find_problem(task_type, pods)]
     for group in groups:
         if group.message and not group.deleting:
@@ -39,8 +40,9 @@ def summarize(job: TorchJob, pods: Sequence[PodView], groups: Iterable[GroupView
 
 
 def _find_problem(task_type: str, pods: Iterable[PodView]) -> Iterator[tuple[int, str]]:
-    """Yield the place and the text of the most telling problem of a task's pods, of equal ones the most common, with
-    the first pod that has it."""
+    """Yield the place and the text of the most telling problem of a task's pods, among equal problems the most common,
+    with the first pod that has it.
+    """
     task_pods = (pod for pod in pods if pod.task == task_type.lower())
     troubled = [pod for pod in task_pods if not (pod.running or pod.finished)]
     if troubled:
@@ -52,7 +54,7 @@ def _find_problem(task_type: str, pods: Iterable[PodView]) -> Iterator[tuple[int
 
 
 def place_of(pod: PodView) -> int:
-    """Return the place of a pod's problem among those of the job, the most telling first."""
+    """Return the place of a pod's problem among the problems of the job, the most telling first."""
     return pod_problems.place(_reason(pod), pod.problem)
 
 

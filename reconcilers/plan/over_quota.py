@@ -31,7 +31,7 @@ _SPECIFY = re.compile(r"([^;:\s]+) for: ([^;]*)")
 
 
 def parse_refusal(message: str) -> OverQuota | None:
-    """Return what an API server's refusal says about a ResourceQuota; None if it has another reason."""
+    """Return the facts about a ResourceQuota in an API server's refusal; None if the refusal has another reason."""
     if refusal := _EXCEEDED.search(message):
         limits = (limit.partition("=") for limit in refusal[2].split(","))
         return _over_quota(refusal[1], [(name, hard) for name, _, hard in limits], message[refusal.start() :])
@@ -55,7 +55,7 @@ def may_run(job: TorchJob, pods: Iterable[PodView]) -> bool:
     """Return whether the job can run with its existing pods.
 
     Every task of the begun stages needs its minimum of pods (`minMembers`). Auxiliary tasks count only if there are no
-    others.
+    other tasks.
     """
     existing = [pod for pod in pods if not pod.deleting and pod.phase != "Failed"]
     job_progress = progress.assess(job, existing)
@@ -77,7 +77,7 @@ def count_refusal(job: TorchJob, refused: OverQuota) -> QueueStatus:
     """Return `status.queue` with a refusal counted.
 
     The refusal counts as a repetition unless the job or a limit has changed since: several ResourceQuotas, and several
-    limits of one, may refuse the same job in any order.
+    limits of one ResourceQuota, may refuse the same job in any order.
     """
     queue = job.status.queue or QueueStatus()
     before, generation = queue.refused_by, job.metadata.generation
@@ -97,8 +97,8 @@ def send_back(job: TorchJob, refusal: QuotaRefusal | None, message: str, now: da
     """Return the status of a job that waits again, outside the order of its queue, until the ResourceQuota has room for
     it.
 
-    The job waits at least for a pause, which doubles while the same limits refuse it: what an API server adds to its
-    pods is not known in advance.
+    The job waits at least for a pause, which doubles while the same limits refuse it: the additions of an API server to
+    its pods are not known in advance.
     """
     times = refusal.times if refusal is not None else 1
     is_lacking = refusal is not None and any(hard.startswith(UNSPECIFIED) for hard in (refusal.hard or {}).values())

@@ -2,11 +2,11 @@
 
 One rule: pure; the plan is empty when nothing is left to do, and every action in it is safe to repeat.
 
-The problem: a worker may die between any two requests, another one goes on, and what it sees may be a moment old. A
-procedure that runs through its steps, or a queue of steps still to do, would lose its place, or do a step twice. So
-there is no place to lose: each plan follows from the observation alone, and decides on one step. What must not happen
-twice is counted in the status first, in one write that fails if the job has changed; all else follows from that count.
-A job of four pods that train together, of which pod 2 fails:
+The problem: a worker may die between any two requests, another worker continues, and the objects that this worker sees
+may be a moment old. A procedure that runs through its steps, or a queue of steps still to do, would lose its place, or
+do a step twice. So there is no place to lose: each plan follows from the observation alone, and decides on one step.
+An event that must not be handled twice is counted in the status first, in one write that fails if the job has changed;
+all else follows from that count. A job of four pods that train together, of which pod 2 fails:
 
     seen                                          planned
     pod 2 has failed, and nothing counts it       write restartCount 1 and restartGeneration 1
@@ -75,7 +75,7 @@ def plan(observation: Observation, settings: ReconcileSettings, now: datetime) -
     pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
     at = Moment(interruptions.show(replace(observation, pods=pods)), settings, now)
     job = at.observation.job
-    # A cancelled job ends before its scale requests go on; those that are left fail then.
+    # A cancelled job ends before its scale requests continue; the remaining requests then fail.
     ends = isinstance(job, TorchJob) and job.spec.cancel and not job.is_finished
     requests = RequestPlan() if ends else request_steps.plan_requests(at)
     if requests.actions:  # they may change the job, or what its pods are for
@@ -93,10 +93,10 @@ def _plan_job(at: Moment) -> Plan:
         if at.grant is not None and ending.has_succeeded(at.grant, observation.pods):
             after = status.finish(granted, "Succeeded", "Succeeded", ending.done_message(observation.pods), at.now)
             return ending.finish(granted, after, at)
-        # 2. A cancelled job ends in any phase: its pods are deleted once the status says so.
+        # 2. A cancelled job ends in any phase: its pods are deleted once the status shows the end.
         if job.spec.cancel:
             return _fail(granted, "Cancelled", "cancelled by its owner", at)
-        # 3. The API server refuses the pods as they are: at first, without what torchq adds to them.
+        # 3. The API server refuses the pods: as a first step, the additions of torchq are left out.
         if (without := choice.decline_refused(granted, at)) is not None:
             return Plan(status.write(granted, without, observation.pods), 0.0)
         if (refused := observation.met(InvalidPod)) is not None:
@@ -131,7 +131,8 @@ def _plan_by_state(job: TorchJob, at: Moment) -> Plan:
             result = _plan_active(active, at)
             removals = _delete_removed(active, result, at.deletion)
             if removals and not any(isinstance(action, PatchObject) for action in result.actions):
-                # The minimum of a group is lowered before any of its pods goes: a restart of the others may come first.
+                # The minimum of a group is lowered before any of its pods is removed: a restart of the other pods may
+                # come first.
                 removals = (*Advance(run=active, at=at).changed_groups, *removals)
             return replace(result, actions=result.actions + removals)
 
@@ -167,8 +168,9 @@ def _save_first(cause: DeletionCause, pods: ending.Pods, at: Moment) -> Plan | N
 
 
 def _send_back(job: TorchJob, why: str, after: TorchJobStatus, at: Moment) -> Plan:
-    """Return the plan of a job without pods that waits again. Where that is because of its own pods, an Event says so:
-    its owner looks for the reason there."""
+    """Return the plan of a job without pods that waits again. Where the job lacks room because of its own pods, an
+    Event reports it: its owner looks for the reason there.
+    """
     # A ResourceQuota may count the job's services, too, and does not show to whom they belong.
     services = ending.delete_all_services(job, ()) if why == status.NAMESPACE_QUOTA else ()
     queued = conditions.find(after.conditions, "Queued")
@@ -194,7 +196,7 @@ def _requeue_status(requeue: Requeue, at: Moment) -> TorchJobStatus:
 def _plan_active(active: Active, at: Moment) -> Plan:
     """Return the plan of a job that holds its resources."""
     job, is_written = active.job, active.job.admission == active.admission
-    # 0. The deadline holds whatever else blocks the job: resources may be lent to it only until then.
+    # 0. The deadline holds even while another reason blocks the job: resources may be lent to it only until then.
     remaining = at.deadline.active_remaining(job) if is_written else None
     if remaining is not None and remaining <= 0:
         seconds = job.spec.active_deadline_seconds
@@ -208,14 +210,14 @@ def _plan_active(active: Active, at: Moment) -> Plan:
     # 1. The fence: no pods are created before the admission is in the cluster.
     if not is_written:
         return _plan_admission(active, at)
-    # 2. A due step of a change of its size is written before anything follows from it.
+    # 2. A due step of a change of its size is written before any other action.
     resize = Change(run=active, at=at)
     if (resized := next_step(resize)) is not None:
         return Plan(status.write(job, resized.after, active.pods) + resized.events, requeue_after=0.0)
-    # 3. Its pods may request more than it is charged for: that is settled before another pod is created.
+    # 3. The pods of a job may request more than its charge: the charge is corrected before another pod is created.
     if (charged := _settle_charge(active, at)) is not None:
         return charged
-    # 4. Failures of its pods end the job or set it back; a restart that is under way goes on.
+    # 4. Failures of its pods end the job or set it back; a restart that is under way continues.
     recovery = _recover(active, at)
     if recovery.after is not None and recovery.ended:
         return ending.finish(job, recovery.after, at, recovery.before)
@@ -232,8 +234,10 @@ def _plan_active(active: Active, at: Moment) -> Plan:
 
 
 def _settle_charge(active: Active, at: Moment) -> Plan | None:
-    """Return the plan of a job that is charged for less than its pods request, or are to request; None if it is not, or
-    if there is no room for memory that is to grow. The charge is raised before the status says so."""
+    """Return the plan of a job that is charged for less than its pods request, or are to request; None if the charge is
+    sufficient, or if there is no room for memory that is to grow. The charge is raised before the status shows the
+    raised charge.
+    """
     job = active.job
     excess = measure.find_excess(job, active.admission.charge, active.pods)
     if excess is None:
@@ -267,7 +271,7 @@ def _plan_missing(active: Active, at: Moment, recovery: Recovery) -> Plan:
 
 
 def _plan_recall(active: Active, refusal: Refusal | None, at: Moment) -> Plan | None:
-    """Return the plan of a job that gives its room back because of a refusal; None if it keeps it."""
+    """Return the plan of a job that gives its room back because of a refusal; None if the job keeps its room."""
     if refusal is None or not refusals.is_recalled(active.job.status, refusal):
         return None
     after = status.vacate(active.job, conditions.WAITS_FOR_SCHEDULER, refusal.message, at.now)
@@ -276,7 +280,7 @@ def _plan_recall(active: Active, refusal: Refusal | None, at: Moment) -> Plan | 
 
 
 def _choose(active: Active, at: Moment) -> tuple[Active, tuple[RaiseCharge, ...]]:
-    """Return the job with what restarts its missing pods in place, and the charge for that."""
+    """Return the job with the driver that restarts its missing pods in place, and the charge for this driver."""
     if not at.settings.make_pods or active.members.keys() <= {pod.name for pod in at.observation.pods}:
         return active, ()
     chosen = choice.choose(active.job, active.admission, at)
@@ -286,7 +290,7 @@ def _choose(active: Active, at: Moment) -> tuple[Active, tuple[RaiseCharge, ...]
 
 
 def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
-    """Return the actions that create what is missing.
+    """Return the actions that create the missing objects.
 
     Pods of completed tasks take the resources of the tasks after them, which wait until these pods no longer exist.
     """
@@ -298,7 +302,8 @@ def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
 
 
 def _plan_admission(active: Active, at: Moment) -> Plan:
-    """Write the admission, and the request for workers that it does not have; then create what may exist now."""
+    """Write the admission, and the request for workers that it does not have; then create the pods that may exist
+    now."""
     # Both stay for the admission's lifetime.
     scheduler = active.job.spec.scheduling_policy.gang_scheduler or at.settings.gang_scheduler
     update = {"gang_scheduler": scheduler, "topology": at.settings.topology}
@@ -314,8 +319,9 @@ def _plan_admission(active: Active, at: Moment) -> Plan:
 
 
 def _delete_removed(active: Active, result: Plan, deletion: PodDeletion) -> tuple[Action, ...]:
-    """Delete the pods that the job no longer has, beside those that its plan deletes. A plan that waits for what a pod
-    says is empty."""
+    """Delete the pods that the job no longer has, beside those that its plan deletes. A plan that waits for the report
+    of a pod is empty.
+    """
     if result.is_incomplete:
         return ()
     deleted = {pod.uid for action in result.actions if isinstance(action, DeletePods) for pod in action.pods}
@@ -354,7 +360,7 @@ def _plan_blocked(active: Active, at: Moment) -> Plan | None:
 
 def _block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
     """Return the status of a blocked job. If groups are not let in and pods beside them are forbidden, only the groups
-    are reported: every reconcile meets both, and the two reports would alternate."""
+    are reported: every reconcile meets both problems, and the two reports would alternate."""
     return (
         status.observe_generation(job)
         if blocker.reason in status.ABOUT_PODS and status.is_about_groups(job.status)

@@ -34,8 +34,9 @@ class PodDeletion:
     """The reason for that limit."""
 
     def for_uncharged(self) -> "PodDeletion":
-        """Return the same for pods that take more resources than their job is charged for. Their grace is limited to
-        Kubernetes' default."""
+        """Return the deletion with a limited grace of pods that take more resources than their job is charged for. The
+        grace of these pods is limited to Kubernetes' default.
+        """
         return replace(self, longest=UNPAID_SECONDS, limit_reason=UNPAID) if self.longest > UNPAID_SECONDS else self
 
     def delete(self, pods: Iterable[PodView], *, shorten: bool = False) -> tuple[DeletePods, ...]:

@@ -49,7 +49,9 @@ def begun_stages(job: TorchJob) -> tuple[Stage, ...]:
 
 
 def has_begun(job: TorchJob, task_type: str) -> bool:
-    """Return whether the stage of a task has begun according to the status; before that its pods are not expected."""
+    """Return whether the stage of a task has begun according to the status; before the beginning its pods are not
+    expected.
+    """
     return any(task_type in stage.tasks for stage in begun_stages(job))
 
 
@@ -76,7 +78,7 @@ def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
 
 
 def _begun_members(job: TorchJob, task: TaskMembers, task_type: str, current: Iterable[PodView]) -> TaskMembers:
-    """Return the counts of a task of which those pods are needed that have begun, and as many as its minimum.
+    """Return the counts of a task of which the begun pods are needed, and at least its minimum of pods.
 
     A pod that is missing although all pods of the task existed may have begun, too.
     """
@@ -94,8 +96,8 @@ def _joined_members(task: TaskMembers, task_type: str, current: Iterable[PodView
 
 
 def _passed_tasks(job: TorchJob, begun: Iterable[Stage]) -> frozenset[str]:
-    """Return the tasks that begun stages waited for. A rendezvous store is of no use once all that met there are among
-    them, and its address may be what the next stage needs."""
+    """Return the tasks that begun stages waited for. A rendezvous store is of no use once all tasks that met there are
+    among these tasks, and the next stage may need its address."""
     passed, meeting = _upstream_tasks(begun), task_members.meeting_tasks(job.spec)
     return passed | {RENDEZVOUS} if meeting and meeting <= passed else passed
 
@@ -132,7 +134,7 @@ def _has_status_counts(job: TorchJob, task_type: str) -> bool:
 
 
 def _may_start(job: TorchJob, progress: JobProgress, task_type: str) -> bool:
-    """Return whether all upstream tasks have progressed far enough. A failed task never has."""
+    """Return whether all upstream tasks have progressed far enough. A failed task never has run."""
     return all(_has_reached(progress, dependency) for dependency in job.spec.tasks[task_type].depends_on)
 
 
@@ -142,7 +144,7 @@ def _has_reached(progress: JobProgress, upstream: Dependency) -> bool:
 
 
 def all_running(job: TorchJob, progress: JobProgress, stages: Iterable[Stage]) -> bool:
-    """Return whether the tasks of some stages run as far as required; auxiliary ones count only if there are no
-    others."""
+    """Return whether the tasks of some stages run as far as required; auxiliary tasks count only if there are no
+    other tasks."""
     present = [task_type for stage in stages for task_type in stage.tasks]
     return all(progress.enough(task_type) for task_type in task_members.training_tasks(job.spec, present) or present)

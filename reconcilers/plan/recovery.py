@@ -104,7 +104,9 @@ class RecoveryContext:
 
     @cached_property
     def _leaving(self) -> tuple[LeavingPod, ...]:
-        """The pods that leave their nodes before they lose them; the failures that follow from that are not judged."""
+        """The pods that leave their nodes before they lose them; the failures that follow from such a departure are not
+        judged.
+        """
         behind = progress.completed_tasks(self.job)
         needed = [pod for pod in self.pods if pod.task not in behind]
         return departures.find(self.job, needed, self.at.observation.departures)
@@ -135,8 +137,9 @@ class RecoveryContext:
         )
 
     def _leads(self) -> frozenset[str]:
-        """Return the names of the pods that count as restarted before those that connect to them. Pods that meet at the
-        rendezvous store need no order."""
+        """Return the names of the pods that count as restarted before the pods that connect to them. Pods that meet at
+        the rendezvous store need no order.
+        """
         leads = frozenset(member.lead for member in self.run.members.values())
         return leads - {self.job.pod_name(RENDEZVOUS, 0)} if self.job.spec.rendezvous else leads
 
@@ -157,8 +160,8 @@ class RecoveryContext:
     def _deferred_pods(self) -> frozenset[str]:
         """Return the uids of pods that their nodes restart while the job backs off.
 
-        Their restarts are counted together after the back-off. A node may restart containers very often, and each count
-        would be a write.
+        The restarts of these pods are counted together after the back-off. A node may restart containers very often,
+        and each count would be a write.
         """
         if backoff.remaining_pause(self.job.status, self.at.settings, self.at.now) <= 0:
             return frozenset()
@@ -181,7 +184,7 @@ class RecoveryContext:
         return Recovery(after, before=raises, actions=events + self._first_step(after))
 
     def _handle_hang(self, hang: Hang) -> Recovery | None:
-        """Report a hang, or restart the job or a pod because of it; None if it is reported already."""
+        """Report a hang, or restart the job or a pod because of it; None if the hang is reported already."""
         job, event = self.job, hangs.event(hang)
         if job.spec.health.on_hang == "Report":
             after = hangs.report(job, hang)
@@ -195,10 +198,11 @@ class RecoveryContext:
         return Recovery(after, before=(event,), actions=actions)
 
     def _resume(self) -> Recovery | None:
-        """Let a job start again whose pods were being deleted although it may go on; this is not a disruption.
+        """Let a job start again whose pods were being deleted although the job may continue; such a start is not a
+        disruption.
 
-        The job has its full time to get its pods running again. Its `activeDeadlineSeconds` still count from the
-        admission, because resources that are reserved for another job are lent to it only until then.
+        The job has its full time to get its pods running again. The job's `activeDeadlineSeconds` are still counted
+        from the admission, because resources that are reserved for another job are lent to it only until then.
         """
         if not status.is_leaving(self.job.status):
             return None
@@ -227,7 +231,7 @@ class RecoveryContext:
         return Recovery(after, actions=(event, *self._first_step(after)))
 
     def _restart_on_request(self, request: RestartRequest) -> Recovery:
-        """Restart what the owner wants restarted, once the pods have saved where they have to."""
+        """Restart the pods that the owner wants restarted, once the pods that have to save have saved."""
         if request.task and request.task.lower() in rendezvous.find_closing_tasks(self.job, self.pods):
             request = request.model_copy(update={"task": None, "index": None})  # its peers are gone
         asked = RequestedRestart(job=self.job, request=request, restarts=self._restarts, now=self.at.now)
@@ -249,7 +253,7 @@ class RecoveryContext:
         """Return the next step of the restarts that are under way."""
         job_step, pod_step = self._restarts.job_step(), self._restarts.pod_step()
         if job_step.blocked and self.job.status.phase == "Running" and _uids_to_delete(job_step.actions):
-            # A new world restarts the pods of a running job, which goes on running unless pods are replaced.
+            # A new world restarts the pods of a running job, which continues to run unless pods are replaced.
             message = "pods are replaced, because their containers could not be restarted in place"
             return Recovery(status.enter(self.job, "Admitted", "Restarting", message, self.at.now))
         if pod_step.failed:
@@ -277,7 +281,7 @@ class RecoveryContext:
 def _missing_pod_faults(job: TorchJob, run: Active, observation: Observation) -> list[PodFault]:
     """Return faults for pods of a running job that were deleted and have gone.
 
-    Only faults that concern the other pods count. Any other missing pod is created again without a report.
+    Only faults that concern the other pods are judged. Any other missing pod is created again without a report.
     """
     pods, members = observation.pods, run.members
     if job.status.phase != "Running" or len(pods) == len(members):
@@ -311,9 +315,10 @@ def next_request(
     job_status: TorchJobStatus, blocker: Blocker, settings: ReconcileSettings, now: datetime
 ) -> float | None:
     """Return the seconds until a request to recreate containers is made again that the API server failed to create.
-    None if it has failed for as long as a restart in place may take, or refuses it: the pods are replaced then.
+    The result is None if the restart has failed for the longest time that a restart in place may take, or is refused:
+    the pods are then replaced.
 
-    Each pause is as long as the failure has lasted, so that pauses double, whichever worker goes on.
+    Each pause is as long as the failure has lasted, so that pauses double, whichever worker continues.
     """
     if not blocker.passing:
         return None

@@ -1,6 +1,6 @@
-"""What the end of a pod means where pods meet at the rendezvous store of an elastic job.
+"""The meaning of a pod's end where pods meet at the rendezvous store of an elastic job.
 
-One rule: pure, over what the pods report. Nobody can join a rendezvous that was closed, so the pods then need a new
+One rule: pure, over the reports of the pods. Nobody can join a rendezvous that was closed, so the pods then need a new
 name for it, which only a restart of all of them gives.
 
     end of a pod that meets others                     what follows
@@ -59,9 +59,9 @@ def meets_others(job: TorchJob, pod: PodView) -> bool:
 
 
 def has_succeeded(job: TorchJob, pods: Iterable[PodView]) -> bool:
-    """Return whether one of the pods that meet has succeeded since the last restart, which closes the rendezvous.
+    """Return whether a pod of those that meet has succeeded since the last restart, which closes the rendezvous.
 
-    A success before any worker has started closes nothing: that program has met nobody.
+    A success before any worker has started does not close the rendezvous: such a program has met no other pod.
     """
     if not job.spec.rendezvous:
         return False
@@ -72,7 +72,7 @@ def has_succeeded(job: TorchJob, pods: Iterable[PodView]) -> bool:
 
 
 def is_too_late(pod: PodView) -> bool:
-    """Return whether a pod failed because the rendezvous was closed before it came."""
+    """Return whether a pod failed because the rendezvous was closed before the pod came."""
     return _has_failed(pod) and torchrun.rendezvous_error(pod.message) == "Closed"
 
 
@@ -116,7 +116,9 @@ def uses_up_restarts(job: TorchJob, lost: int) -> bool:
 
 
 def has_no_restart_left(job: TorchJob) -> bool:
-    """Return whether the processes of the pods have used up their restarts, so that the next loss would end them."""
+    """Return whether the processes of the pods have used up their restarts, so that the next loss would end the
+    processes.
+    """
     policy = job.spec.torch_elastic_policy
     limit = policy.effective_max_restarts if job.spec.rendezvous and policy is not None else 0
     return 0 < limit <= job.status.training_restarts
@@ -130,8 +132,8 @@ def why_restarted(job: TorchJob) -> str:
 
 
 def find_closing_tasks(job: TorchJob, pods: Iterable[PodView]) -> frozenset[str]:
-    """Return those of the tasks that decide the success of the job whose pods have no successors any more, in lower
-    case."""
+    """Return the tasks whose pods get no successors any more, among the tasks that decide the success of the job, in
+    lower case."""
     current = [pod for pod in pods if pod.restart == job.status.restart_generation]
     succeeded = {pod.task for pod in current if pod.phase == "Succeeded"}
     if not succeeded:
@@ -149,7 +151,8 @@ def find_closing_tasks(job: TorchJob, pods: Iterable[PodView]) -> frozenset[str]
 def stages_after_restart(job: TorchJob) -> Mapping[str, StageStatus]:
     """Return the stages that stay begun when all pods of a job are restarted.
 
-    A stage begins anew if it waited for a task whose world is not over: the others of this world need the task again.
+    A stage begins anew if it waited for a task whose world is not over: the other tasks of this world need the task
+    again.
     """
     begun = dict(job.status.stages)
     while task_members.needs_all_tasks(job):

@@ -40,7 +40,7 @@ def count_failure(
     )
     field = "disruptions" if verdict.kind == "Disruption" else "restart_count"
     failures = _count_node_failure(after.node_failures, verdict.node)
-    # Where the node itself restarts containers, it is the only one, so no pod could go elsewhere.
+    # Where the node itself restarts containers, this node is the only node, so no pod could go elsewhere.
     most = settings.node_failures if settings.in_place != "local" else integers.LARGEST
     avoided = (node for node, times in failures.items() if times >= most)
     return after.model_copy(
@@ -56,8 +56,8 @@ def count_failure(
 
 
 def _departed(job: TorchJob, verdict: JobVerdict, pods: Iterable[PodView], now: datetime) -> dict[str, Departure]:
-    """Return the departed pods with the preempted ones of an elastic job, whose room went to another job: it gives up
-    a worker that finds no other, as one that has left its node."""
+    """Return the departed pods with the preempted ones of an elastic job, whose room went to another job: such a job
+    gives up a worker that finds no other room, as it gives up a worker that has left its node."""
     names = frozenset(verdict.pods if job.spec.is_elastic else ())
     lost = (pod.name for pod in pods if pod.name in names and is_preempted(pod))
     return dict(islice((dict(job.status.departed) | dict.fromkeys(lost, Departure(since=now))).items(), MOST_AT_ONCE))
@@ -120,7 +120,7 @@ def count_removal(job: TorchJob, after: TorchJobStatus) -> TorchJobStatus:
 
 
 def _count_node_failure(failures: Mapping[str, int], node: str) -> dict[str, int]:
-    """Count one more failure of a node; if there are too many nodes, those with the fewest failures are dropped."""
+    """Count one more failure of a node; if there are too many nodes, the nodes with the fewest failures are dropped."""
     counts = dict(failures)
     if node:
         counts[node] = counts.get(node, 0) + 1

@@ -1,16 +1,16 @@
-"""The opening of start gates (`reconcilers.pods.start_gate`): which pods start now, and which wait for others.
+"""The opening of start gates (`reconcilers.pods.start_gate`): which pods start now, and which pods wait for others.
 
 One rule: pure. A gate opens when the upstream tasks of its task have progressed far enough.
 
 Workers that meet at a rendezvous store also start together. Each worker that joins a world on its own makes torchrun
 restart all processes of that world. So the workers of the first start, and those that one growth adds, wait until all
 granted workers exist and have reached their gate, though no longer than `LONGEST_WAIT` after the first of them. Any
-other worker replaces one that was lost. It starts at once.
+other new worker replaces a worker that was lost. Such a replacement starts at once.
 
 While pods of a gang are replaced in waves (`reconcilers.plan.in_place.waves`), all gates stay closed.
 
-Where the places of pods decide about their ranks (`reconcilers.pods.topology`), all of them wait until all of their
-world are bound. Their ranks are written with the annotation that opens their gates.
+Where the places of pods decide about their ranks (`reconcilers.pods.topology`), all workers wait until all pods of
+their world are bound. The ranks of these workers are written with the annotation that opens their gates.
 
 In the mode InPlaceRestart, added workers wait until a restart of the whole job has given them a rank
 (`reconcilers.plan.elastic.change`).

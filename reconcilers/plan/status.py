@@ -1,8 +1,9 @@
 """The status of a job, and the patch that writes it.
 
-One rule: pure; one merge patch with only the changes. When a worker sends a job back, it writes in `status.queue` how
-the job waits, and later removes what no longer applies. The coordinator writes why a job waits. The usual order is
-Queued, Admitted, Running and the end. A change of pod counts alone is not written; it is included in the next write.
+One rule: pure; one merge patch with only the changes. When a worker sends a job back, the worker writes in
+`status.queue` how the job waits, and later removes fields that no longer apply. The coordinator writes why a job waits.
+The usual order is Queued, Admitted, Running and the end. A change of pod counts alone is not written; such a change is
+included in the next write.
 """
 
 from collections.abc import Iterable, Mapping
@@ -83,8 +84,9 @@ def enter_status(
 
 
 def release(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a waiting or suspended job, which holds nothing. It does not wait for the room of restart
-    agents: whether its next pods have them is decided once it is admitted."""
+    """Return the status of a waiting or suspended job, which holds nothing. An admission does not wait for the room of
+    restart agents: whether its next pods have them is decided once it is admitted.
+    """
     empty: dict[str, Any] = {"admission": None, "scaling": None, "target": None, "start_time": None, "stages": {}}
     empty |= {"departed": {}, "refused_since": None, "recalled": None}
     empty["task_statuses"] = count_pods(job, ())
@@ -128,7 +130,7 @@ def admit(job: TorchJob, admission: Admission, now: datetime) -> TorchJobStatus:
 
 
 def _carry_over(job: TorchJob, now: datetime) -> QueueStatus | None:
-    """Return the part of `status.queue` that still counts if the job has to wait again before it runs."""
+    """Return the part of `status.queue` that still applies if the job has to wait again before it runs."""
     before = job.status.queue
     if before is None or job.is_retry_due(now):
         return None
@@ -150,8 +152,8 @@ def admission_tries(job: TorchJob, now: datetime) -> int:
 def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: str = "") -> TorchJobStatus:
     """Return the status of a job that is sent back because it did not run in time.
 
-    It backs off, or is parked after too many tries in a row. The message gives the reason of the condition Admitted,
-    else `why`.
+    The job backs off, or is parked after too many tries in a row. The message gives the reason of the condition
+    Admitted, else `why`.
     """
     tries = admission_tries(job, now) + 1
     parked = tries >= most
@@ -166,8 +168,9 @@ def requeue_late(job: TorchJob, backoff: float, most: int, now: datetime, why: s
 
 
 def send_back(job: TorchJob, reason: str, message: str, queue: QueueStatus, now: datetime) -> TorchJobStatus:
-    """Return the status of a job that is sent back because of its own pods. A stage that has succeeded stays so: it is
-    not run again because a later one could not start."""
+    """Return the status of a job that is sent back because of its own pods. A stage that has succeeded stays succeeded:
+    the stage is not run again because a later stage could not start.
+    """
     update = {"queue": queue, "stages": rendezvous.stages_after_restart(job)}
     return release(job, "Queued", reason, message, now).model_copy(update=update)
 
@@ -181,14 +184,14 @@ def back_off(job: TorchJob, now: datetime, seconds: float, **fields: Any) -> Que
 
 
 def pause(job: TorchJob, tries: int, first: float, longest: float = LONGEST_BACKOFF) -> float:
-    """Return the seconds that a job waits after a number of tries in a row: twice as long after each."""
+    """Return the seconds that a job waits after a number of tries in a row: the time doubles after each try."""
     return backoff.spread(min(longest, first * 2.0 ** min(tries - 1, 64)), f"{job.metadata.uid}/{tries}")
 
 
 def requeue(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetime) -> TorchJobStatus:
     """Return the status of a job that is sent back because its queue was drained, or to be resized.
 
-    It comes first when its queue goes on, unless it requests more than it held.
+    The job comes first when its queue is opened again, unless the job requests more than it held.
     """
     admission = job.admission
     name = admission.queue if admission else job.queue
@@ -202,14 +205,14 @@ def requeue(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetim
 
 
 def requeue_exceeding(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a job that is sent back because there is no room for what its pods really request. It is
-    queued again with that amount."""
+    """Return the status of a job that is sent back because there is no room for the real requests of its pods. The job
+    is queued again with that amount."""
     queue = QueueStatus(name=job.queue, since=now, tries=admission_tries(job, now))
     return send_back(job, EXCEEDS, message, queue, now)
 
 
 def record_charge(job: TorchJob, charge: Amounts, measured: PodMeasurements | None) -> TorchJobStatus:
-    """Return the status of a job that is charged for what its pods really request."""
+    """Return the status of a job that is charged for the real requests of its pods."""
     assert job.admission is not None
     admission = job.admission.model_copy(update={"charge": dict(charge)})
     return observe_generation(job).model_copy(update={"admission": admission, "measured": measured})
@@ -251,24 +254,25 @@ def vacate(job: TorchJob, reason: str, message: str, now: datetime) -> TorchJobS
 
 
 def block_on_stuck_pods(job: TorchJob, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a job whose pods should no longer exist but do."""
+    """Return the status of a job whose pods should no longer exist but still exist."""
     return block(job, Blocker(PODS_STUCK, message), now)
 
 
 def admission_reason(status: TorchJobStatus) -> str:
-    """Return the reason of the condition Admitted while that is True; else empty."""
+    """Return the reason of the condition Admitted while the condition is True; else empty."""
     condition = conditions.find(status.conditions, "Admitted")
     return condition.reason if condition is not None and condition.status == "True" else ""
 
 
 def admission_message(status: TorchJobStatus) -> str:
-    """Return the message of the condition Admitted while that is True; else empty."""
+    """Return the message of the condition Admitted while the condition is True; else empty."""
     condition = conditions.find(status.conditions, "Admitted")
     return condition.message if condition is not None and condition.status == "True" else ""
 
 
 def is_leaving(status: TorchJobStatus) -> bool:
-    """Return whether all pods are being deleted and the job may go on afterwards, also if finalizers keep the pods."""
+    """Return whether all pods are being deleted and the job may continue afterwards, even if finalizers keep the
+    pods."""
     current = admission_reason(status)
     return current in LEAVING or (current == PODS_STUCK and status.start_time is None)
 
@@ -320,8 +324,8 @@ def count_pods(job: TorchJob, pods: Iterable[PodView]) -> dict[str, TaskStatus]:
 
 
 def upstream_task_counts(job: TorchJob, stages: Iterable[str]) -> dict[str, TaskStatus]:
-    """Return the counts of the tasks that some stages, by index, had waited for: all succeeded, whatever exists of them
-    now."""
+    """Return the counts of the tasks that some stages, by index, had waited for: all succeeded, whatever pods of the
+    tasks exist now."""
     begun = [stage for stage in job.spec.stages if str(stage.index) in stages]
     return {name: TaskStatus(succeeded=job.spec.tasks[name].num_tasks) for stage in begun for name in stage.awaits}
 
@@ -342,9 +346,10 @@ def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tupl
     """Return the action that writes a status with the counts of some pods.
 
     There is none if only the counts would change, unless all pods of a running task exist now for the first time: then
-    one that disappears without a trace is missed (`recovery`).
+    a pod that disappears without a trace is missed (`recovery`).
     """
-    # Pods of an earlier restart do not count any more. A job that runs on while it is resized has restarted none.
+    # Pods of an earlier restart are no longer counted. A job that continues to run during a resize has restarted no
+    # containers.
     runs_on = after.phase == "Running" and static_world.has_worlds(job, after.admission)
     current = (pod for pod in pods if runs_on or pod.restart == after.restart_generation)
     counts = count_pods(job, current) | upstream_task_counts(job, after.stages)
@@ -357,7 +362,7 @@ def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tupl
 
 
 def is_whole(job: TorchJob, task_type: str, counts: TaskStatus | None) -> bool:
-    """Return whether the counts of a task are those of all its pods, none of which has failed."""
+    """Return whether the counts of a task cover all its pods, none of which has failed."""
     return counts is not None and counts.active + counts.succeeded >= job.spec.tasks[task_type].num_tasks
 
 

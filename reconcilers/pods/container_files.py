@@ -1,6 +1,7 @@
-"""The files of a container that outlive it: its termination message, and the folder for what the job writes.
+"""The files of a container that outlive the container: its termination message, and the folder for the files that the
+job writes.
 
-One rule: pure, over fresh copies of templates. What a template has under the same name stays as it is.
+One rule: pure, over fresh copies of templates. A field of a template with the same name stays as it is.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,8 @@ def add_stop_mark(spec: dict[str, Any]) -> None:
     """Let the node append a mark to the termination message of the main container before it asks that container to
     stop, unless the template has a preStop hook of its own.
 
-    The `sh` of the image appends it. Without one the hook fails, which the kubelet reports in an event of the pod.
+    The `sh` of the image appends the mark. Without a `sh` the hook fails, which the kubelet reports in an event of the
+    pod.
     """
     main = containers.main(spec)
     lifecycle = main.get("lifecycle") or {}
@@ -38,7 +40,7 @@ def add_stop_mark(spec: dict[str, Any]) -> None:
 
 
 def add_output(job: TorchJob, task_type: str, spec: dict[str, Any]) -> Mapping[str, str]:
-    """Add the folder for what the job writes to all containers, and return the variable that names it. The claim has
+    """Add the folder for the job's files to all containers, and return the variable that names it. The claim has
     one folder for each job. A rendezvous store writes nothing."""
     outputs, is_store = job.spec.outputs, job.spec.rendezvous and task_type == RENDEZVOUS
     if outputs is None or is_store:

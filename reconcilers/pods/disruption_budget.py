@@ -1,9 +1,9 @@
 """The PodDisruptionBudget of a job whose pods may not be evicted.
 
-One rule: pure, and the same for every number of pods. Only a whole number as `minAvailable` is: for `maxUnavailable`
-and for percentages the disruption controller asks for the scale of the pods' owner, and that of a TorchJob counts its
-workers alone, so a Master would be one pod too many. A budget is about the pods of one admission, since the owner may
-change the field before the next one.
+One rule: pure, and the same for every number of pods. Only a whole number as `minAvailable` works: for `maxUnavailable`
+and for percentages the disruption controller asks for the scale of the pods' owner, and the scale of a TorchJob counts
+its workers alone, so a Master would be one pod too many. A budget is about the pods of one admission, since the owner
+may change the field before the next admission.
 """
 
 from crds import labels
@@ -17,8 +17,9 @@ MORE_THAN_ALL = 1_000_000
 
 
 def creation(job: TorchJob, attempt: int) -> tuple[CreateObject, ...]:
-    """Return the action that creates the budget; none if the job allows evictions. The budget goes with the job, and a
-    pod that has ended may be evicted in spite of it."""
+    """Return the action that creates the budget; none if the job allows evictions. The budget is deleted with the job,
+    and a pod that has ended may be evicted in spite of it.
+    """
     if job.spec.evictions == "Allow":
         return ()
     return (CreateObject(POD_DISRUPTION_BUDGETS, manifest(job, attempt), optional=True),)

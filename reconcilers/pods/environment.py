@@ -6,15 +6,15 @@ may refer to them: $(RANK).
 torchrun reads PET_<OPTION> as the default of each of its options (torch.distributed.argparse_util). A plain `torchrun
 train.py` therefore joins the other pods by static rendezvous. One pod is one node of torchrun. WORLD_SIZE and RANK
 count pods; torchrun replaces them by its own values for the PET_NPROC_PER_NODE processes that it starts in each pod.
-Launchers that start processes themselves (Lightning) find their pod by NODE_RANK. There is no LOCAL_RANK, by which they
-would take a process for one that has been started already.
+Launchers that start processes themselves (Lightning) find their pod by NODE_RANK. LOCAL_RANK is not set: with it,
+launchers would take a process for one that was started already.
 
 In the worlds of an elastic job in the mode InPlaceRestart, ranks and world size are annotations of the pods, because
 they change with the number of workers. A container reads them whenever it starts.
 
 The pods of any other elastic job meet at its rendezvous store instead. torchrun then chooses the ranks, each time when
-pods join or are lost, so torchq sets neither ranks nor an address of rank 0. What does not change with the number of
-workers is the same in all pods, because each torchrun keeps its own copy as long as it runs.
+pods join or are lost, so torchq sets neither ranks nor an address of rank 0. Variables that do not depend on the number
+of workers are the same in all pods, because each torchrun keeps its own copy of the variables as long as it runs.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,9 @@ FEWEST_WORKERS = 1
 
 
 def static_variables(member: PodMember, address: str, port: int, processes: int) -> Variables:
-    """Return the variables of one pod. `address` and `port` are those of its rank 0, `processes` is the number of
-    processes that torchrun starts in it. A pod outside of the world gets no rank."""
+    """Return the variables of one pod. `address` and `port` are the address and port of the world's rank 0, `processes`
+    is the number of processes that torchrun starts in it. A pod outside of the world gets no rank.
+    """
     if member.rank is None:
         return {**BASE, **({"MASTER_ADDR": address, "MASTER_PORT": str(port)} if member.lead else {})}
     return _ranked(address, port, processes, str(member.rank), str(member.world_size))
@@ -82,7 +83,7 @@ def rendezvous_variables(
         "PET_NPROC_PER_NODE": str(processes),
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": endpoint,
-        # It is read whenever the container starts, so a restart in place begins with a new one.
+        # The variable is read whenever the container starts, so a restart in place begins with a new id.
         "PET_RDZV_ID": _annotation(labels.RENDEZVOUS_ID),
         "PET_RDZV_CONF": _rendezvous_settings(policy),
         "PET_MAX_RESTARTS": str(policy.effective_max_restarts),
@@ -113,17 +114,18 @@ def elastic_variables(policy: TorchElasticPolicy) -> Variables:
 
 
 def shutdown_variables(job: TorchJob, task_type: str) -> Variables:
-    """Return how long torchrun lets its processes end before it kills them. Without that it is 30 s, whatever the grace
-    of the pod."""
+    """Return how long torchrun lets its processes end before torchrun kills the processes. Without this variable the
+    time is 30 s, whatever the grace of the pod.
+    """
     return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.spec.shutdown_timeout(task_type))}
 
 
 def report_variables(job: TorchJob, pod: str, access: ReportAccess | None) -> Variables:
-    """Return what a pod needs to report about its training; nothing if pods do not report.
+    """Return the variables that a pod needs to report about its training; nothing if pods do not report.
 
-    The token is in the spec of the pod and not in a Secret. It lets nobody do more than forge the reports of this job,
-    and who reads the pods of a namespace mostly reads its Secrets, too. A Secret would be one more object of each job,
-    and workers would need the right to write Secrets in every namespace, which is worth more than all tokens.
+    The token is in the spec of the pod and not in a Secret. The token allows no more than to forge the reports of
+    this job, and who reads the pods of a namespace mostly reads its Secrets, too. A Secret would be one more object of
+    each job, and workers would need the right to write Secrets in every namespace, which is worth more than all tokens.
     """
     if access is None:
         return {}
@@ -136,7 +138,7 @@ def report_variables(job: TorchJob, pod: str, access: ReportAccess | None) -> Va
 
 
 def rendezvous_id(job: TorchJob) -> str:
-    """Return the name under which the pods meet: another one after each restart of the whole job."""
+    """Return the name under which the pods meet: another name after each restart of the whole job."""
     return f"{job.metadata.uid}-{job.status.restart_generation}"
 
 

@@ -4,7 +4,7 @@ One rule: pure. Everything that counts pods reads the granted job. Only `reconci
 workers the owner requests.
 
 The workers that are being removed (`status.scaling.victims`) are no longer part of the grant, although the job is
-charged for them until their pods no longer exist. No failure of theirs counts.
+charged for them until their pods no longer exist. Failures of these pods are not counted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ class Grant:
 
     @cached_property
     def indexes(self) -> tuple[int, ...]:
-        """The indexes of the workers that the admission names, those that are being removed included."""
+        """The indexes of the workers that the admission names, including workers that are being removed."""
         return grant.indexes(self.admission, self.wanted.spec.worker_count)
 
     @cached_property
@@ -86,7 +86,7 @@ class Grant:
 
 
 def add_indexes(admission: Admission, granted: int, to: int) -> list[int]:
-    """Return the granted indexes and the lowest free ones, `to` of them together."""
+    """Return the granted indexes and the lowest free indexes, `to` indexes in total."""
     taken = frozenset(grant.indexes(admission, granted))
     free = (index for index in count() if index not in taken)
     return sorted({*taken, *islice(free, to - len(taken))})
@@ -99,7 +99,8 @@ def grown_charge(job: TorchJob, admission: Admission, to: int, held: Amounts) ->
 
 
 def charge_left(job: TorchJob, admission: Admission, left: int, revoked: Amounts | None) -> dict[str, int]:
-    """Return the charge of the workers that are left: at most what is charged now, and what is reserved if room was
-    revoked."""
+    """Return the charge of the workers that are left: at most the present charge, and at most the reserved charge if
+    room was revoked.
+    """
     limits = [job.charge_of(left), *([] if revoked is None else [revoked])]
     return {name: min(amount, *(limit.get(name, 0) for limit in limits)) for name, amount in admission.charge.items()}

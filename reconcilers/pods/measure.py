@@ -1,7 +1,7 @@
 """The requests of a job's pods as they were created, compared with the job's charge.
 
 One rule: pure. An API server changes pods at creation: by defaults of a LimitRange, the overhead of a RuntimeClass, a
-webhook. The created pod counts, whatever its template says.
+webhook. The created pod is measured, whatever its template says.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -61,7 +61,7 @@ def find_excess(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Exc
 
 
 def find_excess_of(job: TorchJob, charged: Amounts, requests: Collection[tuple[str, Requests]]) -> Excess | None:
-    """Return the excess of pods that exist or are to be made, by what they request; the tasks are in lower case."""
+    """Return the excess of pods that exist or are to be made, by their requests; the tasks are in lower case."""
     larger = _largest_excess(job, requests)
     if not larger:
         return None
@@ -73,7 +73,7 @@ def find_excess_of(job: TorchJob, charged: Amounts, requests: Collection[tuple[s
 
 
 def without_agents(status: TorchJobStatus) -> PodMeasurements | None:
-    """Return the measurements of a job's pods without restart agents; as they are if they include none."""
+    """Return the measurements of a job's pods without restart agents; unchanged if they include no agents."""
     measured, in_place = status.measured, status.in_place
     if measured is None or in_place is None or not in_place.charged:
         return measured

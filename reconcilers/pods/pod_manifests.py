@@ -91,7 +91,7 @@ class Blueprint:
 
     @property
     def driver(self) -> str:
-        """What restarts the containers of the pods in place."""
+        """The driver that restarts the containers of the pods in place."""
         chosen = self.job.status.in_place
         return "recreate" if chosen is None else chosen.driver
 
@@ -101,8 +101,8 @@ class Blueprint:
         return self.settings.master_address == "loopback"
 
     def port(self, lead: str) -> int:
-        """Return the port of a pod that others connect to: on a shared machine, the one that its variables set or that
-        is reserved for the job; else the one its template declares."""
+        """Return the port of a pod that others connect to: on a shared machine, the port that its variables set or that
+        is reserved for the job; else the port that its template declares."""
         template = self.job.spec.torch_task_specs[self.members[lead].task_type].template
         literal = demand.literal_ports(template["spec"]) if self.shared_address else []
         reserved = self.admission.port if self.on_host(lead) else 0
@@ -114,11 +114,11 @@ class Blueprint:
         return self.shared_address or bool(template["spec"].get("hostNetwork"))
 
     def is_gang_bound(self, member: PodMember) -> bool:
-        """Return whether a gang scheduler binds the pod with others."""
+        """Return whether a gang scheduler binds the pod together with other pods."""
         return self.backend.together and not self.task(member).auxiliary
 
     def binding(self, member: PodMember) -> Binding:
-        """Return what the pod carries for its gang scheduler."""
+        """Return the fields of the pod for its gang scheduler."""
         if not self.is_gang_bound(member):  # an auxiliary pod waits for no scheduler that its gang does not wait for
             names_other = self.task(member).template["spec"].get("schedulerName")
             return Binding() if names_other else self.backend.bind_alone(self.gang_queue)
@@ -139,7 +139,9 @@ class Blueprint:
         return topology.is_ordered(self.job, self.admission, member)
 
     def has_gate(self, member: PodMember) -> bool:
-        """Return whether the pod has a start gate: it is bound before it may start, or starts together with others."""
+        """Return whether the pod has a start gate: such a pod is bound before it may start, or starts together with
+        other pods.
+        """
         if self.is_gang_bound(member) and (self.held or start_gate.needs_gate(self.task(member))):
             return True
         if self.is_ordered(member):
@@ -158,8 +160,8 @@ class Blueprint:
         return not self.shared_address and (others or self.job.spec.torch_elastic_policy is not None)
 
     def processes(self, task_type: str) -> int:
-        """Return the number of processes that torchrun starts in a pod of a task, as it was when the job was
-        admitted."""
+        """Return the number of processes that torchrun starts in a pod of a task, as fixed at the admission of the
+        job."""
         admitted = self.admission.nproc_per_node
         if admitted is not None:
             return admitted.get(task_type, 1)
@@ -219,8 +221,9 @@ def _spot_labels(task: TaskSpec, member: PodMember) -> Mapping[str, str]:
 
 
 def service(blueprint: Blueprint, lead: PodMember) -> Manifest:
-    """Return the headless service of a pod that others connect to. It also names a pod that is not ready, which may
-    need the others to become so."""
+    """Return the headless service of a pod that others connect to. The service also names a pod that is not ready,
+    which may need the other pods to become ready.
+    """
     port = blueprint.port(lead.name)
     return {
         "apiVersion": SERVICES.api_version,
@@ -341,7 +344,8 @@ def _rendezvous_variables(
 def _prioritize(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -> None:
     """Set the pod's priority class.
 
-    A spot pod has that of its spot task. Every other pod of a gang has the gang's, unless its template names one.
+    A spot pod has the priority class of its spot task. Every other pod of a gang has the priority class of the
+    gang, unless its template names a class.
 
     Gang schedulers compare the priorities of gangs and of pods. Without a gang scheduler the job's priority class only
     orders its queue; the job's pods must not preempt other pods.
@@ -365,8 +369,8 @@ def set_restart_policy(spec: dict[str, Any], task_policy: str, driver: str) -> N
 def avoid_nodes(spec: dict[str, Any], nodes: Iterable[str], *, strictly: bool) -> None:
     """Make a fresh copy of a template avoid nodes: as a requirement with `strictly`, else as a preference.
 
-    The template's own node constraints stay in force. The terms of a required affinity are alternatives, so each of
-    them gets the constraint.
+    The template's own node constraints stay in force. The terms of a required affinity are alternatives, so each term
+    gets the constraint.
     """
     names = sorted(nodes)
     if not names:

@@ -3,12 +3,13 @@
 One rule: pure, over opaque pod specs. The agent watches one annotation, and does nothing else.
 
 A node restarts all containers of a pod when a container exits with a code for which its rule says
-RestartAllContainers (Kubernetes 1.36). The agent exits with that code when the annotation changes. It is the first init
-container, so the main container alone decides when the pod has ended, and its exit code is that of the pod. The pod
-keeps its sandbox, address, volumes and devices. The other init containers run again.
+RestartAllContainers (Kubernetes 1.36). The agent exits with that code when the annotation changes. The restart agent is
+the first init container, so the main container alone decides when the pod has ended, and its exit code is that of the
+pod. The pod keeps its sandbox, address, volumes and devices. The other init containers run again.
 
-The agent runs the main container's image, which needs `sh` and `sleep`. What it requests is added to what the pod
-requests. The limits are the same, so that a pod keeps its quality of service and passes a quota of limits.
+The agent runs the main container's image, which needs `sh` and `sleep`. The requests of the agent are added to the
+requests of the pod. The limits equal the requests, so that a pod keeps its quality of service and passes a quota of
+limits.
 """
 
 from collections.abc import Mapping
@@ -67,12 +68,14 @@ def is_chosen(status: TorchJobStatus) -> bool:
 
 
 def requests(job: TorchJob) -> Mapping[str, Requests]:
-    """Return what the next pod of each task requests with the agent, by task in lower case."""
+    """Return the requests of the next pod of each task with the agent, by task in lower case."""
     return {name.lower(): containers.read(_next_spec(job, name)) for name in job.spec.torch_task_specs}
 
 
 def trial_pod(job: TorchJob) -> Manifest:
-    """Return a pod with the agent, for a dry run. It is as near to a pod of the job as its templates say."""
+    """Return a pod with the agent, for a dry run. This pod has the labels, annotations and spec of the job's first
+    task.
+    """
     name, task = next(iter(job.spec.torch_task_specs.items()))
     metadata = task.template.get("metadata") or {}
     marks = {kind: metadata[kind] for kind in ("labels", "annotations") if metadata.get(kind)}
@@ -86,7 +89,7 @@ def trial_pod(job: TorchJob) -> Manifest:
 
 
 def is_kept(pod: Manifest) -> bool:
-    """Return whether an API server has kept the agent and its rule: one without the feature drops the rule."""
+    """Return whether an API server has kept the agent and its rule: a server without the feature drops the rule."""
     agents = (each for each in pod["spec"].get("initContainers") or () if each["name"] == containers.RESTART_AGENT)
     return any(agent.get("restartPolicyRules") == [RULE] for agent in agents)
 

@@ -1,6 +1,6 @@
 """The start gate of a pod: the init container that keeps a bound pod from starting before other pods do.
 
-One rule: pure, over opaque pod specs. The gate waits for an annotation; it opens once, and never closes.
+One rule: pure, over opaque pod specs. The gate waits for an annotation; the gate opens once, and never closes.
 
 A gang scheduler binds all pods of a stage at once. Otherwise a gang that waits for its master and a master that waits
 for its gang would block each other. Without a gang scheduler there are no gates: pods are created when they may start.

@@ -1,7 +1,7 @@
 """The worlds of an elastic job in the mode InPlaceRestart: pods that train together, with ranks that torchq chooses.
 
 One rule: pure. A world does not change: another number of workers is another world, under another restart generation of
-the job. The ranks are the positions of the pods among those of the world, and are annotations of the pods.
+the job. The ranks are the positions of the pods among the pods of the world, and are annotations of the pods.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def has_worlds(job: TorchJob, admission: Admission | None) -> bool:
 
 
 def is_member(job: TorchJob, admission: Admission | None, member: PodMember) -> bool:
-    """Return whether a pod has a rank in the worlds of the workers, or is about to get one."""
+    """Return whether a pod has a rank in the worlds of the workers, or is about to get a rank."""
     if not has_worlds(job, admission) or (member.rank is None and not member.joins):
         return False
     return any(stage.index == member.stage and WORKER in stage.tasks for stage in job.spec.stages)

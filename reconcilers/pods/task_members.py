@@ -1,11 +1,11 @@
-"""The pods of a job: their stages, their ranks, and the pods with which each of them is bound.
+"""The pods of a job: their stages, their ranks, and the pods with which each pod is bound.
 
 One rule: pure, over the spec alone and counts of pods. Tasks keep one stable order, Master first, and so do ranks.
 
-The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), led by its rank
-0. The workers of an elastic job meet at its rendezvous store instead, where torchrun gives them their ranks. Without a
-gang scheduler a task's pods are created once its upstream tasks have progressed far enough. Tasks with the same
-upstream tasks are created together, and are labelled as one gang for schedulers that read the label.
+The tasks of a stage (`crds.torchjob.stages`) that are not auxiliary share one world (RANK, WORLD_SIZE), which is led by
+its rank 0. The workers of an elastic job meet at its rendezvous store instead, where torchrun gives them their ranks.
+Without a gang scheduler a task's pods are created once its upstream tasks have progressed far enough. Tasks with the
+same upstream tasks are created together, and are labelled as one gang for schedulers that read the label.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,10 +52,10 @@ class PodMember:
         return (pod.task, pod.index) == (self.task_type.lower(), self.index)
 
     def show(self, pod: PodView) -> PodView:
-        """Return the pod of this name as it counts.
+        """Return the pod of this name with its effective state.
 
-        Users can change its labels, and services find it by these. So unless it has ended, a pod whose labels do not
-        agree with its name is as good as deleted.
+        Users can change the labels of a pod, and services find the pod by its labels. So unless it has ended, a pod
+        whose labels do not agree with its name is as good as deleted.
         """
         if self.is_labelled(pod):
             return pod
@@ -72,9 +72,9 @@ def members(
 ) -> dict[str, PodMember]:
     """Return every pod of the job under an admission, by name, in the order of ranks.
 
-    `workers` are the indexes of the workers; None means the lowest ones. `world` is the number of workers that ranks
-    count, for a job whose ranks and world size do not depend on the workers that it has; None means those workers.
-    `joining` are the indexes of workers that have no rank yet.
+    `workers` are the indexes of the workers; None means the lowest indexes. `world` is the number of workers that ranks
+    count, for a job whose ranks and world size do not depend on the workers that it has; None means the number of
+    workers that the job has. `joining` are the indexes of workers that have no rank yet.
     """
     spec = job.spec
     gates = [_gate(task) for task in spec.tasks.values()]
@@ -121,7 +121,9 @@ def lead_pods(job: TorchJob) -> list[str]:
 
 
 def meeting_tasks(spec: TorchJobSpec) -> frozenset[str]:
-    """Return the tasks whose pods meet at the job's rendezvous store: those of the world that the workers belong to."""
+    """Return the tasks whose pods meet at the job's rendezvous store: the tasks of the world to which the workers
+    belong.
+    """
     if not spec.rendezvous:
         return frozenset()
     stage = next(stage for stage in spec.stages if WORKER in stage.tasks)
@@ -129,7 +131,7 @@ def meeting_tasks(spec: TorchJobSpec) -> frozenset[str]:
 
 
 def _lead(job: TorchJob, stage: Stage, workers: Sequence[int] | None) -> str:
-    """Return the name of the pod to which the pods of a stage connect; empty if there is none."""
+    """Return the name of the pod to which the pods of a stage connect; empty if there is no such pod."""
     if job.spec.rendezvous and WORKER in stage.tasks:
         return job.pod_name(RENDEZVOUS, 0)
     ranked = training_tasks(job.spec, stage.tasks)
@@ -137,7 +139,7 @@ def _lead(job: TorchJob, stage: Stage, workers: Sequence[int] | None) -> str:
 
 
 def training_tasks(spec: TorchJobSpec, task_types: Iterable[str]) -> list[str]:
-    """Return those of some tasks that are not auxiliary."""
+    """Return the tasks, of those given, that are not auxiliary."""
     return [task_type for task_type in task_types if not spec.tasks[task_type].auxiliary]
 
 
@@ -163,8 +165,8 @@ def count_members(spec: TorchJobSpec, counts: Counts, task_type: str) -> TaskMem
 def needs_all_tasks(job: TorchJob) -> bool:
     """Return whether an admitted job has succeeded only when all pods of its deciding tasks have.
 
-    It was admitted with the policy AllTasks, or with Master without having one. An admission of an earlier version has
-    no policy.
+    Such a job was admitted with the policy AllTasks, or with the policy Master although it has no Master. An admission
+    of an earlier version has no policy.
     """
     policy = job.admission.success_policy if job.admission is not None else None
     return policy == "AllTasks" or (policy is not None and MASTER not in job.spec.tasks)
@@ -173,9 +175,10 @@ def needs_all_tasks(job: TorchJob) -> bool:
 def decisive_tasks(job: TorchJob) -> frozenset[str]:
     """Return the tasks whose success decides the success of an admitted job.
 
-    A task that is always restarted never succeeds and does not decide, and neither does a rendezvous store; nor does an
-    auxiliary task, unless there is no other. All of the remaining tasks decide. Under the policy Master, only the
-    Master does, and the tasks that start after a success for which the Master did not wait (an evaluation at the end).
+    A task that is always restarted never succeeds and does not decide, and neither does a rendezvous store. An
+    auxiliary task decides only if there is no other task. All of the remaining tasks decide the success. Under the
+    policy Master, only the Master does, and the tasks that start after a success for which the Master did not wait (an
+    evaluation at the end).
     """
     spec = job.spec
     endless = {RENDEZVOUS} if spec.rendezvous else set[str]()

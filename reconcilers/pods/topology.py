@@ -10,7 +10,7 @@ One rule: pure. The labels of nodes are ordered, the widest first: block, rack, 
     in the same groups                    by their task and index
 
 The same holds for any number of labels. Ranks are given once all pods of the world are bound, before any of them runs.
-A pod that runs keeps its rank; one that replaces another meanwhile gets the rank that is free.
+A pod that runs keeps its rank; a pod that replaces another pod in the meantime gets the free rank.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,14 +30,14 @@ NodeLabels = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class PodLocation:
-    """Where a pod is: the values of the ordered labels of its node, empty where the node does not have one."""
+    """Where a pod is: the values of the ordered labels of its node, empty where the node does not have the label."""
 
     name: str
     values: tuple[str, ...]
 
 
 def order(locations: Sequence[PodLocation]) -> list[str]:
-    """Return the names of pods in the order of their ranks. They are given by task and index, the lead first."""
+    """Return the names of pods in the order of their ranks. The pods are given by task and index, the lead first."""
     if not locations:
         return []
     lead = locations[0].values
@@ -55,7 +55,7 @@ def _key(values: tuple[str, ...], lead: tuple[str, ...]) -> tuple[tuple[bool, bo
 
 def is_ordered(job: TorchJob, admission: Admission, member: PodMember) -> bool:
     """Return whether the place of a pod decides its rank. torchrun chooses the ranks at a rendezvous store; a job that
-    may lack some of its ranks keeps those of its indexes."""
+    may lack some of its ranks keeps the ranks of its indexes."""
     if not admission.topology or member.lead == "" or (member.rank is None and not member.joins):
         return False
     has_all_ranks = job.spec.is_elastic or not _may_lack_ranks(job, admission)
@@ -64,8 +64,8 @@ def is_ordered(job: TorchJob, admission: Admission, member: PodMember) -> bool:
 
 
 def _may_lack_ranks(job: TorchJob, admission: Admission) -> bool:
-    """Return whether a job that is not elastic may run without some of its pods. It may have been granted no more than
-    its least number of workers, so its size does not tell."""
+    """Return whether a job that is not elastic may run without some of its pods. The job may have been granted only its
+    least number of workers, so its size does not decide."""
     tasks = job.spec.torch_task_specs.items()
     lacks = any(job.spec.members(name) < task.num_tasks for name, task in tasks if not task.auxiliary)
     return admission.workers is not None or lacks

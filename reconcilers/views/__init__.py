@@ -1,4 +1,4 @@
 """Objects as a reconcile sees them: pods, nodes, groups and queues as frozen values. Pure.
 
-What follows from them is in `plan`.
+The decisions that follow from views are in `plan`.
 """

@@ -46,13 +46,13 @@ def main(pod_spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the state of the main container; empty if the node has not reported one."""
+    """Return the state of the main container; empty if the node has not reported the state."""
     state: Mapping[str, Any] = status_of(main(pod["spec"])["name"], pod.get("status") or {}).get("state") or {}
     return state
 
 
 def status_of(name: str, pod_status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the status of one container; empty if there is none."""
+    """Return the status of one container; empty if the container has no status."""
     statuses: Iterable[Mapping[str, Any]] = pod_status.get("containerStatuses") or ()
     return next((each for each in statuses if each["name"] == name), {})
 
@@ -75,8 +75,10 @@ def ended_well(pod_status: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def add_helper(spec: dict[str, Any], folder: str, file: str, annotation: str, **fields: Any) -> None:
-    """Add a container of torchq to a fresh copy of a template, before all other init containers. It has the image of
-    the main container, and a folder with a file that follows an annotation of the pod; its name is the volume's."""
+    """Add a container of torchq to a fresh copy of a template, before all other init containers. The new container has
+    the image of the main container, and a folder with a file that follows an annotation of the pod; the name of the
+    folder is the volume's.
+    """
     trains, name = main(spec), fields["name"]
     inherited: dict[str, Any] = {
         field: trains[field] for field in ("imagePullPolicy", "securityContext") if field in trains
@@ -126,7 +128,7 @@ def closed_since(metadata: Mapping[str, Any], spec: Mapping[str, Any], status: M
 
 
 def find_agent_failure(status: Mapping[str, Any]) -> str:
-    """Return why a pod's agent cannot run; empty if nothing speaks against it."""
+    """Return why a pod's agent cannot run; empty if there is no reason."""
     for entry in status.get("initContainerStatuses") or ():
         state, before = entry.get("state") or {}, entry.get("lastState") or {}
         if entry.get("name") == RESTART_AGENT and "running" not in state:
@@ -143,7 +145,7 @@ def _explain(ended: Mapping[str, Any]) -> str:
 
 def read(spec: Mapping[str, Any]) -> Requests:
     """Return the requests of a pod (`demand.pod_demand`). If the pod requests too many resources, the result has one
-    more than a job can be charged for."""
+    resource more than a job can be charged for."""
     if sum(len(spec.get(name) or ()) for name in ("containers", "initContainers")) > MOST_CONTAINERS:
         return _compute_requests(spec)
     parts = {
@@ -164,8 +166,9 @@ def main_memory(spec: Mapping[str, Any]) -> int:
 
 @lru_cache(1024)
 def _parse_requests(text: bytes) -> Requests:
-    """Return the requests of a pod spec that is reduced to them. The result is cached: it is the same for all pods of a
-    task at each of their changes."""
+    """Return the requests of a pod spec that is reduced to the fields of requests. The result is cached: it is the same
+    for all pods of a task at each of their changes.
+    """
     return _compute_requests(orjson.loads(text))
 
 

@@ -3,8 +3,8 @@
 One rule: no code outside of this module reads a node's manifest. A missing node counts as deleted only if a pod has
 been on it for a while. The cache of nodes may be behind the cache of pods.
 
-Taints are read as the scheduler of Kubernetes reads them. What cannot be read is left out: a taint without a key keeps
-no pod away, and a toleration with an unknown operator tolerates nothing.
+Taints are read as the scheduler of Kubernetes reads them. Entries that cannot be read are left out: a taint without a
+key keeps no pod away, and a toleration with an unknown operator tolerates nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -90,7 +90,7 @@ class NodeHealth:
 
 
 def trim(manifest: Manifest, kept: Sequence[str] = ()) -> NodeView:
-    """Return the view of a node, with those of its labels that are `kept`."""
+    """Return the view of a node, with only the labels that are in `kept`."""
     conditions = manifest.get("status", {}).get("conditions") or ()
     ready: Manifest = next((condition for condition in conditions if condition.get("type") == "Ready"), {})
     found = manifest["metadata"].get("labels") or {}
@@ -143,8 +143,8 @@ def departures(
     """Return the nodes that pods of a job leave before they lose them, each with the reason.
 
     A node with one of the taints will go away with all its pods. A cordoned node may stay: its pods leave it only if
-    the other nodes could hold the job with its least number of workers. Otherwise they would be deleted for nothing.
-    Pods that may not be evicted stay on it.
+    the other nodes could hold the job with its least number of workers. Otherwise these pods would be deleted without a
+    need. Pods that may not be evicted stay on the node.
     """
     found = _nodes_of(nodes, pods)
     doomed = {node.name: f"has the taint {key}" for node in found if (key := _taint(node, leaving_taints))}
@@ -162,7 +162,7 @@ def labels_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> Mapping[str, 
 
 
 def restart_obstacle(nodes: Iterable[NodeView]) -> str:
-    """Return why nodes cannot restart all containers of a pod; empty if each one that takes new pods can.
+    """Return why nodes cannot restart all containers of a pod; empty if each node that takes new pods can.
 
     A scheduler puts pods that ask for it on no other node, so that they would have less room than pods without.
     """
@@ -186,12 +186,12 @@ def _nodes_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> list[NodeView
 
 
 def _taint(node: NodeView, leaving_taints: Collection[str]) -> str:
-    """Return the first taint of a node that announces its end; empty if there is none."""
+    """Return the first taint of a node that announces its end; empty if the node has no such taint."""
     return next((taint.key for taint in node.taints if taint.key in leaving_taints), "")
 
 
 def _others(nodes: NodeCache | None, without: Collection[str], leaving_taints: Collection[str]) -> list[NodeView]:
-    """Return the nodes that take new pods, without some of them."""
+    """Return the nodes that take new pods, without the given nodes."""
     found = nodes.values() if nodes is not None else []
     taking = (node for node in found if node.ready and node.open and node.name not in without)
     return [node for node in taking if not _taint(node, leaving_taints)]
@@ -200,7 +200,7 @@ def _others(nodes: NodeCache | None, without: Collection[str], leaving_taints: C
 def _could_run(nodes: list[NodeView], job: TorchJob) -> bool:
     """Return whether nodes could hold a job with its least number of workers if they were empty.
 
-    A node that does not tell what it has could hold anything.
+    A node that does not report its resources could hold anything.
     """
     usable: dict[str, NodeView] = {}
     for task in job.spec.torch_task_specs.values():
@@ -218,7 +218,7 @@ def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
     """Return when the cluster got a ready node again, in seconds since the epoch, if no node that is ready now was
     ready at `moment`.
 
-    None if a ready node was ready then, if no node is ready, or if nothing is known.
+    The result is None if a ready node was ready then, if no node is ready, or if nothing is known.
     """
     first: float | None = None
     for node in nodes.values() if nodes is not None and nodes.synced else ():
@@ -232,7 +232,7 @@ def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
 def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJobSpec) -> bool:
     """Return whether the nodes that are not avoided could hold the whole job if they were empty.
 
-    A gang that cannot run without an avoided node must not be kept away from it.
+    A gang that cannot run without an avoided node must not be kept away from this node.
     """
     excluded = frozenset(avoided)
     all_nodes = nodes.values() if nodes is not None else []
@@ -258,7 +258,7 @@ def _oldest_pod_times(pods: Iterable[PodView]) -> dict[str, float | None]:
 
 
 def _seconds_until_dead(nodes: NodeCache, name: str, pod_since: float | None, grace: float, now: float) -> float | None:
-    """Return the seconds until a node counts as dead; None if it is healthy or nothing is known of it."""
+    """Return the seconds until a node counts as dead; None if the node is healthy or not known."""
     node = nodes.get("", name)
     if node is None:
         return None if nodes.failing or pod_since is None else pod_since + grace - now

@@ -1,7 +1,7 @@
 """The init container that unpacks the code of a job, and why it failed for good.
 
 One rule: pure, over a pod as the API server shows it. Another pod of the job would fail in the same way: its image has
-no Python, or the code is not the one that was submitted.
+no Python, or the code differs from the submitted code.
 """
 
 import re
@@ -42,7 +42,7 @@ class CodeFailure:
 
 
 def find_failure(status: Mapping[str, Any]) -> CodeFailure | None:
-    """Return why the code of a pod cannot be unpacked; None if nothing speaks against it."""
+    """Return why the code of a pod cannot be unpacked; None if there is no reason."""
     for state in _ended_states(status):
         said, code = str(state.get("message") or ""), state.get("exitCode")
         if code == _OWN_FAILURE:
@@ -59,7 +59,7 @@ def _failure(reason: str, said: str, state: Mapping[str, Any]) -> CodeFailure:
 
 
 def _ended_states(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield why the container does not run: how it ended, what it waits for, or how it ended before."""
+    """Yield why the container does not run: its last end, the reason for which it waits, or an earlier end."""
     entries = (entry for entry in status.get("initContainerStatuses") or () if entry.get("name") == CONTAINER)
     for entry in entries:
         state, before = entry.get("state") or {}, entry.get("lastState") or {}

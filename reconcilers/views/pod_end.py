@@ -1,6 +1,7 @@
-"""How the containers of a pod ended, and what they said last.
+"""How the containers of a pod ended, and their last messages.
 
-One rule: pure, over the status of a pod. The end of the main container counts, else the first failure of another one.
+One rule: pure, over the status of a pod. The end of the pod is that of the main container, else the first failure of
+another container.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,10 +59,10 @@ def message(other: str, last_words: LastOutput, status: Mapping[str, Any], most:
 
 
 def termination(spec: Mapping[str, Any], status: Mapping[str, Any], phase: str) -> tuple[str, Mapping[str, Any]]:
-    """Return the container that decided the end of the pod, empty for the main one, and its termination.
+    """Return the container that decided the end of the pod, empty for the main container, and its termination.
 
-    The end of the main container comes first, then the first failure of another container. While the pod goes on, the
-    result is the last end of the main container, also if the node starts it again.
+    The end of the main container comes first, then the first failure of another container. While the pod continues, the
+    result is the last end of the main container, even if the node starts the container again.
     """
     main = containers.main(spec)["name"]
     main_status = containers.status_of(main, status)

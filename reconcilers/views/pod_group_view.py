@@ -67,7 +67,8 @@ class GroupReader:
     """Answers by kind and name, each with the time until which it is trusted."""
 
     def of(self, key: JobKey, scheduler: str | None, *, over: bool = False) -> tuple[GroupView, ...]:
-        """Return a job's groups, by name. `scheduler` is the one that binds the job's pods. Raises any ClusterError.
+        """Return a job's groups, by name. `scheduler` is the scheduler that binds the job's pods. Raises any
+        ClusterError.
 
         With `over` the API server is asked: the cache may be behind, and a finished job is not observed again.
         """
@@ -95,8 +96,8 @@ class GroupReader:
         return self.judge(group) if is_waiting else self.explain(group)
 
     def judge(self, group: GroupView) -> GroupView:
-        """Return a group with the state of its queue, and what it waits for. A group that was let in stays let in, even
-        if its queue would refuse it now.
+        """Return a group with the state of its queue, and the condition that the group waits for. A group that was let
+        in stays let in, even if its queue would refuse it now.
 
         Raises any ClusterError except NotFound for the queue.
         """
@@ -108,7 +109,8 @@ class GroupReader:
         return replace(group, phase="Ready" if group.phase == "Ready" else "Refused", reason=reason, message=message)
 
     def explain(self, group: GroupView) -> GroupView:
-        """Return a group that no scheduler has seen, or that is not let in without a condition, with what is known."""
+        """Return a group that no scheduler has seen, or that is not let in without a condition, with the known
+        facts."""
         if group.since is None or self.clock() - group.since < UNSEEN_SECONDS or group.deleting:
             return group
         if not group.seen:
@@ -120,7 +122,7 @@ class GroupReader:
         return replace(group, message=f"{group.message}: {words}", explained=True) if words else group
 
     def _newest_event(self, group: GroupView) -> str:
-        """Return the words of the newest Event that says why a group is not let in; empty if there is none."""
+        """Return the words of the newest Event that says why a group is not let in; empty if there is no such Event."""
         try:
             listed = self.cluster.list(EVENTS, group.namespace, field_selector=f"involvedObject.uid={group.uid}").items
         except errors.Forbidden as error:
@@ -133,7 +135,7 @@ class GroupReader:
         return excerpts.one_line(newest.get("message") or "")
 
     def _queue(self, resource: Resource, name: str) -> Manifest | None:
-        """Return a queue's object; None if there is none."""
+        """Return a queue's object; None if the queue does not exist."""
 
         def read() -> Manifest | None:
             try:

@@ -1,7 +1,7 @@
-"""What earlier objects of a pod have shown, and its newest object no longer shows.
+"""Facts that earlier objects of a pod have shown, and that its newest object no longer shows.
 
-One rule: pure. A request to end a pod is never forgotten, and a success that was seen before any request stays one. It
-does not matter in which order objects arrive, or whether some were merged or repeated.
+One rule: pure. A request to end a pod is never forgotten, and a success that was seen before any request stays a
+success. The order in which objects arrive does not matter, or whether some were merged or repeated.
 """
 
 from collections.abc import Collection
@@ -20,7 +20,7 @@ restarted and no longer accepts the pod; then it ends the container."""
 
 
 def remember(before: PodView, after: PodView) -> PodView:
-    """Return the newest view of a pod, with what an earlier view of the same pod has shown."""
+    """Return the newest view of a pod, with the facts that an earlier view of the same pod has shown."""
     if before.uid != after.uid:
         return after
     deletion_asked = _first(before.deletion_asked, after.deletion_asked)
@@ -43,14 +43,14 @@ def remember(before: PodView, after: PodView) -> PodView:
 
 
 def _first(before: float | None, after: float | None) -> float | None:
-    """Return the time of the first request for a deletion. A time that an object shows says more than one that shows
-    none: a kubelet that has ended a pod deletes it once more and so removes the time."""
+    """Return the time of the first request for a deletion. A time that an object shows says more than an object without
+    a time: a kubelet that has ended a pod deletes it once more and so removes the time."""
     known = [time for time in (before, after) if time is not None and time != UNKNOWN]
     return min(known) if known else before if after is None else after
 
 
 def settle(pods: Collection[PodView], now: float) -> tuple[tuple[PodView, ...], float | None]:
-    """Return pods as they are to be judged now, and the seconds until one of them may be judged otherwise.
+    """Return pods as they are to be judged now, and the seconds until a pod may be judged otherwise.
 
     A kubelet ends a pod in two steps: it reports that the containers have ended, and about a second later the phase,
     with the reason if the end was its own deed. Until then, such a pod counts as running.

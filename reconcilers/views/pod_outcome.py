@@ -53,7 +53,7 @@ COUNTED = (RESTARTING_ALL, "PodInitializing")
 
 
 class PodEnd(IntFlag):
-    """What is known of the end of a pod. It is one number, because there may be very many views of pods."""
+    """The knowledge about the end of a pod. The value is one number, because there may be very many views of pods."""
 
     TERMINATED = auto()
     """The present run of the main container has ended."""
@@ -92,8 +92,8 @@ def effective_phase(pod: Manifest) -> str:
     """Return the pod's phase with regard to its main container.
 
     A pod that is being deleted has the phase that its node reports, with two exceptions. A main container that ended
-    well because it was asked to stop has not completed its work: it counts as failed. One that had completed its work
-    before is a success.
+    well because it was asked to stop has not completed its work: it counts as failed. A pod that had completed its
+    work before is a success.
     """
     return outcome(pod).phase
 
@@ -197,7 +197,7 @@ def _is_doubtful(terminated: Mapping[str, Any]) -> bool:
 
 
 def _have_all_ended(status: Mapping[str, Any]) -> bool:
-    """Return whether all containers have ended; a node ends the sidecars among the init containers with them."""
+    """Return whether all containers have ended; a node ends the sidecars among the init containers at the same time."""
     shown = status.get("containerStatuses") or ()
     return bool(shown) and all("terminated" in (each.get("state") or {}) for each in shown)
 

@@ -1,7 +1,7 @@
 """The place of a pod in a static world: its rank, the number of pods with ranks, and the name of their rendezvous.
 
 One rule: pure, over annotations. A container reads them through the downward API whenever it starts, so a restart in
-place begins with those that were written before it.
+place begins with the annotations that were written before the restart.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ def read(annotations: Mapping[str, str]) -> str:
 
 
 def rank(place: str) -> int | None:
-    """Return the rank in a place; None without one."""
+    """Return the rank in a place; None without a rank."""
     number = integers.parse(place.partition(" ")[0], -1)
     return number if number >= 0 else None
 
 
 def changes(before: str, annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """Return those annotations of a place that differ from the place of before."""
+    """Return those annotations of a place that differ from those of the previous place."""
     known = dict(zip(NAMES, before.split(" "), strict=True)) if before else {}
     return {name: value for name, value in annotations.items() if known.get(name) != value}

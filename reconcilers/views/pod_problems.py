@@ -1,6 +1,7 @@
 """The problem that keeps a pod from running, as a reason and a message.
 
-One rule: pure, over a pod as the API server shows it; the words are those of the kubelet, the scheduler and the node.
+One rule: pure, over a pod as the API server shows it; the messages are those of the kubelet, the scheduler and the
+node.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -71,9 +72,10 @@ def find_problem(pod: Manifest) -> PodProblem | None:
 
 
 def place(reason: str, message: str) -> int:
-    """Return the place of a problem among those of a job's pods, the most telling first; WAITS_FOR_OTHERS is the last.
+    """Return the place of a problem among the problems of a job's pods, the most telling first; WAITS_FOR_OTHERS is the
+    last.
 
-    One pod of a gang has the cause, and the scheduler says of the others that they wait for it.
+    One pod of a gang has the cause, and the scheduler says that the other pods wait for this pod.
     """
     if reason in (SCHEDULABLE, "StartGate"):
         return WAITS_FOR_OTHERS
@@ -87,8 +89,8 @@ def place(reason: str, message: str) -> int:
 
 
 def _failure_problem(pod: Manifest, status: Mapping[str, Any]) -> PodProblem:
-    """Return the pod's own reason, else the reason of its main container if that failed, else that of the first failed
-    one."""
+    """Return the pod's own reason, else the reason of its main container if that failed, else the reason of the first
+    failed container."""
     if (failure := pod_code.find_failure(status)) is not None:
         return PodProblem(failure.reason, failure.message)
     states = (
@@ -103,7 +105,7 @@ def _failure_problem(pod: Manifest, status: Mapping[str, Any]) -> PodProblem:
 
 
 def _waiting_problems(status: Mapping[str, Any]) -> Iterator[PodProblem]:
-    """Yield the problems of containers that wait for something that may never come, init containers first."""
+    """Yield the problems of containers that wait for an object that may never exist, init containers first."""
     for container_status in _containers(status):
         waits = (container_status.get("state") or {}).get("waiting") or {}
         if waits.get("reason", "") not in STARTUP_REASONS:
@@ -135,7 +137,7 @@ def _gate_problem(status: Mapping[str, Any]) -> PodProblem | None:
 
 
 def _crash_problem(pod: Manifest) -> PodProblem | None:
-    """Return the problem of a main container that has failed: for good, or until its node reports what happens next."""
+    """Return the problem of a main container that has failed: for good, or until its node reports the next step."""
     ended = containers.main_state(pod).get("terminated") or {}
     return (
         PodProblem(ended.get("reason") or "Error", f"exit code {ended['exitCode']}") if ended.get("exitCode") else None
@@ -154,7 +156,7 @@ def _startup_problem(pod: Manifest) -> PodProblem:
 
 def _volume_message(pod: Manifest) -> str:
     """Return that a pod waits for its volumes or its network, with the ConfigMaps and Secrets that it needs: the status
-    of a pod does not say that one of them is missing."""
+    of a pod does not say that a ConfigMap or a Secret is missing."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     if not any(each["type"] == "PodReadyToStartContainers" and each["status"] == "False" for each in conditions):
         return ""
@@ -172,7 +174,7 @@ def _source_of(volume: Mapping[str, Any]) -> str:
 
 
 def _init_container_message(pod: Manifest) -> str:
-    """Return which init container is at work: the last running one, because sidecars keep running."""
+    """Return which init container is at work: the last running container, because sidecars keep running."""
     running = [
         container_status["name"]
         for container_status in _init_containers(pod.get("status") or {})
@@ -182,10 +184,10 @@ def _init_container_message(pod: Manifest) -> str:
 
 
 def is_up(pod: Manifest) -> bool:
-    """Return whether the main container runs, or has ended well. A pod without container states counts by its phase.
+    """Return whether the main container runs, or has ended well. A pod without container states is judged by its phase.
 
     A pod's phase stays Running while a crashed container waits to be started again or for its image, and while another
-    container runs. The job does not train then. The crash of a sidecar does not count.
+    container runs. The job does not train then. The crash of a sidecar is ignored.
     """
     phase = (pod.get("status") or {}).get("phase")
     return phase == "Running" and "waiting" not in containers.main_state(pod) and not _crash_problem(pod)

@@ -1,7 +1,7 @@
 """The termination message of a main container: the result of the job, and the mark that its node leaves.
 
-One rule: pure, over what a container wrote, which may be anything. A view keeps only that a pod has a result, because a
-result is larger than a view may be; its text is read once, when the job ends.
+One rule: pure, over the text of a container, which may be any text. A view keeps only that a pod has a result, because
+a result is larger than a view may be; its text is read once, when the job ends.
 
 The result is the message {"torchq-result": VALUE} of rank 0, with any JSON value. The mark is a line that a preStop
 hook appends (`reconcilers.pods.container_files`). A kubelet runs that hook before it stops a container for any reason,
@@ -42,7 +42,7 @@ def own_message(terminated: Mapping[str, Any]) -> str:
 
 
 def is_result(message: str) -> bool:
-    """Return whether a termination message says that it is a result; it may be an unreadable one."""
+    """Return whether a termination message says that it is a result, which may be unreadable."""
     return message.startswith(_BEGIN)
 
 
@@ -52,7 +52,9 @@ def is_there(pod: Manifest) -> bool:
 
 
 def read(pod: Manifest) -> str:
-    """Return the result of a pod as compact JSON; empty if it has none, or one of more than `MOST_RESULT` bytes."""
+    """Return the result of a pod as compact JSON; empty if the pod has no result, or a result of more than
+    `MOST_RESULT` bytes.
+    """
     message = _message(pod)
     try:
         document = orjson.loads(message) if is_result(message) else None

@@ -178,21 +178,21 @@ def occupies(pod: PodView) -> bool:
 
 
 def is_preempted(pod: PodView) -> bool:
-    """Return whether a scheduler has given the resources of a pod to others, or is about to."""
+    """Return whether a scheduler has given the resources of a pod to other pods, or is about to do so."""
     return pod.disruption.partition(": ")[0] in BY_SCHEDULER
 
 
 def must_be_stopped(pod: PodView, now: float) -> bool:
-    """Return whether a pod takes resources until somebody deletes it.
+    """Return whether a pod takes resources until a client deletes it.
 
-    One whose containers have ended is left to its node: with the pod, its logs would go.
+    A pod whose containers have ended is left to its node: a deletion of the pod would delete its logs.
     """
     is_closing = PodEnd.CLOSING in pod.end and pod.ended is not None and now < pod.ended + CLOSING_SECONDS
     return occupies(pod) and not is_closing
 
 
 def list_names(names: Sequence[str], most: int = 5) -> str:
-    """Return the first names of pods, and how many more there are: no message grows with the size of its job."""
+    """Return the first names of pods, and the number of further pods: no message grows with the size of its job."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -261,7 +261,7 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _advice(conditions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the node's advice. It is interned, because most pods of a job miss the same file."""
+    """Return the node's advice. The text is interned, because most pods of a job miss the same file."""
     found = (conditions.get(name, {}).get("message") for name in (labels.FOLDER_UNKNOWN, labels.PORT_SHARED))
     text = "; ".join(str(message) for message in found if message)
     return {"advice": sys.intern(excerpts.excerpt(text, LONGEST_ADVICE))} if text else {}

@@ -67,7 +67,7 @@ def trim(manifest: Manifest) -> RecreateView:
 
 def job_uid(metadata: Mapping[str, Any]) -> str:
     """Return the uid of the job that a request was created for; empty unless the request names its pod and is owned by
-    it."""
+    the pod."""
     pod = (metadata.get("annotations") or {}).get(labels.POD_UID)
     is_owned = any(owner.get("uid") == pod for owner in metadata.get("ownerReferences") or ())
     return str((metadata.get("labels") or {}).get(labels.JOB_UID, "")) if pod and is_owned else ""

@@ -3,10 +3,10 @@
 One rule: no code outside of this module reads the manifest of such a request. A request that cannot be read keeps its
 identity and the problem, so that it can be reported to its owner.
 
-A request that the cache does not show as this process has written it is read from the API server: else the same step
-would be planned again, and the API server would refuse it. Before the number of workers of a job begins to change, and
-before the turn of a request comes, all requests of the namespace are read: one of which the cache has not heard may say
-which workers go, or may have come first.
+A request that the cache does not show in the form that this process has written is read from the API server: else the
+same step would be planned again, and the API server would refuse it. Before the number of workers of a job begins to
+change, and before the turn of a request comes, all requests of the namespace are read: a request that the cache does
+not show yet may name the workers to remove, or may be the older one.
 """
 
 import threading
@@ -134,7 +134,7 @@ def trim(manifest: Manifest) -> RequestView:
 
 
 def version(request: RequestView) -> int:
-    """Return the resourceVersion of a request as a number; 0 if it is none."""
+    """Return the resourceVersion of a request as a number; 0 if it is not a number."""
     return integers.parse(request.resource_version, 0)
 
 

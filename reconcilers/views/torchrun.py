@@ -1,4 +1,4 @@
-"""What torchrun and its processes report about their end.
+"""The reports of torchrun and its processes about their end.
 
 One rule: pure, over the termination message (the error file's JSON or the end of the log) or over more of the log.
 torchrun exits with 1 whatever ended its processes; the cause is in torchrun's output, and in that of the processes
@@ -10,11 +10,12 @@ PyTorch 2.13. Nodes keep only the end of a message, so each format may be cut an
 Only a template sets TORCHELASTIC_ERROR_FILE. A terminationMessagePath is a mount, and torchrun removes the error file
 before it writes it. The removal fails, so nothing is written, and the removal's error is the last line of the log.
 Without an error file torchrun ends its log with the root cause, which this module reads. If a script does not use
-torch's `record`, the root cause has no traceback; that is further up in the log, printed by the process itself.
+torch's `record`, the root cause has no traceback; the traceback is further up in the log, printed by the process
+itself.
 
-The order of the log is the best evidence of which process failed first. The times in torchrun's table are those of its
-checks, in whole seconds. However, an exception that blames a lost connection, or an interruption, follows from another
-exception. Of the other exceptions, the one of the rank that torchrun names comes first.
+The order of the log is the best evidence of which process failed first. The times in torchrun's table are the times of
+its checks, in whole seconds. However, an exception that blames a lost connection, or an interruption, follows from
+another exception. Of the remaining exceptions, that of the rank that torchrun names comes first.
 """
 
 import re
@@ -114,7 +115,9 @@ def _root(message: str) -> re.Match[str] | None:
 
 
 def _error_file_message(message: str) -> str:
-    """Return what torch's `record` wrote into an error file, or what torchrun shows of that; empty if there is none."""
+    """Return the text that torch's `record` wrote into an error file, or the part of it that torchrun shows; empty if
+    there is no such text.
+    """
     output = root_cause_output(message)
     table = _ROOT_TRACEBACK.search(output)
     if table is None:
@@ -128,7 +131,7 @@ def _exception(text: str) -> str:
 
 
 def _choose(exceptions: Sequence[RaisedException], root: str, *, alone: bool) -> RaisedException | None:
-    """Return the exception of the process that failed first; None if there is none."""
+    """Return the exception of the process that failed first; None if there is no exception."""
     ends = [index for index, exception in enumerate(exceptions) if _OWN.match(exception.text)]
     if ends:  # torchrun may have been started more than once
         exceptions = exceptions[ends[-2] + 1 if len(ends) > 1 else 0 : ends[-1]]
@@ -160,7 +163,7 @@ def _is_killed(root: str) -> bool:
 
 
 def _lines_of_rank(message: str, root: str) -> str:
-    """Return the lines that are not certainly those of another process."""
+    """Return the lines that do not certainly belong to another process."""
     rank_match = _ROOT_RANK.search(root)
     own_source = (None, None) if rank_match is None else (int(rank_match[1]), int(rank_match[2]))
     lines = map(tracebacks.parse_source, message.splitlines())
@@ -177,7 +180,7 @@ def _follows(raised: RaisedException) -> bool:
 def _last_line(message: str, root: re.Match[str] | None) -> str:
     """Return the last informative line, without rulers and torchrun's hints.
 
-    If torchrun reports only the exit code of a process, the line is the last one before torchrun's report.
+    If torchrun reports only the exit code of a process, the line is the last line before torchrun's report.
     """
     before = "" if root is None or (exit_cause(message) or 0) > 128 else _before_torchrun(message)
     output = before or (root.group().partition(_AFTERMATH)[0] if root else message)
@@ -204,8 +207,8 @@ def _is_cut(message: str) -> bool:
 
 
 def exit_cause(message: str) -> int | None:
-    """Return the exit code of the process that failed first, as a shell gives it (128 + signal); None if nothing
-    reports it.
+    """Return the exit code of the process that failed first, in the form of a shell (128 + signal); None if
+    no output reports the code.
 
     If a signal told torchrun itself to stop, that signal is the cause.
     """
@@ -223,7 +226,7 @@ def exit_cause(message: str) -> int | None:
 
 def root_cause_output(message: str) -> str:
     """Return the output of the process that failed first, if the message is an error file or has torchrun's root cause;
-    else the message itself."""
+    otherwise the message itself."""
     may_be_file = len(message) <= _LONGEST_FILE and '"timestamp"' in message
     recorded = _ERROR_FILE.match(message) or (_CALLSTACK.search(message) if may_be_file else None)
     if recorded:
@@ -241,7 +244,7 @@ def shell_code(code: int) -> int | None:
 
 
 def signal_name(code: int) -> str:
-    """Return the name of the signal that a shell's exit code stands for; empty if it stands for none."""
+    """Return the name of the signal that a shell's exit code stands for; empty if the code stands for no signal."""
     try:
         return signal.Signals(code - 128).name if code > 128 else ""
     except ValueError:

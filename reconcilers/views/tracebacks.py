@@ -4,9 +4,10 @@ One rule: pure, over the text of a log or of its end. Lines that other programs 
 exception, but never become part of an exception that carries its rank.
 
 A traceback is `Traceback (most recent call last):`, indented lines, and the exception, whose message may have several
-lines. Its notes (PEP 678) follow. A SyntaxError has no first line. An exception that was raised while another one was
-handled is printed after that one. torch.distributed begins each line with `[rank1]: ` once the process group exists;
-torchrun begins each line with `[default1]:` where it copies the output of its processes (--tee).
+lines. The notes of the exception (PEP 678) follow. A SyntaxError has no first line. An exception that was raised while
+another exception was handled is printed after the first exception. torch.distributed begins each line with `[rank1]: `
+once the process group exists; torchrun begins each line with `[default1]:` where it copies the output of its processes
+(--tee).
 """
 
 import re
@@ -54,7 +55,7 @@ Source = tuple[int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class RaisedException:
-    """An exception that ended a process, or that a process printed before it went on."""
+    """An exception that ended a process, or that a process printed before it continued."""
 
     text: str
     """The name and the message of the exception, in one line."""
@@ -85,7 +86,7 @@ def find_exceptions(text: str) -> list[RaisedException]:
 
 def parse_source(line: str) -> tuple[Source, str]:
     """Return the process that printed a line, and the line without colours, without the process's prefix, and without
-    what a progress bar overwrote."""
+    text that a progress bar overwrote."""
     rest = _COLOUR.sub("", line.rstrip("\r")).rpartition("\r")[2] if "\x1b" in line or "\r" in line else line
     rank = local = None
     tee = _TEE.match(rest)
@@ -126,7 +127,7 @@ class _Reader:
     def _is_over(self, line: str) -> bool:
         if not line.strip() or len(self._message) >= MOST_LINES or _opens(line):
             return True
-        # Among processes without a rank, another one may have failed next.
+        # Among processes without a rank, another process may have failed next.
         return bool(_OVER.match(line) or (self._source == (None, None) and _USUAL.match(line, 0, _LONGEST_NAME)))
 
     def _look(self, number: int, line: str) -> None:

@@ -1,2 +1,3 @@
-"""Functions that run as jobs: what goes, how it is described, and what is refused. A function goes by its name; nothing
-is pickled."""
+"""Functions that run as jobs: what is sent with the job, how the function is described, and what is refused. A job
+gets the name of the function; nothing is pickled.
+"""

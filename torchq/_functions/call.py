@@ -1,6 +1,6 @@
-"""A call of a function that goes with a job, as JSON in the variable TORCHQ_CALL.
+"""A call of a function that is sent with a job, as JSON in the variable TORCHQ_CALL.
 
-One rule: names, text and JSON values go; nothing is pickled. What `as_text` writes, `parse` reads.
+One rule: names, text and JSON values go; nothing is pickled. `parse` reads the text that `as_text` writes.
 """
 
 from __future__ import annotations

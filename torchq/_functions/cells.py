@@ -1,7 +1,7 @@
-"""What the cells of a notebook define: imports, functions and classes by name.
+"""The definitions in the cells of a notebook: imports, functions and classes by name.
 
 One rule: pure, over the sources of the cells in the order in which they were run. The last definition of a name
-counts.
+is used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torchq._functions.names import given
 
 
 class BindingKind(Enum):
-    """How a name comes to be."""
+    """The kind of statement that binds a name."""
 
     IMPORT = "import"
     DEFINITION = "definition"
@@ -38,7 +38,7 @@ class Binding:
 
 @dataclass
 class Cells:
-    """What all cells define."""
+    """The definitions of all cells."""
 
     bindings: dict[str, Binding] = field(default_factory=dict)
     futures: list[str] = field(default_factory=list)
@@ -48,8 +48,9 @@ class Cells:
 
 
 def read(sources: Sequence[str]) -> Cells:
-    """Return what the cells of a notebook define. The first source has number 0. Cells that are no Python are passed
-    over: they have failed."""
+    """Return the definitions in the cells of a notebook. The first source has number 0. Cells that are no Python are
+    passed over: they have failed.
+    """
     cells = Cells()
     for number, source in enumerate(sources):
         try:

@@ -1,6 +1,6 @@
 """The traceback of a function that fails in a job.
 
-One rule: it shows the user's code, without the frames of this package and of Python's import.
+One rule: a traceback shows the user's code, without the frames of this package and of Python's import.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _IMPORT = ("<frozen importlib", "<frozen runpy", importlib.__file__)
 
 
 def describe(error: BaseException) -> str:
-    """Return the traceback of an exception and of those that led to it."""
+    """Return the traceback of an exception and of the exceptions that led to it."""
     found = traceback.TracebackException.from_exception(error)
     for each in _all(found):
         each.stack[:] = [frame for frame in each.stack if not frame.filename.startswith((PACKAGE, *_IMPORT))]

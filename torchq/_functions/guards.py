@@ -1,7 +1,7 @@
 """Keeps a job from submitting itself again.
 
-One rule: a job imports the module of its function. What the module submits while it is imported would be submitted by
-the job, and by the job of that, without end; so it is refused here, before the first one.
+One rule: a job imports the module of its function. A module that submits a job while it is imported would submit
+another job in that job, without end; so this submission is refused before the first job.
 """
 
 from __future__ import annotations

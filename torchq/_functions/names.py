@@ -1,4 +1,4 @@
-"""The names that a piece of Python takes from its module, and those that it gives to it.
+"""The names that a piece of Python takes from its module, and the names that it defines in the module.
 
 One rule: pure, over source text. Nothing is executed.
 """

@@ -1,7 +1,7 @@
-"""A module that is made of the cells of a notebook which define a function and what it needs.
+"""A module that is made of the cells of a notebook which define a function and the names that it needs.
 
-One rule: pure, over the sources of the cells and the present values. What the function needs and what cannot go is
-refused by name; nothing is pickled.
+One rule: pure, over the sources of the cells and the present values. A value that the function needs and that cannot
+be sent is refused by name; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _ABSENT = object()
 def make_module(sources: Sequence[str], function: str, values: Mapping[str, object]) -> str:
     """Return the source of a module that defines a function of a notebook and all that it needs.
 
-    `sources` are the cells in the order in which they were run, `values` what their names mean now. Imports, functions
-    and classes are taken from the cells. Numbers, text, and lists and maps of these go with their present values.
+    `sources` are the cells in the order in which they were run, `values` are the present values of their names.
+    Imports, functions and classes are taken from the cells. Numbers, text, and lists and maps of these are sent with
+    their present values.
 
     Raises Refused, naming everything else that the function needs.
     """
@@ -63,13 +64,17 @@ class _Module:
         """What cannot go, with the reason."""
 
     def add(self, name: str) -> None:
-        """Add what a name means, after all that it needs at once and before what it needs later."""
+        """Add the definition of a name, after the definitions that it needs at once and before those that it needs
+        later.
+        """
         waiting = [name]
         for each in waiting:
             waiting.extend(self._add_at_once(each))
 
     def _add_at_once(self, name: str) -> list[str]:
-        """Add what a name means and all that it needs at once. Return the names that are needed later."""
+        """Add the definition of a name and all definitions that it needs at once. Return the names that are needed
+        later.
+        """
         if name in self._seen:
             return []
         self._seen.add(name)

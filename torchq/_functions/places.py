@@ -1,6 +1,6 @@
 """Where the module of a function is in the folder that is sent, and which functions cannot go.
 
-One rule: what cannot be found again by module and name is refused, with what to do.
+One rule: a function that cannot be found again by module and name is refused, with a solution.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Place:
 
 
 def check_kind(function: Callable[..., Any]) -> None:
-    """Raise Refused for a function that cannot go by its name, whatever its module."""
+    """Raise Refused for a function that cannot be sent by its name, whatever its module."""
     name = function.__qualname__
     if "<lambda>" in name:
         raise Refused("a lambda has no name by which the job finds it: write `def NAME(...)` in a module")
@@ -50,8 +50,9 @@ def is_of_class(function: Callable[..., Any]) -> bool:
 
 
 def find(function: Callable[..., Any], folder: str, search_path: Sequence[str]) -> Place:
-    """Return where the module of a function is in a folder. `search_path` is that of Python (sys.path). Raises
-    Refused."""
+    """Return where the module of a function is in a folder. `search_path` is the search path of Python (sys.path).
+    Raises Refused.
+    """
     module = sys.modules.get(function.__module__)
     file = _file(function, module)
     name = function.__module__ if function.__module__ != "__main__" else _name_of_script(module, file)
@@ -84,7 +85,7 @@ def _file(function: Callable[..., Any], module: ModuleType | None) -> str:
 
 
 def _name_of_script(module: ModuleType | None, file: str) -> str:
-    """Return the name by which the job imports what runs here as a script, or by `python -m NAME`."""
+    """Return the name by which the job imports a module that runs here as a script, or by `python -m NAME`."""
     spec = getattr(module, "__spec__", None)
     if spec is not None and spec.name != "__main__":
         return str(spec.name)
@@ -95,7 +96,7 @@ def _name_of_script(module: ModuleType | None, file: str) -> str:
 
 
 def _import_folder(path: str, module: str) -> str | None:
-    """Return the folder in which an import of a module finds a file; None if it finds another one, or none."""
+    """Return the folder in which an import of a module finds a file; None if the import finds another file, or none."""
     parts = module.split(".")
     for tail in (os.path.join(*parts) + ".py", os.path.join(*parts, "__init__.py")):
         if path == tail:

@@ -1,6 +1,6 @@
 """`torchq.remote`: a function that runs here when it is called, and as a job when it is submitted.
 
-One rule: what cannot go is refused before anything is sent.
+One rule: a value that cannot be sent is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class RemoteOptions(TypedDict, total=False):
-    """What a job of a function may be given: the parameters of `torchq.run`, without those of its command."""
+    """The options of a job of a function: the parameters of `torchq.run`, without those of its command."""
 
     name: str
     queue: str
@@ -84,15 +84,15 @@ class RemoteFunction(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job:
-        """Run the function as a job, with this folder as it is now, and return the job's handle.
+        """Run the function as a job, with the present content of this folder, and return the job's handle.
 
-        Every rank calls the function with these arguments. What rank 0 returns is the result of the job, and
-        `Job.result` returns it as JSON has it. A function that returns None gives no result, so it may call
+        Every rank calls the function with these arguments. The return value of rank 0 is the result of the job, and
+        `Job.result` returns it as JSON expresses it. A function that returns None gives no result, so it may call
         `torchq.result`.
 
         Raises Refused for a function that the job could not find by its module and name, as a lambda. Raises Invalid
-        for arguments that are not JSON, TypeError for arguments that the function does not take, and what
-        `torchq.run` raises.
+        for arguments that are not JSON, TypeError for arguments that the function does not take, and the
+        errors of `torchq.run`.
         """
         refuse_while_importing()
         places.check_kind(self.function)
@@ -122,10 +122,10 @@ def remote(function: Callable[P, R], /) -> RemoteFunction[P, R]: ...
 @overload
 def remote(**options: Unpack[RemoteOptions]) -> Callable[[Callable[P, R]], RemoteFunction[P, R]]: ...
 def remote(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function one that can run as a job, as in `@torchq.remote(nodes=2, gpus=1, queue="team-a")`.
+    """Make a function able to run as a job, as in `@torchq.remote(nodes=2, gpus=1, queue="team-a")`.
 
     Called, the function runs here, as ever. `submit` runs it as a job: the job gets this folder, the names of the
-    module and of the function, and the arguments as JSON. The options are those of `torchq.run`.
+    module and of the function, and the arguments as JSON. The options are the same as those of `torchq.run`.
 
     Each node runs the function in one process, which has the variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
     """
@@ -135,7 +135,9 @@ def remote(function: Callable[..., Any] | None = None, /, **options: Any) -> Any
 
 
 def _find(function: Callable[..., Any], folder: str) -> tuple[str, FunctionCall]:
-    """Return the name of the module that the job imports, and how it finds it. Raises Refused."""
+    """Return the name of the module that the job imports, and the way in which the job finds the module. Raises
+    Refused.
+    """
     name = function.__qualname__
     main = vars(sys.modules["__main__"])
     cells = main.get("In")

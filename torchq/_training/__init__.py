@@ -1,2 +1,3 @@
-"""What training code calls inside a job: reports, results, and the folder of its outputs. Nothing here speaks to the
-program `torchq`."""
+"""The functions that training code calls inside a job: reports, results, and the folder of its outputs. Nothing here
+speaks to the program `torchq`.
+"""

@@ -1,7 +1,7 @@
 """Keeps a job from submitting itself again while it imports the user's code.
 
 One rule: in a process of a job, nothing is submitted while the module of its function is imported. Otherwise each job
-would submit another one, without end.
+would submit another job, without end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Numbers and JSON values, as training code gives them.
 
-One rule: a value either goes unchanged, or Invalid names it and says what to give. Scalars of NumPy and of PyTorch
+One rule: a value is either sent unchanged, or Invalid names the value and a valid one. Scalars of NumPy and of PyTorch
 are numbers.
 """
 
@@ -27,7 +27,7 @@ def as_text(value: object) -> str:
 
 
 def as_number(value: object, name: str) -> Number:
-    """Return a finite number. `name` is what messages call it. Raises Invalid."""
+    """Return a finite number. `name` is the name of the value in messages. Raises Invalid."""
     if isinstance(value, (bool, str, bytes)) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise Invalid(f"{name}: must be a number, not {_words(value)}")
     try:

@@ -1,7 +1,7 @@
-"""A value that a training gives as its result, as JSON has it.
+"""A value that a training gives as its result, as JSON expresses the value.
 
-One rule: nothing raises and nothing is lost. Tuples go as lists and keys as text, as in Python's json. NaN and infinity
-go as text, arrays as lists, and what is no JSON at all as its repr.
+One rule: nothing raises and nothing is lost. Tuples become lists and keys become text, as in Python's json. NaN and
+infinity become text, arrays become lists, and a value that JSON cannot express becomes its repr.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ LARGEST = 2**63 - 1
 
 
 def as_kept(value: object, name: str) -> tuple[Any, str]:
-    """Return a value as JSON, and the place of what is kept by its repr, or empty. `name` is that of the value."""
+    """Return a value as JSON, and the place of the first value that is kept as its repr, or an empty text. `name` is
+    the name of the value.
+    """
     places: list[str] = []
     return _kept(value, name, places, 0), next(iter(places), "")
 
 
 def represent(value: object) -> str:
-    """Return the repr of a value, as valid text; its type if it has none."""
+    """Return the repr of a value, as valid text; the name of its type if the value has no repr."""
     try:
         return _valid(repr(value))
     except Exception:

@@ -3,8 +3,8 @@
 One rule: the termination message has a reference with the digest of the result. A copy with another digest is another
 result. `coordinator/follow/kept_results.py` reads both.
 
-A result is a file of the job's outputs. On Kubernetes, where nobody outside the pods reads these, and where a job has
-none, it is lines of the log as well, up to `MOST_LOGGED`.
+A result is a file of the job's outputs. On Kubernetes, where nobody outside the pods reads the outputs, and where a job
+has no outputs, the result is also written as lines of the log, up to `MOST_LOGGED`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ON_CLAIM = "/torchq/output"
 
 @dataclass(frozen=True)
 class Reference:
-    """What stands for a large result."""
+    """The value that stands for a large result."""
 
     bytes: int
     digest: str
@@ -57,7 +57,9 @@ def keep(text: str, environ: Mapping[str, str]) -> Reference:
 
 
 def write(folder: str, name: str, text: str) -> bool:
-    """Write a file of the job's outputs, so that its name never shows a part of it. Return whether it is there."""
+    """Write a file of the job's outputs, so that its name never stands for a part of the content. Return whether the
+    file is there.
+    """
     part = Path(folder, f".{name}.{os.getpid()}.part")
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -69,5 +71,5 @@ def write(folder: str, name: str, text: str) -> bool:
 
 
 def digest(text: str) -> str:
-    """Return what distinguishes a result from others."""
+    """Return the digest that distinguishes a result from other results."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]

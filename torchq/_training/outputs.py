@@ -1,6 +1,6 @@
 """`torchq.output`: the folder for files that outlive the pods.
 
-One rule: a job without such a folder gets an error and never a folder that goes with the pod.
+One rule: a job without such a folder gets an error and never a folder that is deleted with the pod.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ LOCAL = "outputs"
 def output() -> Path:
     """Return the folder for checkpoints, models and other files of this job, which outlives its pods. It exists.
 
-    All pods of a job share it, through restarts. On one machine every job has one; on Kubernetes it is on the claim
-    that `outputs` names. Outside a job it is the folder `outputs` in the current folder, which git ignores.
+    All pods of a job share this folder, through restarts. On one machine every job has such a folder; on Kubernetes the
+    folder is on the claim that `outputs` names. Outside a job it is the folder `outputs` in the current folder, which
+    git ignores.
 
     Raises Refused in a job that has no such folder.
     """
@@ -35,7 +36,7 @@ def output() -> Path:
     if folder.is_dir():
         return folder
     _create(folder)
-    # The next job must not take along what this run writes.
+    # The next job must not inherit the files that this run writes.
     (folder / ".gitignore").write_text("*\n")
     return folder
 

@@ -1,7 +1,7 @@
-"""What a training reports, as JSON has it.
+"""The values that a training reports, as JSON expresses them.
 
-One rule: nothing that a training gives raises here. What JSON does not have goes as text ("NaN", "inf") or as its shape
-("Tensor of shape (64, 10)"), with a note of its kind.
+One rule: nothing that a training gives raises here. A value that JSON cannot express becomes text ("NaN", "inf") or the
+text of its shape ("Tensor of shape (64, 10)"), with a note of its kind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LONGEST_GAUGE = 63
 
 
 class Reading(NamedTuple):
-    """What goes for a value."""
+    """The form in which a value is sent."""
 
     value: Any
     kind: str = ""
@@ -37,7 +37,7 @@ class Reading(NamedTuple):
 
 
 def read(given: Mapping[Any, object]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what is printed for the values of a report, and what is to be said of it: a kind -> a sentence."""
+    """Return the printed form of the values of a report, and the notes about it: a kind -> a sentence."""
     values: dict[str, Any] = {}
     notes: dict[str, str] = {}
     for key in list(given)[:MOST_NAMES]:
@@ -71,7 +71,7 @@ def sendable(values: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _read(value: Any, depth: int) -> Reading:
     try:
-        # Scalars of NumPy and PyTorch, of arrays with one element, too. An array with several raises here.
+        # Scalars of NumPy and PyTorch, and of arrays with one element. An array with several raises here.
         if hasattr(value, "item") and not isinstance(value, Mapping):
             value = value.item()
     except Exception:
@@ -151,7 +151,9 @@ def _text(convert: Callable[[Any], str], value: Any) -> str:
 
 
 def _misfit(name: str, value: Any) -> str:
-    """Return why nothing is computed with a value, as a predicate of it; empty if it fits its name."""
+    """Return the reason for which no figures are computed from a value, as a predicate; empty if the value fits its
+    name.
+    """
     if name in WHOLE and not _is_whole(value):
         return f"is no whole number from 0 to {LARGEST}: nothing is computed with it"
     if name == "samples_per_second" and not (_is_number(value) and value >= 0):

@@ -1,8 +1,8 @@
 """Sends the newest report of a pod to the coordinator (docs/elastic.md has the protocol).
 
-One rule: the training never waits for it. A thread of its own sends, at its pace, and leaves it at that when something
-cannot be sent. Two reports do not wait for their turn: the answer to a request to save, once for each request, and the
-last one, for which the end of the program waits `LAST_SECONDS` at most.
+One rule: the training never waits for this thread. A thread of its own sends the reports at its own pace, and drops a
+report that cannot be sent. Two reports do not wait for their turn: the answer to a request to save, once for each
+request, and the last report, for which the end of the program waits `LAST_SECONDS` at most.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class ReportSender:
-    """A thread that sends the newest report, and what the coordinator has answered."""
+    """A thread that sends the newest report, and the answers of the coordinator."""
 
     def __init__(self, access: tuple[str, str, str, str], seconds: float = SECONDS) -> None:
-        """Create a sender; its thread starts with the first report. `access` is that of `report_access`."""
+        """Create a sender; its thread starts with the first report. `access` is the result of `report_access`."""
         url, token, job, self._pod = access
         self._url = f"{url.rstrip('/')}/v1/jobs/{job}/report"
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -68,8 +68,9 @@ class ReportSender:
         """The number of the newest request to save that a coordinator has answered; 0: there was none."""
 
     def offer(self, report: Report) -> None:
-        """Take a report with a step, in place of one that has not been sent yet."""
-        # The answer to a request to save stays true, so it goes with every later report: one of them will arrive.
+        """Take a report with a step, in place of a report that has not been sent yet."""
+        # The answer to a request to save stays true, so the answer is part of every later report: one of the reports
+        # will arrive.
         self._checkpoint = report.get("checkpoint", self._checkpoint)
         known = {} if self._checkpoint is None else {"checkpoint": self._checkpoint}
         with self._condition:
@@ -84,7 +85,8 @@ class ReportSender:
                     self._thread = thread
 
     def finish(self, seconds: float = LAST_SECONDS) -> None:
-        """Send the report that waits at once, as the last one, and end the thread. Wait for it for some seconds."""
+        """Send the waiting report at once, as the last one, and end the thread. Wait for the thread for some
+        seconds."""
         with self._condition:
             self._ends = True
             self._condition.notify()
@@ -101,7 +103,7 @@ class ReportSender:
             turn = time.monotonic() + self._seconds
 
     def _take(self, turn: float) -> tuple[dict[str, Any] | None, bool]:
-        """Wait for the next report and for its turn. Return it, and whether it is the last one."""
+        """Wait for the next report and for its turn. Return the report, and whether it is the last report."""
         with self._condition:
             self._condition.wait_for(lambda: self._newest is not None or self._ends)
             self._condition.wait_for(lambda: self._is_urgent or self._ends, max(0.0, turn - time.monotonic()))
@@ -109,13 +111,14 @@ class ReportSender:
             return body, self._ends
 
     def _put_back(self, body: dict[str, Any]) -> None:
-        """Let a report wait for another turn, unless a newer one waits."""
+        """Let a report wait for another turn, unless a newer report waits."""
         with self._condition:
             if self._newest is None:
                 self._newest = body
 
     def _is_settled(self, opener: urllib.request.OpenerDirector, body: dict[str, Any]) -> bool:
-        """Send a report. Return whether that is all that can be done; False if it may arrive another time."""
+        """Send a report. Return whether the report needs no further try; False if the report may arrive another
+        time."""
         try:
             self._send(opener, body)
         except urllib.error.HTTPError as error:

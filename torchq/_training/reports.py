@@ -1,7 +1,7 @@
 """`torchq.report`: numbers of a training, while it runs.
 
-One rule: a call ends no training. It never waits for the network and never fails for it, and no value raises. The end
-of the program waits for a moment, so that its last report arrives.
+One rule: a call ends no training. A report never waits for the network and never fails because of it, and no value
+raises an error. The end of the program waits for a moment, so that its last report arrives.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ def report(values: Mapping[str, Any] | None = None, /, **numbers: Any) -> int:
     `torchq-report:`. Return the number of the newest request to save, or 0; see `checkpointSeconds` of a TorchJob.
 
     Every report is printed, at once and in order. Only a flood is thinned: more than 1,000 reports of a process that
-    come faster than 100 in a second. Of reports with the same names, the newest one is printed then, about 100 times in
-    a second and at the end; `left_out` in a line is the number of those that were left out before it.
+    come faster than 100 in a second. Of reports with the same names, the newest report is printed then, about 100 times
+    in a second and at the end; `left_out` in a line is the number of reports that were left out before it.
 
-    In a pod that finds a coordinator, a thread also sends the newest report that has a `step`, one in 5.5 s, and the
-    last one when the program ends. The first report that answers a request to save goes at once. The names `step`,
-    `loss`, `samples_per_second` and `checkpoint` are known there. Of all other names, 16 go as gauges.
+    In a pod that finds a coordinator, a thread also sends the newest report that has a `step`, one report in 5.5 s, and
+    the last report when the program ends. The first report that answers a request to save is sent at once. The names
+    `step`, `loss`, `samples_per_second` and `checkpoint` are known there. Of all other names, 16 are sent as gauges.
 
-    A number may be a scalar of NumPy or PyTorch, and a name that is no keyword goes in a map, as in
-    `report({"val/loss": 0.2}, step=100)`. No value raises. What JSON does not have goes as text ("NaN", "inf") or as
-    its shape, and nothing is computed with it; the logger `torchq` warns once of each kind.
+    A number may be a scalar of NumPy or PyTorch, and a name that is no keyword is passed in a map, as in
+    `report({"val/loss": 0.2}, step=100)`. No value raises. A value that JSON cannot express becomes text ("NaN", "inf")
+    or its shape, and no figures are computed from it; the logger `torchq` warns once for each kind.
     """
     return _reporter.report(values, numbers)
 
@@ -55,7 +55,7 @@ class _Reporter:
 
     def reset(self) -> None:
         """Forget everything: a child after a fork has neither the thread of its parent nor its reports."""
-        # A handler of a signal may report while its own thread does.
+        # A handler of a signal may report while its own thread reports.
         self._lock = threading.RLock()
         self._throttle = Throttle()
         self._said: set[str] = set()
@@ -79,7 +79,7 @@ class _Reporter:
             return int(sender.requested_save)
 
     def _warn(self, notes: Mapping[str, str]) -> None:
-        """Say what is not reported as it is, once for each kind."""
+        """Warn about values that are not reported unchanged, once for each kind."""
         for kind, text in notes.items():
             if kind not in self._said:
                 self._said.add(kind)
@@ -92,7 +92,7 @@ class _Reporter:
             _print(self._throttle.take_all())
 
     def end(self) -> None:
-        """Print the reports that wait, and send the last one."""
+        """Print the reports that wait, and send the last report."""
         self.flush()
         if self._sender is not None:
             self._sender.finish()

@@ -1,7 +1,7 @@
-"""`torchq.result`: what a training has reached.
+"""`torchq.result`: the result of a training.
 
 One rule: the result of a job is that of rank 0. The process writes it to the termination message of its container,
-where it outlives the pod; what does not fit there goes where `large_results` keeps it.
+where it outlives the pod; `large_results` keeps a result that does not fit there.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ STOP_MARK = b"torchq: stopped"
 
 def result(values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
     """Give the result of the job, as in `result(accuracy=0.95)` or `result({"val/loss": 0.1})`. Of several results, the
-    last one counts.
+    last result is used.
 
-    Only rank 0 gives it; in other processes the call does nothing. `torchq.Job.result` returns it once the job has
-    ended. Outside a job it is only printed.
+    Only rank 0 sets the result; in other processes the call does nothing. `torchq.Job.result` returns it once the job
+    has ended. Outside a job it is only printed.
 
-    Tuples go as lists, keys as text, NaN and infinity as text, arrays as lists, and what is no JSON at all as its repr.
-    More than 3,500 bytes of JSON go to the file torchq-result.json of the job's outputs. Raises Invalid without a
-    value.
+    Tuples become lists, keys become text, NaN and infinity become text, arrays become lists, and a value that JSON
+    cannot express becomes its repr. A result of more than 3,500 bytes of JSON is written to the file torchq-result.json
+    of the job's outputs. Raises Invalid without a value.
     """
     if values is None and not more:
         raise Invalid("result: has no value; give some, as in result(accuracy=0.95)")
@@ -40,7 +40,8 @@ def result(values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
 
 
 def give(value: object, name: str) -> None:
-    """Give any value as the result. `name` is what messages call it. Nothing raises: the training is done."""
+    """Give any value as the result. `name` is the name of the value in messages. Nothing raises: the training is
+    done."""
     if not surroundings.is_rank_zero(os.environ):
         return
     kept, place = kept_values.as_kept(value, name)
@@ -72,7 +73,7 @@ def _keep_large(text: str, name: str) -> large_results.Reference:
 
 
 def _stop_mark(path: str) -> bytes:
-    """Return the line by which the node has marked that it asked the container to stop; empty without that."""
+    """Return the line by which the node has marked that it asked the container to stop; empty without such a line."""
     try:
         with open(path, "rb") as file:
             return b"\n" + STOP_MARK + b"\n" if STOP_MARK in file.read().splitlines() else b""

@@ -1,4 +1,4 @@
-"""The variables by which a process of a job knows where it is.
+"""The variables by which a process of a job knows its place in the job.
 
 One rule: read when asked, because torchrun and users set variables while a program runs.
 """
@@ -24,7 +24,7 @@ def is_rank_zero(environ: Mapping[str, str]) -> bool:
 
 
 def is_first_of_pod(environ: Mapping[str, str]) -> bool:
-    """Return whether the process is the first one that torchrun has started in its pod, or the only one."""
+    """Return whether the process is the first process that torchrun has started in its pod, or the only process."""
     return environ.get("LOCAL_RANK", "").strip() in ("", "0")
 
 

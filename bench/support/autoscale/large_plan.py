@@ -1,6 +1,6 @@
 """The time of one plan with many elastic jobs and queues.
 
-One rule: what is measured is the CPU time of this process. Of several runs the fastest one counts, because other
+One rule: the figure is the CPU time of this process. Of several runs the fastest run is taken, because other
 programs on the machine only make a run slower.
 """
 
@@ -24,7 +24,7 @@ _START, _IDLE_SECONDS = 1_700_000_000.0, 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """The state of all queues. Each has one elastic job of 4 workers."""
+    """The state of all queues. Each queue has one elastic job of 4 workers."""
 
     most: int = 8
     idle: int = 0
@@ -46,7 +46,7 @@ CASES: Mapping[str, Case] = {
 
 
 def milliseconds(case: Case, count: int) -> float:
-    """Return the time of a plan with so many elastic jobs and queues."""
+    """Return the time of a plan with the given numbers of elastic jobs and queues."""
     planned, times = _planner(case, count), []
     for _ in range(_RUNS):
         begin = time.process_time()

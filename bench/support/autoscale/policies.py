@@ -1,7 +1,7 @@
-"""Who changes the sizes of elastic jobs in a simulation: the coordinator's plan, EDL's plain loop, or nobody.
+"""Who changes the sizes of elastic jobs in a simulation: the coordinator's plan, EDL's plain loop, or no policy.
 
-One rule: a policy returns resizes, and the simulation carries them out. The coordinator's own picker decides who is
-admitted and whose growth is granted.
+One rule: a policy returns resizes, and the simulation carries them out. The coordinator's own picker decides which jobs
+are admitted and which growths are granted.
 """
 
 import heapq
@@ -22,7 +22,7 @@ NOTHING_TO_DO = Plan()
 
 
 class ElasticArena(Production):
-    """The queues, their waiting jobs and growths, and what is charged."""
+    """The queues, their waiting jobs and growths, and the charges."""
 
     def pick(self, now: float, limit: int) -> Sequence[Pick]:
         """Make up to `limit` picks, and return them in order."""
@@ -41,7 +41,9 @@ class ElasticArena(Production):
         self._changed.add(queue)
 
     def keep_claims(self, claims: Mapping[str, JobKey], now: float) -> None:
-        """Let other jobs of these queues leave what the first one needs, and of no other queue."""
+        """Keep an open claim for the first job of each of these queues, so that other jobs leave the room that it
+        needs; drop the claims of all other queues.
+        """
         for queue, record in list(self._overtaken.items()):
             if record is not None and record.claimed and claims.get(queue) != record.key:
                 self._overtaken[queue] = replace(record, claimed=False)
@@ -104,7 +106,7 @@ class On(Policy):
 
 class PlainLoop(Policy):
     """EDL's loop without entitlement: every 30 s it fills the free room, or, while some job waits for room, makes jobs
-    smaller until the oldest one fits. It asks neither for whom, nor whether that is enough."""
+    smaller until the oldest job fits. The policy asks neither for which job, nor whether the workers are enough."""
 
     every = 30.0
 

@@ -1,4 +1,4 @@
-"""Scenarios in which a third of the jobs are elastic: from a trace, or random with the numbers of one.
+"""Scenarios in which a third of the jobs are elastic: from a trace, or random with the numbers of a trace.
 
 One rule: an elastic job has the same work whatever its size is. Twice the workers need half the time.
 """
@@ -30,8 +30,8 @@ _SIZES = (1, 1, 1, 1, 1, 1, 1, 2, 4, 8)
 def trace(path: Path, room: float) -> Scenario:
     """Return the tasks of a CSV file, without the tenth that was submitted first. Raises BenchError.
 
-    In the openb trace, 10 of its 13 million seconds see a tenth of its tasks. The pool is the part `room` of what the
-    jobs would use at once, and has room for the largest job.
+    In the openb trace, 10 of its 13 million seconds see a tenth of its tasks. The pool is the part `room` of the room
+    that the jobs would use at once, and has room for the largest job.
     """
     found = scenarios.trace(path, room)
     late = found.jobs[len(found.jobs) // 10 :]
@@ -47,7 +47,7 @@ def trace(path: Path, room: float) -> Scenario:
 def mixed(jobs: int, load: float, seed: int) -> Scenario:
     """Return random jobs of four tenants on 256 GPUs, with the sizes and run times of the openb trace.
 
-    They come in waves of a day. `load` is the part of the pool that they need if it is never idle.
+    Jobs come in waves of a day. `load` is the part of the pool that they need if it is never idle.
     """
     draw = random.Random(seed)
     sizes = [draw.choice(_SIZES) for _ in range(jobs)]
@@ -90,7 +90,7 @@ def _queues(weights: Mapping[str, int], pool: Amounts) -> list[QueueSpec]:
 
 
 def _with_elastic(jobs: Sequence[Job]) -> list[Job]:
-    """Return the jobs, every third of those with GPUs as an elastic one whose workers are as large as the job was."""
+    """Return the jobs, every third job with GPUs as an elastic job whose workers are as large as the job was."""
     return [
         _elastic(job) if number % _EVERY == 0 and job.entry.demand.get(GPU, 0) else job
         for number, job in enumerate(jobs)

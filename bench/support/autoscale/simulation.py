@@ -1,6 +1,6 @@
 """The simulation of one policy: jobs come and end, elastic jobs change their size, and figures are summed up.
 
-One rule: it goes from one event to the next. Between two events nothing changes but the time.
+One rule: the simulation goes from one event to the next. Between two events nothing changes but the time.
 """
 
 import heapq
@@ -183,7 +183,7 @@ class Simulation:
         self._at(trainer.ready_at, partial(self._join, trainer, workers))
 
     def _join(self, trainer: Trainer, workers: int) -> None:
-        """Let workers that have started train with the others."""
+        """Let workers that have started train with the other workers."""
         if trainer.key in self._trainers:
             trainer.run(trainer.running + workers, self._now)
             trainer.has_grown = True
@@ -192,7 +192,7 @@ class Simulation:
             self._changed()
 
     def _ask_for_rest(self, trainer: Trainer) -> None:
-        """Let a job wait for the rest of the workers that its owner wants."""
+        """Let a job wait for the further workers that its owner wants."""
         missing = WANTED - trainer.workers
         if missing > 0 and trainer.asks is None and self._policy.grows_to_wish:
             trainer.growths += 1

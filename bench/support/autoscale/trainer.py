@@ -1,6 +1,6 @@
-"""An elastic job that trains: its workers, its work, and what a change of size costs it.
+"""An elastic job that trains: its workers, its work, and the time that a change of size costs the job.
 
-One rule: it moves only when a caller names the time.
+One rule: the trainer moves only when a caller names the time.
 """
 
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What `bench elastic` needs beside the other benchmarks: its job, the lines of its training, and what it observes."""
+"""The parts that only `bench elastic` needs: its job, the lines of its training, and its observations."""

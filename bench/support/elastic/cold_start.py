@@ -1,7 +1,7 @@
 """Measures how long torchrun's agents and the training script take to start, without torchq.
 
-One rule: as many start at once as in the step of the benchmark that the time is subtracted from, since they share the
-cores.
+One rule: the number of processes that start at once is that of the step of the benchmark from which the time is
+subtracted, since they share the cores.
 """
 
 import functools
@@ -70,7 +70,7 @@ class ColdStart:
 
 
 def _run(commands: Sequence[Sequence[str]], variables: Sequence[Mapping[str, str]]) -> None:
-    """Run all commands at once until they end. Raises BenchError if one fails."""
+    """Run all commands at once until they end. Raises BenchError if a process fails."""
     start = functools.partial(subprocess.Popen[str], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     base = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "TORCHQ_MAX_WORKERS": "4"}
     processes = [start(command, env={**base, **more}) for command, more in zip(commands, variables, strict=True)]

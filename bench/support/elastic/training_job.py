@@ -1,6 +1,7 @@
-"""The job of `bench elastic`, that of `examples/elastic` in one of its modes, and what is done to it and its pods.
+"""The job of `bench elastic`, that of `examples/elastic` in one of its modes, and the changes of this job and of its
+pods.
 
-One rule: only the API and signals to processes, as users, clusters and faults do it.
+One rule: the job is changed only through the API and by signals to processes, as by users, clusters and faults.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ _MARK = "TORCHQ_CONTAINER"
 
 @dataclass(frozen=True, slots=True)
 class TrainingJob:
-    """One elastic job, which has a queue of its own whose quota is what its largest size needs."""
+    """One elastic job, which has a queue of its own whose quota is enough for its largest size."""
 
     folder: Path
     mode: str
@@ -62,7 +63,7 @@ class TrainingJob:
         return self.mode == "Rendezvous"
 
     def manifest(self) -> Manifest:
-        """Return the example's job in this mode. It trains until it is deleted."""
+        """Return the example's job in this mode. The job trains until the job is deleted."""
         body: Manifest = yaml.safe_load((EXAMPLE / "job.yaml").read_text())
         body["metadata"]["name"] = self.name
         body["spec"]["schedulingPolicy"]["queue"] = self.name
@@ -80,7 +81,7 @@ class TrainingJob:
         return body
 
     def quota(self) -> dict[str, int]:
-        """Return what the job needs with its largest number of workers."""
+        """Return the resources that the job needs with its largest number of workers."""
         worker = demand.pod_demand(self.manifest()["spec"]["torchTaskSpecs"]["Worker"]["template"]["spec"])
         workers = scale(worker, LARGEST)
         return {**(add(workers, STORE_DEMAND) if self.has_store else workers), JOBS: 1}
@@ -144,7 +145,7 @@ class RunningJob:
                 os.kill(pid, signal.SIGKILL)
 
     def take_room(self, millicpus: int) -> None:
-        """Create a pod of somebody else, which takes room of the node."""
+        """Create a pod of another user, which takes room of the node."""
         requests = {"cpu": f"{millicpus}m"}
         container = {
             "name": "sleep",
@@ -161,12 +162,12 @@ class RunningJob:
         self.cluster.delete(PODS, ROOM_TAKER, NAMESPACE, grace_period_seconds=0)
 
     def are_together(self, workers: int) -> bool:
-        """Return whether the pods of so many workers run and no other."""
+        """Return whether exactly the given number of workers have running pods."""
         running = [pod for pod in self.pods() if _is_running(pod)]
         return len(running) == len(self.pods()) == workers + self.job.has_store
 
     def room_is_taken(self) -> bool:
-        """Return whether the pod of somebody else runs."""
+        """Return whether the pod of the other user runs."""
         return _is_running(self.cluster.get(PODS, ROOM_TAKER, NAMESPACE))
 
 

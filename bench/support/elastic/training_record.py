@@ -1,6 +1,7 @@
-"""The lines that all processes of `examples/elastic/train.py` append to one file, and what they say about a resize.
+"""The lines that all processes of `examples/elastic/train.py` append to one file, and the facts about a resize in these
+lines.
 
-One rule: pure. A line that is not complete yet does not count.
+One rule: pure. A line that is not complete yet is ignored.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A training process has met its peers and has what was saved."""
+    """A training process has met its peers and has loaded the saved state."""
 
     pod: str
     rank: int
@@ -97,7 +98,7 @@ def losses(lines: Iterable[Line]) -> dict[int, float]:
 
 
 def loss_gap(disturbed: dict[int, float], undisturbed: dict[int, float], steps: int = 50) -> float:
-    """Return by how many percent the mean loss of the last steps differs from that of an undisturbed run.
+    """Return by how many percent the mean loss of the last steps differs from the loss of an undisturbed run.
 
     Raises ValueError if the runs have no step in common.
     """

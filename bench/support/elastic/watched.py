@@ -1,7 +1,7 @@
-"""What `bench elastic` observes from outside, by watches: usage of quotas, and writes of statuses.
+"""The facts that `bench elastic` observes from outside, by watches: usage of quotas, and writes of statuses.
 
 One rule: only pods and the queue's quota count as usage, not what torchq has stored about them; a pod counts from its
-creation until it has ended or is gone. Of a status, the fields that the coordinator writes do not count: the job's
+creation until it has ended or is gone. The fields of a status that the coordinator writes are ignored: the job's
 place in its queue changes with the other jobs.
 """
 
@@ -22,7 +22,7 @@ _OF_THE_COORDINATOR = ("queue", "reason", "message")
 
 @dataclass(frozen=True, slots=True)
 class OccupyingPod:
-    """What one pod requests, and for which job."""
+    """The requests of one pod, and its job."""
 
     queue: str
     job: str
@@ -30,7 +30,7 @@ class OccupyingPod:
 
 
 def occupying_pod(manifest: Manifest) -> OccupyingPod | None:
-    """Return what a pod of a queue requests, or None if it has ended."""
+    """Return the requests of a pod of a queue, or None if it has ended."""
     metadata, status = manifest["metadata"], manifest.get("status") or {}
     if status.get("phase") in _ENDED:
         return None
@@ -39,7 +39,7 @@ def occupying_pod(manifest: Manifest) -> OccupyingPod | None:
 
 
 def usage(pods: Iterable[OccupyingPod | None], queue: str) -> dict[str, int]:
-    """Return what the pods of a queue request together, and the number of their jobs."""
+    """Return the total requests of the pods of a queue, and the number of their jobs."""
     total: dict[str, int] = {}
     jobs = set()
     for pod in pods:
@@ -50,7 +50,7 @@ def usage(pods: Iterable[OccupyingPod | None], queue: str) -> dict[str, int]:
 
 
 def most_over(used: Amounts, quota: Amounts) -> int:
-    """Return by how much the resource that is most over the quota is over it; 0 if none is."""
+    """Return by how much the resource that is most over the quota exceeds the quota; 0 if no resource does."""
     return max((used.get(name, 0) - limit for name, limit in quota.items()), default=0)
 
 
@@ -78,7 +78,7 @@ class QuotaWatch:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What a watch shows of a job."""
+    """The part of a job that a watch keeps."""
 
     status: str
     """The status as text, without the fields of the coordinator."""
@@ -91,7 +91,7 @@ class JobState:
 
 
 def job_state(manifest: Manifest) -> JobState:
-    """Return what counts of a job."""
+    """Return the compared fields of a job."""
     status = manifest.get("status") or {}
     wanted = manifest["spec"]["torchTaskSpecs"]["Worker"]["numTasks"]
     counted = {name: value for name, value in status.items() if name not in _OF_THE_COORDINATOR}
@@ -114,7 +114,7 @@ class StatusWrites:
         self._namespace = namespace
 
     def state(self, name: str) -> JobState | None:
-        """Return the state of a job, or None if there is none."""
+        """Return the state of a job, or None if there is no such job."""
         return self.informer.get(self._namespace, name)
 
     def _on_change(self, before: JobState | None, after: JobState | None) -> None:

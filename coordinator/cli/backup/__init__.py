@@ -1,4 +1,5 @@
-"""`torchq restore`: which objects a backup has, what is to be done about each, and the requests that do it.
+"""`torchq restore`: which objects a backup has, the step for each object, and the requests that restore the
+objects.
 
-How a backup is made is no part of it: kubectl prints one.
+The package does not make backups: kubectl prints a backup.
 """

@@ -1,6 +1,7 @@
 """The code of `torchq run` jobs in a backup: the ConfigMaps that `kubectl get configmaps` has printed.
 
-One rule: pure. Code counts only if it is what its name says; otherwise its jobs have none.
+One rule: pure. Code is accepted only if its digest is the one in its name; otherwise its jobs are treated as jobs
+without code.
 """
 
 from collections import defaultdict
@@ -14,7 +15,7 @@ from kube.api import Manifest
 
 
 class CodeName(NamedTuple):
-    """What identifies the code of jobs: they share it within their namespace."""
+    """The identity of the code of jobs, which jobs of one namespace may share."""
 
     namespace: str
     short: str
@@ -31,7 +32,7 @@ def mounted(spec: Manifest) -> list[str]:
 
 
 def needed(spec: Manifest, namespace: str) -> CodeName | None:
-    """Return the code that the pods of a job mount from ConfigMaps; None if they mount none."""
+    """Return the code that the pods of a job mount from ConfigMaps; None if the pods mount no code."""
     names = mounted(spec)
     return CodeName(namespace, names[0].removeprefix(config_maps.PREFIX).partition("-")[0]) if names else None
 
@@ -43,8 +44,8 @@ def is_code(body: Manifest) -> bool:
 
 
 def archives(found: Iterable[Manifest], wanted: Iterable[CodeName]) -> dict[CodeName, Archive]:
-    """Return the archives of ConfigMaps with code that are wanted. One that lacks a part, or has another content than
-    its name says, is left out."""
+    """Return the archives of ConfigMaps with code that are wanted. Code that lacks a part, or whose content does not
+    have the digest in its name, is left out."""
     names = frozenset(wanted)
     copies: dict[tuple[CodeName, str], dict[int, Manifest]] = defaultdict(dict)
     for body in found:
@@ -58,7 +59,7 @@ def archives(found: Iterable[Manifest], wanted: Iterable[CodeName]) -> dict[Code
 
 
 def archive(name: CodeName, parts: Iterable[Manifest]) -> Archive | None:
-    """Return the archive in the parts of one copy; None if it is not what the name says."""
+    """Return the archive in the parts of one copy; None if its digest is not the one in the name."""
     try:
         return config_maps.join(name.short, map(config_maps.content, parts))
     except ValueError:

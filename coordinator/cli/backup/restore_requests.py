@@ -1,8 +1,8 @@
 """The requests that restore a backup.
 
 One rule: nothing is created before the API server has accepted every object in a dry run. A run that fails or is killed
-is repeated, and goes on where it ended. The code of a job is there, with the new job as its owner, before the job is
-let go.
+is repeated, and continues where the first run ended. The code of a job is there, with the new job as its owner, before
+the job is let go.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ Tell = Callable[[str], object]
 
 
 class Refused(CoordinatorError):
-    """The API server refuses objects of the backup. The message names them."""
+    """The API server refuses objects of the backup. The message names the objects."""
 
 
 class Interrupted(CoordinatorError):
@@ -67,7 +67,7 @@ class RestoreOptions:
 
 @dataclass(frozen=True, slots=True)
 class CodeRequests:
-    """The code of a backup, and that of the cluster where the backup has none."""
+    """The code of a backup, and the code of the cluster for jobs whose code the backup does not have."""
 
     cluster: Cluster
     saved: Mapping[CodeName, Archive]
@@ -77,7 +77,9 @@ class CodeRequests:
         return job.code is None or job.code in self.saved or self._stored(job, job.code) is not None
 
     def try_to_keep(self, job: SavedJob) -> None:
-        """Let the API server check the requests that keep the code of a job, by dry runs. Raises what it refuses."""
+        """Let the API server check the requests that keep the code of a job, by dry runs. Raises the errors with which
+        the API server refuses.
+        """
         archive = self._archive(job)
         for part in config_maps.manifests(archive, 1, job.namespace) if archive is not None else ():
             name = part["metadata"]["name"]
@@ -88,7 +90,7 @@ class CodeRequests:
                 self.cluster.create(CONFIG_MAPS, part, job.namespace, dry_run=True)
 
     def release(self, job: SavedJob, stored: Manifest) -> Manifest:
-        """Keep the code of a job that was created on hold, let the job go, and return it.
+        """Keep the code of a job that was created on hold, release the job, and return the job.
 
         Raises Conflict if the job has changed meanwhile, StoreFailed, and any ClusterError.
         """
@@ -123,10 +125,10 @@ def read(paths: Iterable[str]) -> Backup:
 
 
 def restore(cluster: Cluster, backup: Backup, options: RestoreOptions, tell: Tell) -> Counter[str]:
-    """Restore the objects of a backup, tell what becomes of each, and return the number of objects by action.
+    """Restore the objects of a backup, print the outcome of each, and return the number of objects by action.
 
     Raise Refused before anything is created, or with `skip_refused` at the end, if the API server refuses objects.
-    Raise Interrupted if it refuses one later.
+    Raise Interrupted if the API server refuses an object later.
     """
     code = CodeRequests(cluster, backup.code)
     todo = [*_plan(cluster, backup, code, options.now)]
@@ -179,7 +181,7 @@ def _in_sequence(backup: Backup, now: datetime) -> Backup:
 
 
 def _plan(cluster: Cluster, backup: Backup, code: CodeRequests, now: datetime) -> Iterator[Step]:
-    """Yield the steps, by what the cluster has."""
+    """Yield the steps, by the objects of the cluster."""
     wanted = {(job.namespace, job.name): job for job in backup.jobs}
     queues = {item["metadata"]["name"]: item.get("spec") or {} for item in cluster.list(TENANT_QUEUES).items}
     found = (item for item in (cluster.list(TORCHJOBS).items if wanted else ()) if _key(item) in wanted)
@@ -194,7 +196,7 @@ def _key(item: Manifest) -> tuple[str, str]:
 
 
 def _try_all(cluster: Cluster, todo: Iterable[Step], code: CodeRequests) -> dict[str, str]:
-    """Return what the API server refuses, by object. Raise Forbidden if this account may not restore objects."""
+    """Return the refusals of the API server, by object. Raise Forbidden if this account may not restore objects."""
     pending = [step for step in todo if step.action not in steps.IDLE]
     finished = (job for step in pending if isinstance(job := step.saved, SavedJob) and job.status is not None)
     first = next(finished, None)
@@ -205,7 +207,7 @@ def _try_all(cluster: Cluster, todo: Iterable[Step], code: CodeRequests) -> dict
 
 
 def _try_code(code: CodeRequests, found: Iterable[SavedQueue | SavedJob]) -> Iterator[tuple[str, str]]:
-    """Yield what the API server refuses of the code of jobs, by job. Code that jobs share is tried once."""
+    """Yield the refusals of the API server for the code of jobs, by job. Code that jobs share is tried once."""
     tried: dict[CodeName, str] = {}
     for job in found:
         if not isinstance(job, SavedJob) or job.code is None:
@@ -245,7 +247,7 @@ def _create(cluster: Cluster, found: SavedQueue | SavedJob, *, dry_run: bool = F
 
 
 def _carry_out(cluster: Cluster, step: Step, code: CodeRequests, now: datetime) -> str:
-    """Carry out one step and return what has become of the object."""
+    """Carry out one step and return the outcome for the object."""
     if isinstance(step.saved, SavedJob):
         return _restore_job(cluster, step.saved, step, code, now)
     if step.action != "create":
@@ -258,7 +260,7 @@ def _carry_out(cluster: Cluster, step: Step, code: CodeRequests, now: datetime) 
 
 
 def _restore_job(cluster: Cluster, job: SavedJob, step: Step, code: CodeRequests, now: datetime) -> str:
-    """Take the steps of one job, each of them judged from its newest state, and return what has become of it."""
+    """Take the steps of one job, each step judged from the job's newest state, and return the outcome for the job."""
     said, stored = step.said, None
     for _ in range(MOST_STEPS):
         if step.action in steps.IDLE:
@@ -294,7 +296,7 @@ def _take(cluster: Cluster, step: Step, job: SavedJob, stored: Manifest | None, 
 
 
 def _format(refusals: Mapping[str, str]) -> str:
-    """Return the refusals for people, equal ones of many objects once."""
+    """Return the refusals for people, with equal refusals of many objects only once."""
     shown = [*refusals.values()][:MOST_NAMED]
     more = len(refusals) - len(shown)
     head = f"the API server refuses {len(refusals)} objects of the backup:"

@@ -1,6 +1,6 @@
-"""The objects of a backup: what `kubectl get tenantqueues,torchjobs -A -o json` has printed, and ConfigMaps with code.
+"""The objects of a backup: the output of `kubectl get tenantqueues,torchjobs -A -o json`, and ConfigMaps with code.
 
-One rule: pure. Of an old object only its labels, annotations and spec count, and the status of a finished job. Uids,
+One rule: pure. Of an old object only its labels, annotations and spec are used, and the status of a finished job. Uids,
 owners, finalizers and managed fields belong to the old cluster.
 """
 
@@ -137,7 +137,7 @@ def read(documents: Iterable[tuple[str, Any]]) -> Backup:
 
 
 def final_status(job: SavedJob, stored: Manifest) -> Manifest:
-    """Return a merge patch of the status that gives a new job the end of the old one.
+    """Return a merge patch of the status that gives a new job the end of the old job.
 
     The new job has another generation and another uid.
     """
@@ -187,7 +187,7 @@ def _job(source: str, body: Manifest) -> SavedJob:
     kept = {key: value for key, value in annotations.items() if key not in _REQUESTS} | {labels.RESTORED: uid}
     new = _manifest(body, {"name": name, "namespace": namespace}, kept, source)
     if end is not None:
-        # A job that is created cancelled would end as cancelled, however the old one ended.
+        # A job that is created cancelled would end as cancelled, however the old job ended.
         new["spec"] = {name: value for name, value in spec.items() if name != "cancel"} | {"suspend": True}
     policy, needed = _map(spec, "schedulingPolicy", source), code.needed(spec, namespace) if end is None else None
     if needed is not None:
@@ -213,14 +213,14 @@ def _job(source: str, body: Manifest) -> SavedJob:
 
 
 def _manifest(body: Manifest, metadata: Manifest, annotations: Manifest, source: str) -> Manifest:
-    """Return the manifest of a new object with the labels, the annotations and the spec of the old one."""
+    """Return the manifest of a new object with the labels, the annotations and the spec of the old object."""
     named = _map(_map(body, "metadata", source), "labels", source)
     metadata = metadata | ({"labels": named} if named else {}) | ({"annotations": annotations} if annotations else {})
     return {key: body[key] for key in ("apiVersion", "kind")} | {"metadata": metadata, "spec": body.get("spec")}
 
 
 def _end(status: Manifest, source: str) -> TorchJobStatus | None:
-    """Return the status of a finished job; None for any other one."""
+    """Return the status of a finished job; None for any other job."""
     if status.get("phase") not in FINISHED:
         return None
     try:

@@ -1,10 +1,11 @@
-"""What is to be done about each object of a backup, by what the cluster has.
+"""The steps for each object of a backup, by the objects that the cluster has.
 
-One rule: pure. An object that the restore did not create is left as it is. One that it created is completed, so that a
-second run goes on where the first ended.
+One rule: pure. An object that the restore did not create is not changed. An object that a restore created is
+completed, so that a second run continues where the first run ended.
 
-A finished job is created suspended, then gets its end, then its old `spec.suspend`. Until it has its end, it is
-suspended; from then on, it is finished. So nobody ever runs it, whenever the command is killed.
+A finished job is created suspended, then gets its end, then its old `spec.suspend`. The restored job is suspended until
+its end is written; from then on, the job is finished. So no worker ever runs the finished job, whenever the command is
+killed.
 
 Another job with code is created on hold, then its code is kept with the new job as the owner, then it is let go.
 """
@@ -35,7 +36,7 @@ JobName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to be done about one object."""
+    """The step for one object."""
 
     action: Action
     saved: SavedQueue | SavedJob
@@ -68,7 +69,7 @@ def awaits_code(stored: Manifest) -> bool:
 
 
 def judge_queue(queue: SavedQueue, spec: Manifest | None) -> Step:
-    """Return the step for a queue; `spec` is that of the queue in the cluster, None if it does not exist."""
+    """Return the step for a queue; `spec` is the spec of the queue in the cluster, None if the queue does not exist."""
     if spec is None:
         return Step("create", queue, "restored")
     differs = "" if spec == queue.body["spec"] else ", with another spec than in the backup"
@@ -76,7 +77,7 @@ def judge_queue(queue: SavedQueue, spec: Manifest | None) -> Step:
 
 
 def judge_job(job: SavedJob, stored: Manifest | None, now: datetime, *, has_code: bool = True) -> Step:
-    """Return the step for a job; `stored` is what the cluster has of that name, None if there is nothing."""
+    """Return the step for a job; `stored` is the job of that name in the cluster, None if there is no such job."""
     if stored is None:
         return _judge_absent(job, now, has_code=has_code)
     metadata, status, suspended = stored["metadata"], stored.get("status") or {}, bool(stored["spec"].get("suspend"))

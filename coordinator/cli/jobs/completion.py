@@ -1,6 +1,6 @@
 """The completion of the names of jobs and queues in a shell.
 
-One rule: it is quick and silent. Whatever fails, fails to complete.
+One rule: completion is quick and silent. An error only means that nothing is completed.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""The output of jobs as commands print it: their lines as they come, why a job waits, and how a run ends.
+"""The output of jobs as commands print it: the lines as they come, why a job waits, and how a run ends.
 
-One rule: standard output has what the pods print, and standard error what torchq says of it. A state of a line that is
-not over is shown on a terminal only, in one line that the next output replaces. Why a job waits is best effort: without
-a coordinator it comes from the status of the job alone.
+One rule: standard output has the output of the pods, and standard error has the messages of torchq about the jobs. An
+unfinished state of a line is shown on a terminal only, in one line that the next output replaces. Why a job waits
+is best effort: without a coordinator it comes from the status of the job alone.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ class LinePrinter:
         self._has_state = False
 
     def line(self, text: str, *, is_over: bool = True) -> None:
-        """Print a line of a pod, or a state of one that is not over."""
+        """Print a line of a pod, or an unfinished state of a line."""
         if self._raw or is_over:
             self.clear()
             self._write(text + ("\n" if is_over else "\r"))
@@ -63,7 +63,7 @@ class LinePrinter:
         self._write(_ERASE + click.unstyle(text)[: columns - 1])
 
     def note(self, text: str) -> None:
-        """Print what torchq says."""
+        """Print a message of torchq."""
         self.clear()
         click.echo(text, err=True)
 
@@ -79,7 +79,7 @@ class LinePrinter:
 
 
 def explain(session: Session, item: Manifest) -> str:
-    """Return why a job waits, and its place in its queue where a coordinator tells it."""
+    """Return why a job waits, and its place in its queue where a coordinator reports the place."""
     item = without_hold(item)
     reason = wait_reasons.explain(item)
     key = job_ref.key(item)
@@ -94,7 +94,7 @@ def explain(session: Session, item: Manifest) -> str:
 
 
 def without_hold(item: Manifest) -> Manifest:
-    """Return a job without the reason Held, which its status may have for a moment after it was let go."""
+    """Return a job without the reason Held, which its status may have for a moment after the job was released."""
     status = item.get("status") or {}
     is_held = (item["spec"].get("schedulingPolicy") or {}).get("hold")
     if is_held or (status.get("queue") or {}).get("reason") != "Held":
@@ -104,7 +104,7 @@ def without_hold(item: Manifest) -> Manifest:
 
 
 def follow_to_end(session: Session, key: JobKey) -> int:
-    """Print what happens to a job until it ends, and return the exit code: 0 if it succeeded, else 1."""
+    """Print the events of a job until it ends, and return the exit code: 0 if it succeeded, else 1."""
     with JobFeeds(session.cluster) as feeds:
         stop = threading.Event()
         try:
@@ -125,7 +125,7 @@ def follow_to_end(session: Session, key: JobKey) -> int:
 
 
 def print_lines(lines: Iterable[LogLine]) -> None:
-    """Print lines as they come; a note of torchq only if it says something new."""
+    """Print lines as they come; a note of torchq only if the note is new."""
     note, printer = "", LinePrinter()
     try:
         for line in lines:

@@ -1,6 +1,6 @@
 """`torchq job`: the commands about jobs.
 
-One rule: a command is only named here, so that none of them waits for the imports of another.
+One rule: a command is only named here, so that no command waits for the imports of another command.
 """
 
 import click

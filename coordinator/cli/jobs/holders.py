@@ -1,4 +1,4 @@
-"""The jobs that hold the room that a job waits for, as far as this account may know them.
+"""The jobs that hold the room that a job waits for, as far as this account may read these jobs.
 
 One rule: the name of a job that this account may not read is not shown.
 """
@@ -15,7 +15,9 @@ from kube.api import Manifest
 
 
 def read(session: Session, answer: Document) -> Document:
-    """Return an answer of a coordinator with what is known of the holders: names, and until when ending ones hold."""
+    """Return an answer of a coordinator with the known facts about the holders of room: their names, and until when
+    ending holders keep their room.
+    """
     if not answer.get("holders"):
         return answer
     return answer | {"holders": [_read(session, each) for each in answer["holders"]]}

@@ -1,6 +1,6 @@
 """`torchq job list`: the jobs of a namespace, why they wait, and how they ended.
 
-One rule: one request for the jobs and one for the places of all that wait. Without a coordinator the list is shown
+One rule: one request for the jobs and one for the places of all waiting jobs. Without a coordinator the list is shown
 without places.
 """
 
@@ -84,7 +84,7 @@ def list_jobs(
 
 
 def _recent(items: list[Manifest]) -> list[Manifest]:
-    """Return the jobs without those that ended more than a day ago."""
+    """Return the jobs without the jobs that ended more than a day ago."""
     since = output.now() - DAY
     ends = ((item, (item.get("status") or {}).get("completionTime")) for item in items)
     return [item for item, ended in ends if ended is None or timestamps.parse(ended) >= since]

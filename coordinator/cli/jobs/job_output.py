@@ -1,6 +1,6 @@
 """`torchq job logs` and `torchq job reports`: the output of jobs, and the reports in it.
 
-One rule: standard output has only what the jobs have printed; everything that torchq says goes to standard error.
+One rule: standard output has only what the jobs have printed; the messages of torchq are written to standard error.
 """
 
 import queue
@@ -43,10 +43,10 @@ _BUFFERED = 1_000
 def logs(session: Session, /, jobs: JobChoice, is_followed: bool, all_pods: bool, raw: bool, **options: Any) -> None:
     """Print the logs of jobs.
 
-    All runs of a pod are printed, with a line between them; with --tail, the end of the last one.
+    All runs of a pod are printed, with a line between them; with --tail, the end of the last run.
     With -f, a job that waits says why, and the log follows it to its end: through restarts, replaced pods and lost
     connections. Long lines are cut and marked. Of a progress bar the last state is printed, and on a terminal the
-    newest one. Exit code 1: there is nothing to print, and the message says why.
+    newest state. Exit code 1: there is nothing to print, and the message says why.
 
     \b
     torchq job logs train-x7k2p -f --all

@@ -1,8 +1,8 @@
-"""Making the jobs of one submission, and taking them back.
+"""Making the jobs of one submission, and deleting the jobs again.
 
-One rule: nobody loses track of a job. Each is told as soon as it is made. If not all can be made, or the user
-interrupts, those that were made are found by the mark of the submission (also one whose answer never came), and deleted
-again or named with the command that deletes them.
+One rule: no created job is lost from sight. Each job is printed as soon as it is made. If not all jobs can be made, or
+the user interrupts, the jobs that were made are found by the mark of the submission (including jobs whose answer never
+came), and deleted again or named with the command that deletes them.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ Tell = Callable[[str], object]
 
 
 class PartlySubmitted(CoordinatorError):
-    """Not all jobs were made, and those that were could not be deleted. The message names them."""
+    """Not all jobs were made, and the jobs that were made could not be deleted. The message names the jobs."""
 
 
 def nothing(_: object) -> None:
@@ -30,7 +30,7 @@ def nothing(_: object) -> None:
 
 
 class JobMaker:
-    """Makes jobs whose names are free, or, to `replace`, deletes those that have their names."""
+    """Makes jobs whose names are free, or, to `replace`, deletes the jobs that have these names."""
 
     def __init__(
         self,
@@ -47,13 +47,14 @@ class JobMaker:
         self._tell = tell
 
     def validate(self, document: Submission) -> ValidatedJob:
-        """Validate a job, without making it. Raise any ClusterError, AlreadyExists with what to do."""
+        """Validate a job, without making it. Raise any ClusterError, AlreadyExists with a solution."""
         try:
             return validation.validate(self._cluster, document)
         except errors.AlreadyExists as error:
             if not self._replace:
                 raise errors.AlreadyExists(self._second_try(document)) from error
-        # The name itself is valid: a job has it. Another one stands for it, so that all the rest is validated.
+        # The name itself is valid, because a job has this name. Another name stands for it, so that the other fields
+        # are validated.
         metadata = {**document.body["metadata"]}
         metadata["generateName"] = f"{metadata.pop('name')[:40]}-"
         body = {**document.body, "metadata": metadata}
@@ -94,7 +95,7 @@ class JobMaker:
         return present
 
     def take_back(self, documents: Sequence[Submission], created: Sequence[JobKey], cause: BaseException) -> int:
-        """Delete the jobs that were made, and return their number. Raise PartlySubmitted if that fails.
+        """Delete the jobs that were made, and return their number. Raise PartlySubmitted if the deletion fails.
 
         The job of the first document that was not made may exist, too, although its answer never came.
         """

@@ -1,7 +1,7 @@
 """The jobs that a command is about: several names, or a selector.
 
-One rule: a job that cannot be found or changed does not keep the command from the others. The error of a single job is
-raised as it is; errors of several jobs are printed one by one, and the exit code says that there were some.
+One rule: a job that cannot be found or changed does not keep the command from the other jobs. The error of a single job
+is raised as it is; errors of several jobs are printed one by one, and the exit code says that there were errors.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ class JobChoice:
             raise click.UsageError("name the jobs, or select them with -l LABELS")
 
     def select(self, session: Session) -> list[Manifest]:
-        """Return the jobs of the namespace with the labels of the selector; tell if there are none."""
+        """Return the jobs of the namespace with the labels of the selector; print a note if there are no such jobs."""
         items = session.cluster.list(TORCHJOBS, session.namespace, label_selector=self.selector).items
         if not items:
             click.echo(f"note: no job in namespace {session.namespace} has the labels {self.selector}", err=True)
@@ -57,8 +57,8 @@ class JobChoice:
     ) -> None:
         """Call `act` with each of the jobs.
 
-        `prepare` gets all of them before the first call. It returns them in the order of the calls, or raises an error
-        that keeps the command from all of them.
+        `prepare` gets all of the jobs before the first call. `prepare` returns the jobs in the order of the calls, or
+        raises an error that prevents all calls.
 
         Raise the error of a single named job; after errors of several jobs, which are printed, raise SystemExit with
         code 1.
@@ -105,9 +105,9 @@ def check_change(
 
 
 def idle_first(items: list[Manifest]) -> list[Manifest]:
-    """Return jobs in the order in which a command ends them: those without room before those with room, newest first.
+    """Return jobs in the order in which a command ends them: jobs without room before jobs with room, newest first.
 
-    The room that is freed goes to the first job that waits, so none of these may still wait by then.
+    The room that is freed is given to the first waiting job, so none of the ended jobs may still wait at that time.
     """
     newest_first = sorted(items, key=columns.submission_order, reverse=True)
     return sorted(newest_first, key=job_ref.is_admitted)

@@ -1,7 +1,7 @@
 """`torchq job wait`: waits for the end of jobs, or until they run.
 
 One rule: the exit code says what happened, so that a script needs no output: 0 all is well, 1 a job has failed or is
-gone, 124 the time was over (as for `timeout`), 130 Ctrl-C. The jobs go on whatever the command does.
+gone, 124 the time was over (as for `timeout`), 130 Ctrl-C. The jobs continue, whatever the command does.
 """
 
 import click
@@ -67,7 +67,7 @@ def _take(waits: Waits, first: bool) -> list[JobEnding]:
 
 
 def _keys(session: Session, feeds: JobFeeds, jobs: JobChoice) -> list[JobKey]:
-    """Return the keys of the jobs. Names are looked up in the watch, so that a thousand of them cost one request."""
+    """Return the keys of the jobs. Names are looked up in the watch, so that a thousand names cost one request."""
     jobs.check()
     if jobs.selector:
         return [job_ref.key(item) for item in jobs.select(session)]

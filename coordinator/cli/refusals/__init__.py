@@ -1,4 +1,4 @@
-"""Refusals of the API server in plain words: what is wrong with a field, in which line, and what would be right.
+"""Refusals of the API server in plain words: what is wrong with a field, in which line, and which value would be valid.
 
-What decides whether an object is valid belongs to the API server and to `crds`.
+The rules of valid objects belong to the API server and to `crds`.
 """

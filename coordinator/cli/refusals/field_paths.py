@@ -33,7 +33,7 @@ def value(body: Any, path: str) -> tuple[bool, Any]:
 def line(text: str, number: int, path: str) -> int | None:
     """Return the line, from 1, of a field in a document of a YAML text; `number` counts documents from 1.
 
-    None if the text has no such document.
+    The result is None if the text has no such document.
     """
     try:
         yamltext.check_depth(text)

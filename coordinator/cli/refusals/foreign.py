@@ -21,14 +21,14 @@ _KINDS = {
 
 
 def advise_on_kind(body: Any) -> str:
-    """Return what an object of another kind is, and what to do with it; empty for an unknown kind."""
+    """Return a description of an object of another kind, and what to do with that object; empty for an unknown kind."""
     kind = body.get("kind") if isinstance(body, dict) else None
     known = _KINDS.get(kind, "") if isinstance(kind, str) else ""
     return f"this is {known} ({_PAGE})" if known else ""
 
 
 def advise_on_text(text: str) -> str:
-    """Return what a script is, and what to do with it; empty if the text is not known as a script."""
+    """Return a description of a script, and what to do with the script; empty if the text is not known as a script."""
     lines = text.lstrip("\ufeff").splitlines()[:200]
     if any(line.startswith("#SBATCH") for line in lines):
         return (

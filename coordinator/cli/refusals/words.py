@@ -92,7 +92,9 @@ def _choice(given: str, supported: str) -> str:
 
 
 def _but(field: str, body: Any, *, size: bool = False) -> str:
-    """Return what a field has instead, for the end of a message; nothing if that is not known."""
+    """Return the field that takes the place of another one, for the end of a message; nothing if no such field is
+    known.
+    """
     known, value = field_paths.value(body, field)
     if body is None or not known:
         return ""

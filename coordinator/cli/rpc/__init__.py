@@ -1,4 +1,4 @@
-"""`torchq rpc`: what Python programs may ask, answered over standard input and output.
+"""`torchq rpc`: the calls of Python programs, answered over standard input and output.
 
-No decision about jobs or queues belongs here: a method calls what the command of the same name calls.
+No decision about jobs or queues belongs here: a method calls the same functions as the command of the same name.
 """

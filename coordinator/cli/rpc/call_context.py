@@ -1,8 +1,8 @@
-"""What a call gets: the cluster that it speaks to, checked parameters, and itself, as long as it has no answer.
+"""The inputs of a call: its cluster, its checked parameters, and the open call itself, as long as it has no answer.
 
 One rule: a call uses the cluster that is selected when it begins. Another selection, or credentials that were refused,
-make the next call connect anew; calls that go on keep what they have. A stream stops before it has more than a window
-of items on their way, so that a slow reader stalls nobody else.
+make the next call connect anew; calls in progress keep their connection. A stream stops before it has more than a
+window of items on their way, so that a slow reader stalls no other call.
 """
 
 import threading
@@ -42,7 +42,7 @@ class ClusterAccesses:
         self._present: ClusterAccess | None = None
 
     def present(self) -> ClusterAccess:
-        """Return the connection to the cluster that is selected now. Raises LocalError if that is not known."""
+        """Return the connection to the cluster that is selected now. Raises LocalError if the cluster is not known."""
         session = self._session
         selected = target.find(session.resolved_settings, session.environ)
         with self._lock:
@@ -59,7 +59,7 @@ class ClusterAccesses:
 
 
 class OpenCall:
-    """One call of a client. A thread works for it; the thread that reads the requests cancels it."""
+    """One call of a client. A thread works for the call; the thread that reads the requests cancels it."""
 
     def __init__(self, tell: Tell = lambda _text, _level: None) -> None:
         """Create a call. `tell` sends a note for people, with the level `info` or `warning`."""
@@ -72,11 +72,11 @@ class OpenCall:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether nobody waits for the answer."""
+        """Whether no caller waits for the answer."""
         return self.stop.is_set()
 
     def when_cancelled(self, close: Callable[[], object]) -> None:
-        """Let the cancellation call `close`, which ends what the thread of this call waits for."""
+        """Let the cancellation call `close`, which ends the wait of this call's thread."""
         with self._changed:
             if not self.is_cancelled:
                 self._closers.append(close)
@@ -99,7 +99,7 @@ class OpenCall:
             self._changed.notify_all()
 
     def may_send(self) -> bool:
-        """Wait until one more item may be sent, and count it. Return False once the call is cancelled."""
+        """Wait until one more item may be sent, and count this item. Return False once the call is cancelled."""
         with self._changed:
             self._changed.wait_for(lambda: self._allowed > 0 or self.is_cancelled)
             self._allowed -= 1

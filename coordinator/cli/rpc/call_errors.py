@@ -1,6 +1,7 @@
-"""The errors of calls as the protocol has them: a kind, which selects the class in Python, and the message for people.
+"""The errors of calls in the form of the protocol: a kind, which selects the class in Python, and the message for
+people.
 
-One rule: one table; the message is the one that the command would print.
+One rule: one table; the message is the same as that of the command.
 """
 
 import logging
@@ -52,12 +53,12 @@ class CallError:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The error as the protocol has it."""
+        """The error in the form of the protocol."""
         return {"code": self.code, "message": self.message, "data": {"kind": self.kind, **self.more}}
 
 
 def error_of(error: Exception) -> CallError:
-    """Return the call_error of an exception. One that is not expected is logged with its traceback."""
+    """Return the call_error of an exception. An unexpected error is logged with its traceback."""
     if isinstance(error, client_errors.Failed):
         more = {"outcome": error.outcome, "reason": error.reason, "exitCode": error.exit_code}
         return CallError("Failed", str(error), more=more)

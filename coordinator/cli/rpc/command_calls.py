@@ -16,7 +16,7 @@ RESTARTS = {None: (), "InPlace": ("--in-place",), "Recreate": ("--recreate",)}
 
 
 def reads(*words: str, of: str = "") -> Method:
-    """Return the method that answers with what a command prints; `of` is the parameter that names the object."""
+    """Return the method that answers with the output of a command; `of` is the parameter that names the object."""
 
     def read(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
         named = ("--", params[of]) if of else ()
@@ -37,14 +37,14 @@ def next_picks(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
 
 
 def position(access: ClusterAccess, params: Params, call: OpenCall) -> int | None:
-    """Return the place of a job in its queue; None if it does not wait in one."""
+    """Return the place of a job in its queue; None if the job does not wait in a queue."""
     document = reads("job", "position", of="job")(access, params, call)
     place = document.get("position") if document.get("state") == "waiting" else None
     return None if place is None else int(place)
 
 
 def command(access: ClusterAccess, params: Params, call: OpenCall) -> str:
-    """Run any command, and return what it prints."""
+    """Run any command, and return the output of the command."""
     words = params["arguments"]
     command_output.check_callable(words)
     return command_output.run(access.session, call, *words).out
@@ -60,8 +60,9 @@ def changes(verb: str) -> Method:
 
 
 def changes_all(verb: str) -> Method:
-    """Return the method of a change of several jobs, in the order in which the command changes them. It raises Refused
-    with the errors of the jobs that were not changed."""
+    """Return the method of a change of several jobs, in the order in which the command changes them. The call raises
+    Refused with the errors of the jobs that were not changed.
+    """
 
     def change(access: ClusterAccess, params: Params, call: OpenCall) -> None:
         if params["jobs"]:

@@ -1,4 +1,4 @@
-"""The commands of `torchq` as calls: what a command prints becomes the answer.
+"""The commands of `torchq` as calls: the output of a command becomes the answer.
 
 One rule: each thread has its own output. Nothing that a command prints reaches the standard output of the process,
 which belongs to the protocol.
@@ -25,7 +25,7 @@ NOT_CALLED = ("coordinator", "worker", "local", "top", "run", "rpc", "submit")
 
 @dataclass(slots=True)
 class CommandOutput:
-    """What a command has printed."""
+    """The output of a command."""
 
     out: str = ""
     notes: str = ""
@@ -39,7 +39,7 @@ class CommandOutput:
 
 
 class _ThreadStream(io.TextIOBase):
-    """A standard stream whose text goes to the output of the thread that writes it, if that has one."""
+    """A standard stream whose text goes to the output of the thread that writes it, if that thread has an output."""
 
     encoding = "utf-8"
     errors = "replace"
@@ -81,7 +81,9 @@ _OUTPUTS = threading.local()
 
 @contextlib.contextmanager
 def thread_streams() -> Iterator[None]:
-    """Replace the standard streams by those of threads. What else is printed goes to standard error."""
+    """Replace the standard streams by streams that write to the output of each thread. Any other output goes to
+    standard error.
+    """
     out, err = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = _ThreadStream("out", err), _ThreadStream("notes", err)
     try:
@@ -91,9 +93,10 @@ def thread_streams() -> Iterator[None]:
 
 
 def run(session: Session, call: OpenCall, *words: str) -> CommandOutput:
-    """Run a command as the command line does, and return what it has printed. Its notes are sent to the caller.
+    """Run a command as the command line does, and return the output of the command. The notes of the command are sent
+    to the caller.
 
-    Raises the command's own errors: UsageError for wrong options, and those of the cluster.
+    Raises the command's own errors: UsageError for wrong options, and the errors of the cluster.
     """
     output = CommandOutput()
     _OUTPUTS.present = output

@@ -1,7 +1,7 @@
 """Calls that follow jobs: until they end, to their results, or through their output.
 
-One rule: all waits of a namespace share one watch. A wait or a stream that is cancelled leaves it at once, and nothing
-of it goes on.
+One rule: all waits of a namespace share one watch. A wait or a stream that is cancelled leaves the shared watch at
+once, and none of its work continues.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ GOALS: tuple[str, ...] = get_args(Goal)
 
 
 def wait(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[str, Any]]:
-    """Wait for all of some jobs, or for the first, and return their ends in the order of the jobs."""
+    """Wait for all of some jobs, or for the first of them, and return their ends in the order of the jobs."""
     keys = _keys(access, params["jobs"])
     if not keys:
         return []
@@ -49,13 +49,13 @@ def as_completed(access: ClusterAccess, params: Params, call: OpenCall) -> Itera
 
 
 def wait_for_one(access: ClusterAccess, params: Params, call: OpenCall) -> dict[str, Any]:
-    """Wait for a job, and return how it ended."""
+    """Wait for a job, and return its end."""
     return describe(access, _ending(access, params, call), call)
 
 
 def result(access: ClusterAccess, params: Params, call: OpenCall) -> Any:
-    """Wait for a job, and return its result. Raises Failed if it did not succeed, NotFound if what it gave
-    cannot be read."""
+    """Wait for a job, and return its result. Raises Failed if the job did not succeed, NotFound if the result
+    of the job cannot be read."""
     ending = _ending(access, params, call)
     name = f"{ending.key.namespace}/{ending.key.name}"
     if ending.outcome != "Succeeded":
@@ -97,7 +97,9 @@ def _ending(access: ClusterAccess, params: Params, call: OpenCall) -> JobEnding:
 
 
 def _ends(access: ClusterAccess, keys: list[JobKey], params: Params, call: OpenCall) -> Iterator[JobEnding]:
-    """Yield the ends of the waits for some jobs as they come. Raises TimedOut if the time was over before the last."""
+    """Yield the ends of the waits for some jobs as they come. Raises TimedOut if the time was over before the last job
+    ended.
+    """
     goal = params.get("goal", "Finished")
     if goal not in GOALS:
         raise Invalid(f"goal: must be one of {', '.join(GOALS)}, not {goal!r}")
@@ -112,7 +114,7 @@ def _ends(access: ClusterAccess, keys: list[JobKey], params: Params, call: OpenC
 
 
 def read_result(access: ClusterAccess, ending: JobEnding, call: OpenCall) -> tuple[Any, str]:
-    """Return the result of a job, and why it cannot be read; empty if it can."""
+    """Return the result of a job, and why the result cannot be read; empty if the result can be read."""
     kept = kept_results.find(ending.result)
     if kept is None:
         return ending.result, ""

@@ -1,6 +1,7 @@
 """The method of each call in the table `torchq._calls`.
 
-One rule: a method gets the cluster, checked parameters and its open call, and returns JSON; that of a stream yields it.
+One rule: a method gets the cluster, checked parameters and its open call, and returns JSON; the method of a stream
+yields JSON values.
 """
 
 from collections.abc import Mapping

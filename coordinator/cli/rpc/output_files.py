@@ -21,7 +21,7 @@ FOLDER = "outputs"
 
 
 def outputs(access: ClusterAccess, params: Params, _call: OpenCall) -> dict[str, Any]:
-    """Return where the files of a job are: the folder here, or the claim and the path in it."""
+    """Return where the files of a job are: the folder on this machine, or the claim and the path in the claim."""
     return place_of(access, job_ref.find(access.session, params["job"]))
 
 
@@ -42,14 +42,14 @@ def place_of(access: ClusterAccess, item: Manifest) -> dict[str, Any]:
 
 
 def own_folder(key: JobKey) -> str:
-    """Return the folder of a job among those of all jobs."""
+    """Return the folder of a job among the folders of all jobs."""
     return f"{key.namespace}/{key.name}-{key.uid}"
 
 
 def download(access: ClusterAccess, params: Params, call: OpenCall) -> list[str]:
-    """Copy the files that match a pattern, and return their names; also those that are left beside the code.
+    """Copy the files that match a pattern, and return their names; include the remaining files beside the code.
 
-    Raises Refused if they cannot be read from here.
+    Raises Refused if the files cannot be read from this machine.
     """
     item = job_ref.find(access.session, params["job"])
     place = place_of(access, item)
@@ -63,7 +63,7 @@ def download(access: ClusterAccess, params: Params, call: OpenCall) -> list[str]
     if not outputs.is_dir() and beside is None:
         raise NotFound(f"the job has no files: {outputs} does not exist")
     copied: list[str] = []
-    # A file of torchq.output() goes before one of its name beside the code.
+    # A file of torchq.output() takes precedence over a file of the same name beside the code.
     for source in (outputs, *([beside.folder] if beside is not None else [])):
         for path in _matching(source, params.get("pattern", "**")):
             name = str(path.relative_to(source))
@@ -87,7 +87,7 @@ def _matching(source: Path, pattern: str) -> Iterator[Path]:
 
 
 def _copy(path: Path, target: Path) -> None:
-    """Copy a file so that its name never shows a part of it."""
+    """Copy a file so that its name never stands for a part of the content."""
     part = target.with_name(f".{target.name}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

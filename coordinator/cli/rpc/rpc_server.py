@@ -89,7 +89,7 @@ class Server:
             self._begin(number, method, params)
 
     def _begin(self, number: Any, method: str, params: Mapping[str, Any]) -> None:
-        """Start a call on a thread of its own if it may be long, else on one of the pool."""
+        """Start a call on a thread of its own if the call may be long, else on a thread of the pool."""
         call, is_known = CALLS.get(method), method in self._methods
         if self._misfit or call is None or not is_known:
             reason = self._misfit or f"torchq {VERSION} has no call {method}: install a newer torchq"

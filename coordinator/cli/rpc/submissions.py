@@ -1,6 +1,6 @@
 """Calls that make jobs.
 
-One rule: the same checks as those of the commands; all jobs of a call are made or none.
+One rule: the calls make the same checks as the commands; all jobs of a call are made or none.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def run(access: ClusterAccess, params: Params, call: OpenCall) -> str:
 
 
 def dry_run(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[str, Any]]:
-    """Return what `run` would submit, after the same checks."""
+    """Return the objects that `run` would submit, after the same checks."""
     prepared = _prepare(access, params, call)
     _submit(runs.dry_run, access, prepared, params, call)
     return [*prepared.objects, prepared.manifest]
@@ -47,7 +47,7 @@ def dry_run(access: ClusterAccess, params: Params, call: OpenCall) -> list[dict[
 def _submit(
     submit: Callable[..., JobKey | None], access: ClusterAccess, prepared: PreparedRun, params: Params, call: OpenCall
 ) -> JobKey | None:
-    """Submit a run, or check it. An error says in Python's words what helps against a name that is taken."""
+    """Submit a run, or check it. The error about a name that is taken names the solution in the terms of Python."""
     try:
         return submit(access.session.cluster, prepared, _vetting(access, params, call))
     except runs.RunNameTaken as error:
@@ -57,9 +57,10 @@ def _submit(
 
 
 def _prepare(access: ClusterAccess, params: Params, call: OpenCall) -> PreparedRun:
-    """Pack the folder. Tells the caller what was packed, and which files look like secrets and were left out.
+    """Pack the folder. Reports to the caller which files were packed, and which files look like secrets and were left
+    out.
 
-    The job runs with the caller's Python; if its folder has none of the name `python`, with the first one on PATH.
+    The job runs with the caller's Python; if its folder has no program `python`, with the first `python` on PATH.
     """
     session, environ, python = access.session, access.session.environ, params["python_folder"]
     given = {name: value for name, value in params.items() if name not in ("python_folder", "anyway")}

@@ -1,6 +1,6 @@
 """The keys that a user presses while a command shows a live screen.
 
-One rule: the terminal is given back as it was, however the command ends. Without a terminal there are no keys.
+One rule: the terminal is restored, however the command ends. Without a terminal there are no keys.
 """
 
 import os

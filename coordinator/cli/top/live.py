@@ -1,4 +1,4 @@
-"""The loop of `torchq top` on a terminal: it reads the cluster on a thread, and draws whenever something is new.
+"""The loop of `torchq top` on a terminal: it reads the cluster on a thread, and draws whenever there are new facts.
 
 One rule: keys and resizes are obeyed at once, also while a server does not answer.
 """
@@ -50,7 +50,9 @@ class Reader:
 
 
 def run(read: Callable[[], Reading], every: float, most: int, console: Console) -> None:
-    """Show the cluster until the user quits, or `most` readings are shown (0: no end). Raise what a reading raises."""
+    """Show the cluster until the user quits, or `most` readings are shown (0: no end). Raise the errors that a reading
+    raises.
+    """
     reader = Reader(read, every, most)
     first, drawn, key = 0, None, ""  # first: the index of the first queue that is shown
     try:

@@ -28,7 +28,7 @@ _FEWEST_ROWS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one look at the cluster has found."""
+    """The findings of one look at the cluster."""
 
     status: Document
     """The document of `coordinator.cli.top.summary.summarize`, with the name of the cluster."""
@@ -90,7 +90,7 @@ def most_scrolled(reading: Reading, now: datetime, height: int) -> int:
 def _share(room: int, reading: Reading) -> tuple[int, int, int]:
     """Return the lines for queues, jobs and picks, each with its header, and jobs and picks with a blank line.
 
-    Queues have at least half of the room if they need it, jobs and picks share the rest.
+    Queues have at least half of the room if they need it, jobs and picks share the remaining room.
     """
     wanted = [len(table) + 2 if table else 0 for table in (reading.jobs, reading.picks)]
     least = sum(min(lines, _FEWEST_ROWS + 2) for lines in wanted)
@@ -102,7 +102,9 @@ def _share(room: int, reading: Reading) -> tuple[int, int, int]:
 
 
 def _rows(room: int, queues: int) -> int:
-    """Return how many queues fit below their header; one line less if some are left out, for their number."""
+    """Return how many queues fit below their header; one line less if some queues are left out, for the number of
+    these.
+    """
     rows = max(room - 1, 0)
     return rows if rows >= queues else max(rows - 1, 0)
 

@@ -3,9 +3,9 @@
 One rule: a model has every field that an answer may have, and forbids all others, so that this description is whole.
 Amounts are Kubernetes quantities as text, by the name of the resource; times are seconds since 1970 or RFC 3339.
 
-The answers themselves are made as dicts (`coordinator.query.documents`), and tests compare them with these models. Made
-from the models, they would cost more than twice as much: 23 ms of CPU instead of 11 for 1,000 queues, 35 ms instead of
-5 for 10,000 places.
+The answers themselves are made as dicts (`coordinator.query.documents`), and tests compare them with these models.
+Answers that are made from the models would cost more than twice as much: 23 ms of CPU instead of 11 for 1,000 queues,
+35 ms instead of 5 for 10,000 places.
 """
 
 from typing import Annotated, Literal

@@ -127,7 +127,7 @@ def _is_issued_by(server: Identity, authority: Identity) -> bool:
 
 
 def _load(layout: Layout, name: str) -> Identity | None:
-    """Return a stored identity; None if there is none, or it cannot be used."""
+    """Return a stored identity; None if there is no identity, or the stored identity cannot be used."""
     try:
         certificate = x509.load_pem_x509_certificate(layout.certificate(name).read_bytes())
         key = serialization.load_pem_private_key(layout.key(name).read_bytes(), password=None)

@@ -110,7 +110,8 @@ def _describe(kind: Kind) -> list[dict[str, Any]]:
         **({"categories": list(kind.categories)} if kind.categories else {}),
         "storageVersionHash": base64.b64encode(digest[:8]).decode(),
     }
-    # The subresource status of a custom resource comes first; those of built-in resources are sorted by name.
+    # The subresource status of a custom resource comes first; the subresources of built-in resources are sorted by
+    # name.
     return [whole, *(_describe_subresource(kind, part) for part in sorted(kind.subresources, reverse=kind.custom))]
 
 

@@ -62,7 +62,7 @@ class Listener:
         self._warned = float("-inf")
 
     def start(self, host: str, port: int) -> Any:
-        """Listen, and return the socket's address. Raise OSError if that fails."""
+        """Listen, and return the socket's address. Raise OSError on failure."""
         self._loop = asyncio.get_running_loop()
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self._socket = socket.socket(family, kind, protocol)

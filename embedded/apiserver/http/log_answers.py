@@ -2,7 +2,7 @@
 
 One rule: read-only, and a log is there as long as its TorchJob exists and `KEPT_SECONDS` longer, so that followers
 read its end, unless a bound removed it. A client that reads the list after a pod is gone finds the runs of that pod in
-it.
+the list.
 
 Kubernetes has no such path: there the server answers 404. `crds.api_resources.job_logs_path` builds both paths.
 
@@ -30,8 +30,8 @@ has no such run. A RUN has
                 gone a moment before that
 
 The last takes the parameters of the subresource `log` of a pod: follow, tailLines, sinceSeconds, sinceTime,
-limitBytes, timestamps and positions. With `follow` it ends with the run. It has no text if nothing of the output is
-left. A line marks output that was removed, as in that subresource.
+limitBytes, timestamps and positions. With `follow` the answer ends with the run. The answer has no text if nothing of
+the output is left. A line marks output that was removed, as in that subresource.
 """
 
 import asyncio
@@ -70,11 +70,11 @@ class JobLogs:
         store.subscribe(self._follow_deletions)
 
     def serves(self, path: str) -> bool:
-        """Return whether a path is one of this module."""
+        """Return whether a path is a path of this module."""
         return path.startswith(f"{_ROOT}/")
 
     async def answer(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
-        """Return the list of runs, or send the log of one. Raise StatusError if there is no such job or run."""
+        """Return the list of runs, or send the log of one run. Raise StatusError if there is no such job or run."""
         if request.method != "GET":
             raise status_errors.method_not_allowed()
         match path.removeprefix(f"{_ROOT}/").split("/"):

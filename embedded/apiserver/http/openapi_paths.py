@@ -1,6 +1,7 @@
 """The operations of a resource in OpenAPI documents.
 
-One rule: a description contains only what clients read: the kind of the operation, its options and its bodies.
+One rule: a description contains only the parts that clients read: the kind of the operation, its options and its
+bodies.
 """
 
 from collections.abc import Iterator

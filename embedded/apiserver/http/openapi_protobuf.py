@@ -1,7 +1,7 @@
 """The OpenAPI 2 document in protobuf, the only form in which kubectl requests it.
 
-One rule: it is another encoding of the same document. It has the definitions that kubectl uses for validation, but no
-operations, which kubectl reads in OpenAPI 3.
+One rule: the document is another encoding of the same document. The document has the definitions that kubectl uses for
+validation, but no operations, which kubectl reads in OpenAPI 3.
 """
 
 from collections.abc import Iterable, Mapping

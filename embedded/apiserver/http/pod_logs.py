@@ -58,7 +58,7 @@ def parse(pod: Manifest, layout: Layout, query: Mapping[str, str]) -> PodLogOpti
 def options_of(folder: Path, query: Mapping[str, str]) -> PodLogOptions:
     """Return the options of a request for the log of a run in a folder.
 
-    Raise StatusError (BadRequest) if one of them is invalid.
+    Raise StatusError (BadRequest) if an option is invalid.
     """
     return PodLogOptions(
         folder=folder,
@@ -115,7 +115,7 @@ def _run(pod: Manifest, container: str, layout: Layout, *, previous: bool) -> Pa
         raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
     if log_files.files(folder):
         return folder
-    # The status counts the next run before it starts. Until then, the log is that of the last run.
+    # The status counts the next run before it starts. Until then, the log is the log of the last run.
     earlier = layout.container(uid, container, restart - 1)
     if not previous and restart > 0 and log_files.files(earlier):
         return earlier
@@ -138,7 +138,7 @@ def start(log_options: PodLogOptions) -> int:
 
 
 async def serve(request: web.BaseRequest, log_options: PodLogOptions) -> web.StreamResponse:
-    """Send the log. The file stays open: it may be deleted, with its pod, while a client follows it."""
+    """Send the log. The file stays open: it may be deleted, with its pod, while a client follows the log."""
     try:
         position = start(log_options)
         first = log_files.span(log_options.folder)[0]

@@ -27,7 +27,7 @@ _KINDS: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
 
 
 def serves(path: str) -> bool:
-    """Return whether a path is that of a review."""
+    """Return whether a path is the path of a review."""
     return path in _KINDS
 
 

@@ -2,7 +2,8 @@
 
 One rule: counting is one addition per request; the text is produced on request.
 
-The names are those of Kubernetes where it has the same metric. A client is named by the first word of its User-Agent.
+The names are those of Kubernetes where Kubernetes has the same metric. A client is named by the first word of its
+User-Agent.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What each built-in resource is and allows: its schema, defaults, rules, columns.
+"""The content and limits of each built-in resource: its schema, defaults, rules, columns.
 
 Rules that hold for every resource are in `schema`.
 """

@@ -19,7 +19,7 @@ _BINDING = replace(PODS, plural="pods/binding")
 
 
 def read_pod_name(body: Manifest, kind: str, api_version: str, name: str) -> str:
-    """Return the name of the pod in the body of a subresource request; `name` is that of the path, or empty.
+    """Return the name of the pod in the body of a subresource request; `name` is the name in the path, or empty.
 
     Raise StatusError (BadRequest) if the body is of another kind or names another pod.
     """

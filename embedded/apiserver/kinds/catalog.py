@@ -41,7 +41,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One resource, and all that the handlers need to know about it."""
+    """One resource, and all facts that the handlers need about the resource."""
 
     resource: Resource
     singular: str

@@ -26,7 +26,9 @@ def each(spec: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def check(container: dict[str, Any], path: str, names: set[str]) -> Iterator[Cause]:
-    """Yield the problems of a container; `names` are those of earlier containers, to which its own is added."""
+    """Yield the problems of a container; `names` are the names of earlier containers, to which the container's name is
+    added.
+    """
     name = container.get("name", "")
     problem = object_meta.dns_label_problem(name)
     if not name:

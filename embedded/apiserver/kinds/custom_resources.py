@@ -48,7 +48,9 @@ SPEC: dict[str, Any] = {
 
 
 def complete(new: Manifest, old: Manifest | None) -> None:
-    """Fill in the default names of a definition, and mark it as established: this server needs no time for that."""
+    """Fill in the default names of a definition, and mark it as established: this server needs no time to establish a
+    definition.
+    """
     spec = new.get("spec") or {}
     names = spec.get("names") or {}
     if not names.get("kind"):

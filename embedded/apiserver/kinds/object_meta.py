@@ -126,7 +126,7 @@ def label_key_problems(key: str) -> tuple[str, ...]:
 
 @lru_cache(4096)
 def _check_label_key(key: str) -> tuple[str, ...]:
-    """Return the problems of a key. They are cached, because most objects have the same few keys."""
+    """Return the problems of a key. The problems of keys are cached, because most objects have the same few keys."""
     prefix, slash, name = key.partition("/")
     if not slash:
         prefix, name = "", key
@@ -154,7 +154,7 @@ def label_value_problems(value: str) -> list[str]:
 
 
 def check(metadata: Mapping[str, Any], *, simple_names: bool) -> Iterator[Cause]:
-    """Yield the problems of an object's metadata, except for those of its schema."""
+    """Yield the problems of an object's metadata, except for problems that the schema finds."""
     problem_of = dns_label_problem if simple_names else dns_subdomain_problem
     prefix, name = metadata.get("generateName", ""), metadata.get("name")
     masked = f"{prefix[:-1]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix

@@ -91,7 +91,7 @@ def _pull_policy(image: str) -> str:
 
 
 def _tolerations(tolerations: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the tolerations with the default ones: five minutes on a node that is not ready or unreachable."""
+    """Return the tolerations with the default tolerations: five minutes on a node that is not ready or unreachable."""
     added = []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(

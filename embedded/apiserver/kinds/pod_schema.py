@@ -26,7 +26,7 @@ QUANTITY: dict[str, Any] = {"x-kubernetes-preserve-unknown-fields": True, "forma
 
 
 def fields(**properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object with these fields and no others."""
+    """Return the schema of an object with these fields and no other fields."""
     return {"type": "object", "properties": properties}
 
 

@@ -1,6 +1,6 @@
 """Vetting of a pod: the errors for which the nodes of this cluster would refuse it.
 
-One rule: pure, and the rules are those of the node itself: a node does not refuse a pod that passes here.
+One rule: pure, and the rules are those of the node itself: the node does not refuse a pod that this module accepts.
 
 A client requests it by a dry run of a pod with the annotation `crds.labels.VET`. A Kubernetes API server ignores the
 annotation.

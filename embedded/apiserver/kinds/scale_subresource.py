@@ -52,7 +52,9 @@ def check(scale: Manifest, namespace: str, name: str) -> None:
 
 
 def _replicas(scale: Manifest) -> int:
-    """Return the number of replicas in a Scale. Raise StatusError (BadRequest) if it is not an integer of 32 bits."""
+    """Return the number of replicas in a Scale. Raise StatusError (BadRequest) if the value is not an integer of 32
+    bits.
+    """
     spec: Any = scale.get("spec") or {}
     replicas = (spec.get("replicas") or 0) if isinstance(spec, dict) else None
     if not isinstance(replicas, int) or isinstance(replicas, bool) or not -(2**31) <= replicas < 2**31:

@@ -1,4 +1,4 @@
-"""What holds for objects of any schema: validation, CEL, pruning, patches, server-side apply.
+"""The operations on objects of any schema: validation, CEL, pruning, patches, server-side apply.
 
 Nothing here knows a particular resource.
 """

@@ -19,7 +19,7 @@ _VISIBLE_METADATA = ("name", "generateName")
 def check_object(
     new: Mapping[str, Any], old: Mapping[str, Any] | None, root: SchemaNode, changed: set[str]
 ) -> Iterator[Cause]:
-    """Run all rules of a resource on an object, and yield the causes of those that fail.
+    """Run all rules of a resource on an object, and yield the causes of the failures.
 
     `changed` are the top-level fields that differ from the old object. At a value that stays as it was, and below it,
     only transition rules run, as with the ratcheting of a Kubernetes API server.

@@ -1,8 +1,8 @@
 """The fields of an object as server-side apply counts them, and their format in managedFields.
 
 One rule: the schema decides what one field is: an atomic map or list is one field, and each entry of any other map or
-list is one. The format (FieldsV1) has one step per level: `f:` a field's name, `k:` the keys of a list's item, `v:` a
-value in a set.
+list is one field. The format (FieldsV1) has one step per level: `f:` a field's name, `k:` the keys of a list's item,
+`v:` a value in a set.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,7 +57,7 @@ def step(item: Any, node: SchemaNode) -> str:
 
 
 def identity(step: str) -> Any:
-    """Return what a step to an item contains: the keys of the item, or the item itself."""
+    """Return the content of a step to an item: the keys of the item, or the item itself."""
     return orjson.loads(step[2:])
 
 

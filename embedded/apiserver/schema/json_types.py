@@ -17,5 +17,5 @@ def json_type(value: Any) -> str:
 
 
 def go_type_name(value: Any) -> str:
-    """Return what Go calls the type of a JSON value, for the messages of a Kubernetes API server."""
+    """Return Go's name for the type of a JSON value, for the messages of a Kubernetes API server."""
     return _GO_NAMES.get(type(value), "null")

@@ -185,7 +185,9 @@ def _limits(raw: Mapping[str, Any]) -> ValueLimits | None:
 
 
 def _matcher(pattern: str) -> Callable[[str], object]:
-    """Return a matcher for a pattern: Python's engine for simple patterns, else that of CEL, which never backtracks."""
+    """Return a matcher for a pattern: Python's engine for simple patterns, else the engine of CEL, which never
+    backtracks.
+    """
     plain = _LITERAL.sub("", pattern)
     if ")*" in plain or ")+" in plain or "){" in plain or len(re.findall(r"[*+{]", plain)) > _MOST_LOOPS:
         return functools.partial(cel.matches, pattern=pattern)

@@ -1,6 +1,6 @@
 """Validation of an object against its schema, with the messages of a Kubernetes API server.
 
-One rule: every problem is reported, not only the first one, each with the path of its field.
+One rule: every problem is reported, not only the first problem, each with the path of its field.
 """
 
 import re
@@ -21,7 +21,7 @@ _INTEGERS = {"int32": 2**31, "int64": 2**63}
 def check(value: Any, node: SchemaNode, path: str, old: Any = None) -> Iterator[Cause]:
     """Yield the problems of a value according to its schema, without its CEL rules.
 
-    `old` is the value before a change of a custom resource. What stays as it was has no problem, as with the ratcheting
+    `old` is the value before a change of a custom resource. An unchanged value has no problem, as with the ratcheting
     of a Kubernetes API server: stored objects may be older than their schema.
     """
     if (value is None and node.nullable) or is_unchanged(value, old):

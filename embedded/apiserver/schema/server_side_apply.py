@@ -3,8 +3,9 @@
 One rule: owners are recorded from an object's first apply on. All earlier fields belong to the manager
 `before-first-apply`, as with a Kubernetes API server for objects that are older than its record of owners.
 
-The algorithm is that of structured-merge-diff. Merge the configuration into the object. Remove the fields that the
-manager no longer applies and that no other manager owns. Compare the result with the old object, and report conflicts.
+The algorithm is the algorithm of structured-merge-diff. Merge the configuration into the object. Remove the fields that
+the manager no longer applies and that no other manager owns. Compare the result with the old object, and report
+conflicts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -163,7 +164,7 @@ def _section(config: Manifest, section: str) -> Manifest:
 
 
 def _refuse(conflicts: Mapping[Manager, frozenset[Path]]) -> None:
-    """Raise StatusError (Conflict), with all conflicts, if there are any."""
+    """Raise StatusError (Conflict), with all conflicts, if there are conflicts."""
     conflicting = sorted(
         (str(manager), sorted(map(field_sets.format_path, fields))) for manager, fields in conflicts.items() if fields
     )

@@ -92,7 +92,7 @@ def _junction_problems(part: Any, path: str, schema: Mapping[str, Any]) -> Itera
     if not isinstance(part, dict):
         yield status_errors.invalid_value(path, part, "must be a schema")
         return
-    # The only exception: int-or-string may have `anyOf: [integer, string]` for clients that do not know it.
+    # The only exception: int-or-string may have `anyOf: [integer, string]` for clients that do not know int-or-string.
     describing = part.keys() & _DESCRIBING_KEYS - ({"type"} if schema.get("x-kubernetes-int-or-string") else set())
     for key in sorted(describing):
         yield status_errors.not_allowed(f"{path}.{key}", "must be empty to be structural")

@@ -1,4 +1,4 @@
 """Objects in memory and on disk, and the journal of their changes.
 
-Nothing here judges what an object contains.
+The package does not judge the content of an object.
 """

@@ -129,7 +129,7 @@ class Disk:
     def commit(self, rows: Iterable[Row], newest: int) -> None:
         """Write changes in order, all or none.
 
-        Raise DiskFailed if they are not stored, and DiskFull if the reason is that the disk has no room.
+        Raise DiskFailed if the changes are not stored, and DiskFull if the reason is that the disk has no room.
         """
         changes = tuple(rows)
         size = sum(len(row.body) for row in changes if row.body is not None)

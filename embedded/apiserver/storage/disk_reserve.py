@@ -1,8 +1,8 @@
 """The reserve of the database of objects, which stores deletions and small changes also on a full disk.
 
-One rule: the reserve is inside the database's own files, where no other program can take it. It consists of free pages
-of the database that are allocated on disk, and of a log (WAL) of its full length. A separate file that is deleted when
-the disk is full would not work: the program that has filled the disk would take its room too.
+One rule: the reserve is inside the database's own files, where no other program can take it. The reserve consists of
+free pages of the database that are allocated on disk, and of a log (WAL) of its full length. A separate file that is
+deleted when the disk is full would not work: the program that has filled the disk would take its room too.
 
 A commit on a full disk then overwrites blocks that are allocated already. (A file system that writes changed blocks to
 another place, such as Btrfs and ZFS, also needs the blocks that it keeps free for itself.)
@@ -48,7 +48,7 @@ class DiskReserve:
             self.ensure(0)
 
     def ensure(self, size: int) -> bool:
-        """Allocate room for a number of bytes and for the reserve; return whether the disk had it."""
+        """Allocate room for a number of bytes and for the reserve; return whether the disk had this room."""
         with suppress(OSError, sqlite3.Error):
             if not self._is_log_long():  # SQLite does not read the bytes behind the last commit
                 allocate(self._log, _LOG_BYTES)
@@ -67,7 +67,7 @@ class DiskReserve:
             self._database.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def has_room_again(self) -> bool:
-        """Return whether the disk has room again; it is tested once a second at most."""
+        """Return whether the disk has room again; the disk is tested once a second at most."""
         if self.full and time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
             self.ensure(0)
@@ -82,7 +82,7 @@ class DiskReserve:
         return False
 
     def _grow(self, size: int) -> None:
-        """Add free pages to the database file. Raise OSError or sqlite3.Error if that fails.
+        """Add free pages to the database file. Raise OSError or sqlite3.Error on failure.
 
         A scratch file tests first whether the disk has the room. Otherwise pages in the log that find no room in the
         database would block every later checkpoint.

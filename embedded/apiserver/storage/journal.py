@@ -36,7 +36,7 @@ Subscriber = Callable[[Change], None]
 
 
 class Journal:
-    """The latest changes of one resource, and the subscribers to the next ones."""
+    """The latest changes of one resource, and the subscribers to the next changes."""
 
     def __init__(self, floor: int, window: int = WINDOW) -> None:
         self._changes: deque[Change] = deque()
@@ -62,7 +62,7 @@ class Journal:
     def since(self, version: int, newest: int) -> list[Change]:
         """Return all changes after a resourceVersion, oldest first.
 
-        Raise StatusError (Expired) if some of them are forgotten.
+        Raise StatusError (Expired) if some changes are forgotten.
         """
         if version < self._floor or version > newest:
             raise expired(f"too old resource version: {version} ({newest})")

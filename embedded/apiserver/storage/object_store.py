@@ -31,7 +31,7 @@ class ObjectKey:
 
 
 class Store:
-    """All objects by key. Only one event loop may use it."""
+    """All objects by key. Only one event loop may use the store."""
 
     def __init__(self, disk: Disk, selectable: Callable[[str], tuple[str, ...]]) -> None:
         self._disk = disk
@@ -56,13 +56,13 @@ class Store:
         return self._objects.get(resource, {}).get(namespace, {}).get(name)
 
     def items(self, resource: str, namespace: str = "") -> list[StoredObject]:
-        """Return a resource's objects, sorted by namespace and name; those of one namespace, or all."""
+        """Return a resource's objects, sorted by namespace and name; the objects of one namespace, or all objects."""
         spaces = self._objects.get(resource, {})
         selected = [spaces.get(namespace, {})] if namespace else [spaces[space] for space in sorted(spaces)]
         return [space[name] for space in selected for name in sorted(space)]
 
     def all_items(self, namespace: str = "") -> Iterator[tuple[str, StoredObject]]:
-        """Yield all objects with their resources; those of one namespace, or all."""
+        """Yield all objects with their resources; the objects of one namespace, or all objects."""
         for resource in list(self._objects):
             for stored in self.items(resource, namespace):
                 yield resource, stored
@@ -100,7 +100,7 @@ class Store:
     # Writing
 
     def put(self, resource: str, manifest: Manifest) -> StoredObject:
-        """Store a new version of an object and return it; its resourceVersion is the next one.
+        """Store a new version of an object and return it; its resourceVersion is the next number.
 
         Raise StatusError (InsufficientStorage) if the disk is full and the change creates an object, or makes an object
         grow.
@@ -154,7 +154,7 @@ class Store:
     # Committing
 
     async def durable(self) -> None:
-        """Wait until all changes so far are on disk. Raise DiskFailed if they could not be stored."""
+        """Wait until all changes so far are on disk. Raise DiskFailed if the changes could not be stored."""
         if self._batch is not None:
             await asyncio.shield(self._batch)
 

@@ -1,4 +1,4 @@
-"""What a request does: create, update, delete, list, watch, and the garbage collection that follows.
+"""The actions of requests: create, update, delete, list, watch, and the garbage collection that follows.
 
-What a resource allows is in `kinds`; bytes on the wire are in `wire`.
+The rules of a resource are in `kinds`; bytes on the wire are in `wire`.
 """

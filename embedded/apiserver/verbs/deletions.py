@@ -123,7 +123,8 @@ def _finalizers_after(kind: Kind, manifest: Manifest, propagation: str) -> list[
 def next_removal(kind: Kind, manifest: Manifest, requested: int | None, now: float) -> RemovalTime | None:
     """Return until when an object may stay after a request; None if the request changes nothing.
 
-    A later request can only shorten what the first one granted, as in k8s.io/apiserver (pkg/registry/rest/delete.go).
+    A later request can only shorten the grace that the first request granted, as in k8s.io/apiserver
+    (pkg/registry/rest/delete.go).
     """
     meta, seconds = manifest["metadata"], 1 if requested is not None and requested < 0 else requested
     if "deletionTimestamp" not in meta:

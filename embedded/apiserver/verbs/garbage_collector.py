@@ -1,10 +1,10 @@
 """Garbage collection in the background, for the objects that a deleted object leaves behind.
 
-One rule: the collector only does what a client could do through the API, and after a crash between two steps the next
-start repeats the search.
+One rule: the collector only makes changes that a client could make through the API, and after a crash between two steps
+the next start repeats the search.
 
-It deletes the dependents of a deleted owner, empties a namespace or a definition that is being deleted, and serves the
-finalizers `orphan` and `foregroundDeletion`.
+The collector deletes the dependents of a deleted owner, empties a namespace or a definition that is being deleted, and
+serves the finalizers `orphan` and `foregroundDeletion`.
 """
 
 import asyncio
@@ -100,7 +100,7 @@ class GarbageCollector:
             return True
 
     def _collect(self, uid: str) -> bool:
-        """Delete the dependents of a deleted owner; return whether all of them are handled."""
+        """Delete the dependents of a deleted owner; return whether all dependents are handled."""
         if self._store.key_of(uid) is not None:
             return True
         found = [(key.resource, self._stored(key)) for key in self._store.dependents(uid)]

@@ -1,7 +1,7 @@
 """The handlers of requests, one for each verb.
 
-One rule: a handler never waits. It reads and writes memory without a break, so no two requests interleave. The server
-waits until the disk has the change before it sends the answer.
+One rule: a handler never waits. A handler reads and writes memory without a break, so no two requests interleave. The
+server waits until the disk has the change before it sends the answer.
 """
 
 import contextlib
@@ -107,7 +107,7 @@ class Handlers:
         return self._store.get(target.kind.storage, target.namespace, target.name) is not None
 
     def find(self, target: Target) -> StoredObject:
-        """Return the object that a path names. Raise StatusError (NotFound) if it does not exist."""
+        """Return the object that a path names. Raise StatusError (NotFound) if the object does not exist."""
         stored = self._store.get(target.kind.storage, target.namespace, target.name)
         if stored is None:
             raise status_errors.not_found(target.kind.resource, target.name)

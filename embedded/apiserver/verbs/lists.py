@@ -32,7 +32,7 @@ _LONGEST_EXCERPT = 40
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """The rest of a list after some pages."""
+    """The remaining part of a list after some pages."""
 
     items: list[StoredObject]
     start: int
@@ -85,7 +85,7 @@ class Lister:
             raise StatusError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
     def _list_at(self, kind: Kind, namespace: str, selector: Selector, version: int) -> _Rest:
-        """Return the list as it was at a version, by undoing the changes since then.
+        """Return the list at a version, by undoing the changes since then.
 
         Raise StatusError (Expired) if some of these changes are forgotten.
         """

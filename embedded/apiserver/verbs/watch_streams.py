@@ -50,7 +50,7 @@ class WatchRequest:
 
 
 def parse(kind: Kind, namespace: str, query: Mapping[str, str]) -> WatchRequest:
-    """Return the request of a watch from its query. Raise StatusError (BadRequest, Invalid) if it is wrong."""
+    """Return the request of a watch from its query. Raise StatusError (BadRequest, Invalid) if the request is wrong."""
     list_options = options.list_options(query, watching=True)
     selector = request_target.selector(query, kind)  # its errors come before those of the version
     since = go_integers.resource_version(list_options.version or "0")
@@ -97,7 +97,7 @@ def translate(change: Change, watch_request: WatchRequest) -> Event | None:
         case False, True:
             return "ADDED", stored
         case True, False if change.before is not None and change.kind != "DELETED":
-            # The client knows the object as it was before it stopped matching.
+            # The client knows the object in its last matching state.
             return "DELETED", seal(change.before.manifest(), stored.version)
         case True, False:
             return "DELETED", stored
@@ -166,7 +166,7 @@ class WatchServer:
                 await self._awake.wait()
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the waiting events in pieces, to be written one after the other."""
+        """Yield the waiting events in pieces, to be written in their order."""
         self._awake.clear()
         piece: list[bytes] = []
         length = 0

@@ -1,7 +1,7 @@
 """Creates and changes objects: from a client's body to the next version in the store.
 
 One rule: the order of the checks is that of the Kubernetes API server: type and identity, unknown fields, defaults,
-validity, names. An object is stored only after all of them have passed.
+validity, names. An object is stored only after all checks have passed.
 """
 
 import random
@@ -63,7 +63,8 @@ class Writer:
     def update(
         self, kind: Kind, current: StoredObject, candidate: Manifest, options: WriteOptions, *, section: str = ""
     ) -> bytes:
-        """Replace an object, or one section of it (`status`), by an admitted candidate. Raise any StatusError."""
+        """Replace an object, or one section of the object (`status`), by an admitted candidate. Raise any
+        StatusError."""
         old = current.manifest()
         _check_version(kind, current, candidate, options)
         managed = candidate["metadata"].get("managedFields") if options.apply else None
@@ -139,7 +140,7 @@ def can_be_removed(manifest: Manifest) -> bool:
 def check_namespace(kind: Kind, meta: dict[str, Any], namespace: str) -> None:
     """Set the request's namespace in an object's metadata.
 
-    Raise StatusError (BadRequest) if it has another namespace.
+    Raise StatusError (BadRequest) if the object has another namespace.
     """
     if not kind.resource.namespaced:
         meta.pop("namespace", None)

@@ -61,7 +61,7 @@ def check_media_type(content_type: str) -> None:
 def parse(body: bytes, content_type: str = "") -> Any:
     """Return the body's value.
 
-    Raise StatusError (BadRequest) if it is not JSON (or not YAML, with that content type).
+    Raise StatusError (BadRequest) if the body is not JSON (or not YAML, with that content type).
     """
     try:
         return _yaml(body) if content_type == YAML else orjson.loads(body)
@@ -70,7 +70,7 @@ def parse(body: bytes, content_type: str = "") -> Any:
 
 
 def patch(body: bytes) -> Any:
-    """Return the value of a patch. Raise StatusError (BadRequest) if it cannot be parsed."""
+    """Return the value of a patch. Raise StatusError (BadRequest) if the body cannot be parsed."""
     try:
         return orjson.loads(body)
     except ValueError as error:
@@ -88,7 +88,7 @@ def _yaml(body: bytes) -> Any:
 def manifest(kind: Kind, body: bytes, content_type: str) -> dict[str, Any]:
     """Return the object of a create or update.
 
-    Raise StatusError (BadRequest, UnsupportedMediaType) if it is unreadable.
+    Raise StatusError (BadRequest, UnsupportedMediaType) if the body is unreadable.
     """
     check_media_type(content_type)
     try:
@@ -108,7 +108,7 @@ def manifest(kind: Kind, body: bytes, content_type: str) -> dict[str, Any]:
 def apply_configuration(kind: Kind, body: bytes) -> dict[str, Any]:
     """Return the object of a server-side apply, from JSON or YAML.
 
-    Raise StatusError (BadRequest) if it is unreadable.
+    Raise StatusError (BadRequest) if the body is unreadable.
     """
     try:
         value = _yaml(body) if body[:1] not in b"{" else orjson.loads(body)

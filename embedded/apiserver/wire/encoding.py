@@ -1,7 +1,7 @@
 """The forms of an answer: whole objects, their metadata only, or a table for `kubectl get`.
 
-One rule: the client names the forms that it accepts, best first. If the server supports none of them, it refuses the
-request instead of guessing.
+One rule: the client names the forms that it accepts, best first. If the server supports none of these encodings, the
+server refuses the request instead of guessing.
 """
 
 import time
@@ -75,7 +75,9 @@ class Representation:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, include: str = "Metadata") -> Representation:
-    """Return the best form that the client accepts. Raise StatusError (406) if the server supports none of them."""
+    """Return the best form that the client accepts. Raise StatusError (406) if the server supports none of these
+    encodings.
+    """
     for media_range in media_ranges(accept):
         if media_range.type not in _ANY:
             continue
@@ -105,7 +107,7 @@ def likes_yaml(accept: str) -> bool:
 
 
 def as_yaml(body: bytes) -> bytes:
-    """Convert a JSON answer to YAML. Raise StatusError (406) if it is too large."""
+    """Convert a JSON answer to YAML. Raise StatusError (406) if the answer is too large."""
     if len(body) > _LARGEST_YAML:
         message = f"answers of more than {_LARGEST_YAML >> 10} KiB are not available in YAML: request JSON"
         raise StatusError(406, "NotAcceptable", message)

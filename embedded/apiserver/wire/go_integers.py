@@ -31,7 +31,7 @@ def parse_int(text: str) -> int | None:
 
 
 def resource_version(text: str) -> int:
-    """Return a resourceVersion as a number. Raise StatusError (BadRequest) if it is not a number of 64 bits."""
+    """Return a resourceVersion as a number. Raise StatusError (BadRequest) if the text is not a number of 64 bits."""
     number = parse_uint(text)
     if number is None:
         value = format_value(excerpt(text, _LONGEST_EXCERPT))

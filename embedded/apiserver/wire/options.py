@@ -69,7 +69,7 @@ def flag(query: Mapping[str, str], name: str) -> bool:
 
 
 def list_options(query: Mapping[str, str], *, watching: bool = False) -> ListOptions:
-    """Return the options of a list, or of a watch. Raise StatusError (BadRequest, Invalid) if one is wrong."""
+    """Return the options of a list, or of a watch. Raise StatusError (BadRequest, Invalid) if an option is wrong."""
     selectors.parse_labels(query.get("labelSelector", ""))  # errors of the selector come before those of the options
     read = ListOptions(
         watch=flag(query, "watch"),
@@ -121,7 +121,7 @@ def write_options(
 ) -> WriteOptions:
     """Return the options of a create, update, patch or server-side apply.
 
-    Raise StatusError (Invalid) if one is wrong.
+    Raise StatusError (Invalid) if an option is wrong.
     """
     patch = verb == "Patch"
     level, dry = query.get("fieldValidation", ""), _all_values(query, "dryRun")
@@ -157,7 +157,7 @@ def _dry_run_problems(values: Sequence[str]) -> Iterable[Cause]:
 def delete_options(query: Mapping[str, str], body: Any) -> DeleteOptions:
     """Return the options of a deletion, from its body (DeleteOptions), or without a body from its query.
 
-    Raise StatusError (BadRequest, Invalid) if one is wrong.
+    Raise StatusError (BadRequest, Invalid) if an option is wrong.
     """
     parameters = _query_parameters(query) if body is None else _body_parameters(body)
     orphan, propagation = parameters.get("orphanDependents"), parameters.get("propagationPolicy")

@@ -1,4 +1,4 @@
-"""Decodes bodies in Kubernetes' protobuf encoding. Newer versions of kubectl send it for objects that they create
+"""Decodes bodies in Kubernetes' protobuf encoding. Newer versions of kubectl send protobuf for objects that they create
 themselves (`create namespace`, `create configmap`, `drain`, `auth can-i`).
 
 One rule: a body is converted to the equivalent JSON and then handled as JSON; no answer is in protobuf. A kind without
@@ -31,7 +31,8 @@ class _MalformedBody(Exception):
 def read(body: bytes) -> dict[str, Any]:
     """Return the object in a body.
 
-    Raise StatusError (BadRequest) if it is malformed, and StatusError (415) if there is no table for its kind.
+    Raise StatusError (BadRequest) if the body is malformed, and StatusError (415) if there is no table for the kind of
+    the object.
     """
     if not body.startswith(_MAGIC):
         raise bad_request("the body does not begin with the bytes that mark protobuf")

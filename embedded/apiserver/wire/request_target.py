@@ -33,7 +33,9 @@ class Target:
 
 
 def target(path: str, catalog: Catalog) -> Target:
-    """Return the target of a path below /api or /apis. Raise StatusError (NotFound) if the server does not serve it."""
+    """Return the target of a path below /api or /apis. Raise StatusError (NotFound) if the server does not serve the
+    resource.
+    """
     parts = path.strip("/").split("/")
     root, parts = parts[0], parts[1:]
     group = parts.pop(0) if root == "apis" and parts else ""

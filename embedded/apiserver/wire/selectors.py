@@ -184,7 +184,7 @@ def _is_number(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Terms on labels and on fields. An object is selected if all of them hold."""
+    """Terms on labels and on fields. An object is selected if all terms hold."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()

@@ -1,8 +1,8 @@
 """Reads the ConfigMaps and Secrets of pods from the API server.
 
-One rule: the thread that runs pods never waits for the API server. It asks for an object again and again, and one
-thread reads each object once for all pods that ask. An object that is missing, or lacks a key, is read again after a
-pause.
+One rule: the thread that runs pods never waits for the API server. The thread that runs pods asks for an object
+repeatedly, and another thread reads each object once for all pods that ask. An object that is missing, or lacks a key,
+is read again after a pause.
 """
 
 import logging
@@ -64,7 +64,7 @@ class ConfigReader:
         self._thread.join()
 
     def ticket(self) -> int:
-        """Return a number that stands for this moment: an answer to it was requested later."""
+        """Return a number that stands for this moment: an answer for this number was requested after it."""
         with self._changed:
             self._ticket += 1
             return self._ticket

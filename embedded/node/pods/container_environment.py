@@ -1,7 +1,7 @@
 """The command, the environment and the working directory of a container.
 
-One rule: pure. The node's own environment does not leak in. A few variables of the machine are passed on; the pod
-defines the others.
+One rule: pure. The node's own environment does not leak in. A few variables of the machine are passed to the container;
+the pod defines the others.
 """
 
 import posixpath
@@ -57,7 +57,7 @@ def base_environment(machine: Mapping[str, str], programs: str) -> dict[str, str
 
 
 def order(pod: LocalPod, container: Mapping[str, Any], context: ContainerContext) -> Order:
-    """Return what a container of an accepted pod is to execute.
+    """Return the command that a container of an accepted pod executes.
 
     Raise NotReady if an object that it needs is missing, and ValueError if an annotation of the pod is wrong.
     """
@@ -100,8 +100,8 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 def _node_variables(container: Mapping[str, Any], context: ContainerContext) -> dict[str, str]:
     """Return the variables that the node sets.
 
-    A container gets as many threads as it requests CPUs. Otherwise libraries would start as many threads in every
-    container as the whole machine has CPUs.
+    A container gets one thread for each CPU that it requests. Otherwise libraries would start one thread for each CPU
+    of the whole machine in every container.
     """
     threads = max(1, demand.requests(container).get("cpu", 0) // 1000)
     folders = {pod_requirements.variable(name): folder for name, folder in context.volumes.items()}
@@ -122,7 +122,7 @@ def _path(pod: LocalPod, context: ContainerContext) -> str:
 def _working_folder(container: Mapping[str, Any], context: ContainerContext) -> str:
     """Return the container's workingDir; below a mount that the container finds by a variable, in the volume's folder.
 
-    Of mounts in each other, the deepest one counts.
+    Of mounts in each other, the deepest mount decides.
     """
     written = container.get("workingDir") or ""
     wanted = posixpath.normpath(written) if written else ""
@@ -141,7 +141,7 @@ def _value(
     context: ContainerContext,
     before: Mapping[str, str],
 ) -> str | None:
-    """Return the value of a variable; None if it is optional and what it refers to is missing."""
+    """Return the value of a variable; None if the variable is optional and its source is missing."""
     source = entry.get("valueFrom") or {}
     if "fieldRef" in source:
         return _field(source["fieldRef"]["fieldPath"], pod)

@@ -53,7 +53,8 @@ def messages(pod: LocalPod, histories: Histories, runs: ContainerRuns) -> dict[t
 
 
 def missing_file(pod: LocalPod, histories: Histories, runs: ContainerRuns, folder: Path) -> str:
-    """Return the file that a container of a job's pod did not find in the pod's own folder; empty if there is none.
+    """Return the file that a container of a job's pod did not find in the pod's own folder; empty if no file was
+    missing.
 
     A pod with the annotation for the folder of its job runs there, so its own folder explains nothing.
     """
@@ -76,7 +77,7 @@ def _missing_file(
 
 
 def taken_port(pod: LocalPod, histories: Histories, runs: ContainerRuns) -> int:
-    """Return the port that a container of a job's pod could not use because it was taken; 0 if there is none."""
+    """Return the port that a container of a job's pod could not use because it was taken; 0 if no port was taken."""
     if labels.JOB_NAME not in pod.labels:
         return 0
     ended = (
@@ -88,14 +89,15 @@ def taken_port(pod: LocalPod, histories: Histories, runs: ContainerRuns) -> int:
 
 
 def first_missing(command: Sequence[str], output: str, exists: Callable[[str], bool]) -> str:
-    """Return the relative path of the first missing file that the output of a command names; empty if there is none.
+    """Return the relative path of the first missing file that the output of a command names; empty if no file was
+    missing.
 
     `exists` returns whether a relative path exists in the working folder.
     """
     complaints = [line for line in output.splitlines() if _MISSING.search(line)]
     quoted: list[str] = [path for line in complaints for path in _QUOTED.findall(line)]
     for name in (*_argument_paths(command), *quoted):
-        # The whole name, and not a part of a longer one.
+        # The pattern matches the whole name, and not a part of a longer name.
         named = re.compile(rf"(?<![\w.-]){re.escape(name.removeprefix('./'))}(?![\w-])")
         if any(map(named.search, complaints)) and not exists(name):
             return name
@@ -111,7 +113,7 @@ def _argument_paths(command: Sequence[str]) -> Iterator[str]:
 
 
 def named_port(output: str) -> int:
-    """Return the port that the last complaint in the output of a program names; 0 if there is none."""
+    """Return the port that the last complaint in the output of a program names; 0 if the output names no port."""
     lines = output.splitlines()
     for at in reversed([number for number, line in enumerate(lines) if _TAKEN.search(line)]):
         for line in (lines[at], *reversed(lines[max(0, at - _NEAR) : at])):

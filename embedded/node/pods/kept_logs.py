@@ -1,7 +1,7 @@
 """Keeps the ends of the logs of TorchJobs' pods when the node removes these pods.
 
-One rule: the pod's folder goes only after its logs are kept whole, in one step, so that a reader finds them at any
-moment. Nothing is kept of a job whose folder the API server has removed, because the job was deleted.
+One rule: the pod's folder is removed only after its logs are kept whole, in one step, so that a reader finds them at
+any moment. No logs are kept of a job whose folder the API server has removed, because the job was deleted.
 """
 
 import logging
@@ -46,7 +46,7 @@ class KeptLogs:
         """The size of each pod's kept logs, by their folder, oldest first; None before the first pod is kept."""
 
     def register(self, pod: LocalPod) -> None:
-        """Write to disk which job a pod belongs to, before its first container starts. Raise OSError if that fails."""
+        """Write to disk which job a pod belongs to, before its first container starts. Raise OSError on failure."""
         record = job_logs.record_of(pod)
         if record is None or (self._layout.pod(pod.uid) / job_logs.RECORD_OF_POD).exists():
             return
@@ -70,7 +70,7 @@ class KeptLogs:
             logger.warning("the logs of pod %s/%s are not kept: %s", record.namespace, record.pod, e)
 
     def _account(self, folder: Path) -> None:
-        """Remember the size of the logs that were kept last, and remove the oldest ones beyond the bounds."""
+        """Remember the size of the logs that were kept last, and remove the oldest logs beyond the bounds."""
         if self._sizes is None:
             self._sizes = {kept: _size(kept) for kept in _kept_folders(self._layout.job_logs)}
         self._sizes[folder] = _size(folder)
@@ -78,7 +78,7 @@ class KeptLogs:
         self._trim(list(self._sizes), self._bounds.total)
 
     def _trim(self, folders: list[Path], most: int) -> None:
-        """Remove the first of these folders until the others have less than the bound, by an eighth."""
+        """Remove the first of these folders until the other folders are an eighth below the bound."""
         assert self._sizes is not None
         if sum(self._sizes[folder] for folder in folders) <= most:
             return

@@ -1,4 +1,4 @@
-"""The containers of one pod: their runs, what starts and ends them, and their restarts in place.
+"""The containers of one pod: their runs, the starts and ends of these runs, and their restarts in place.
 
 One rule: a restart in place is on disk before the first container is sent SIGTERM. So the next node process continues
 it and does no restart twice.
@@ -75,7 +75,7 @@ class PodContainers:
         """Who had the ports that containers could not use, when they ended."""
 
     def forget_problems(self) -> None:
-        """Forget what kept containers from starting: the next attempt shows it anew."""
+        """Forget the reason that kept containers from starting: the next attempt shows the reason anew."""
         self.start_problems: dict[str, StartProblem] = {}
         """The reason why a container that is to start cannot start yet, by its name."""
         self.volume_problem = ""
@@ -138,7 +138,8 @@ class PodContainers:
         self._context.ports.watch(self._uid, networked)
 
     def port_problem(self, pod: LocalPod) -> str:
-        """Return what the pod has to do with a port of another job; who has a port is found when the pod ends."""
+        """Return how the pod is connected with a port of another job; the owner of a port is found when the pod
+        ends."""
         taken = taken_port(pod, self.histories, self._context.runs)
         if taken and taken not in self._holders:
             self._holders[taken] = self._context.ports.holder(taken)
@@ -146,13 +147,13 @@ class PodContainers:
         return f"port {taken} is taken by {holder}" if holder else self._context.ports.note(pod.uid)
 
     def publish_volumes(self, pod: LocalPod) -> None:
-        """Write the files in the pod's volumes that show its metadata. Raise OSError if that fails."""
+        """Write the files in the pod's volumes that show its metadata. Raise OSError on failure."""
         self._volumes.publish(pod)
 
     def begin_restart(self, generation: str) -> None:
         """Begin the restart in place for a generation, unless that restart was done or comes too late.
 
-        Raise OSError if that fails.
+        Raise OSError on failure.
         """
         restart = pod_lifecycle.next_restart(self.spec, self.histories, generation)
         if restart is not None:
@@ -226,7 +227,7 @@ class PodContainers:
         return objects
 
     def _order(self, pod: LocalPod, container: Mapping[str, Any], restart: int, objects: ConfigObjects) -> Order | None:
-        """Return what a container is to execute; None while not enough GPUs are free."""
+        """Return the command that a container executes; None while not enough GPUs are free."""
         node = self._context
         folder = node.layout.pod(pod.uid)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -252,14 +253,14 @@ class PodContainers:
 
 
 def read_restart(layout: Layout, uid: str) -> Restart | None:
-    """Return a pod's last restart in place from disk; None if it had none."""
+    """Return a pod's last restart in place from disk; None if the pod had no restart."""
     with suppress(FileNotFoundError):
         return Restart(**json.loads((layout.pod(uid) / _RESTART_FILE).read_bytes()))
     return None
 
 
 def write_restart(layout: Layout, uid: str, restart: Restart) -> None:
-    """Write a pod's last restart in place to disk, whole or not at all. Raise OSError if that fails."""
+    """Write a pod's last restart in place to disk, whole or not at all. Raise OSError on failure."""
     folder = layout.pod(uid)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     shim.write(str(folder), _RESTART_FILE, json.dumps(asdict(restart)))

@@ -70,7 +70,7 @@ class PodWorker:
         return self._failure in (None, shutdown.FAILURE) and not self._shutdown.is_marked_in(self.pod)
 
     def ending_pod(self) -> EndingPod | None:
-        """Return what the node's shutdown has to wait for; None if the pod has ended."""
+        """Return the pod as a pod for which the node's shutdown has to wait; None if the pod has ended."""
         if not self._containers.alive_runs() and (self._status.released or not self.pod.is_deleting):
             return None
         termination = self._termination
@@ -110,7 +110,7 @@ class PodWorker:
         self.wake_at = min(plan.wake_at, now + containers.check_seconds(), self._deadline())
 
     def _show_ends(self, now: float) -> None:
-        """Report how containers ended that start again, before they do."""
+        """Report how containers ended that start again, before the next runs begin."""
         ends = pod_status.unseen_ends(self._containers.spec, self._containers.histories, self._status.content)
         if ends:
             state = replace(self._state(), ends_to_show=ends)
@@ -129,7 +129,7 @@ class PodWorker:
         return True
 
     def _publish_volumes(self) -> None:
-        """Update the files in the pod's volumes that show its metadata; log what the machine refuses."""
+        """Update the files in the pod's volumes that show its metadata; log the files that the machine refuses."""
         if self.pod.is_finished or self.pod.is_deleting:
             return
         try:
@@ -138,7 +138,9 @@ class PodWorker:
             logger.warning("files in volumes of pod %s are not up to date: %s", self.pod, e)
 
     def _meet_shutdown(self, now: float) -> float | None:
-        """Mark the pod if the node's shutdown ends it. Return the time until which no end may be reported, if any."""
+        """Mark the pod if the node's shutdown ends it. Return the time until which no end may be reported, if there is
+        such a time.
+        """
         if self.pod.is_finished or self.pod.is_deleting or self._failure:
             return None
         containers = self._containers
@@ -203,9 +205,9 @@ class PodWorker:
             self._failure = self._failure or PodFailure("NotSupported", message)
 
     def _report(self, now: float) -> None:
-        """Write the pod's status and release what the pod no longer needs."""
+        """Write the pod's status and release the resources that the pod no longer needs."""
         runs = self._containers.alive_runs()
-        # A run that is just beginning is reported once it has begun, a moment later: that saves one write.
+        # A run that is just beginning is reported once it has begun, a moment later: this delay saves one write.
         beginning = self._containers.awaits_answer or any(run.started_at is None for _, run in runs)
         if not (beginning or self.pod.is_finished):
             status = pod_status.running_status(self._state(), self._status.with_other_conditions(self.pod), now)
@@ -234,7 +236,7 @@ class PodWorker:
         )
 
     def _report_late_restart(self, now: float) -> None:
-        """Write that the pod had ended before its restart was requested, unless its status says so."""
+        """Write that the pod had ended before its restart was requested, unless its status shows it."""
         before = self._status.with_other_conditions(self.pod)["conditions"]
         updates = pod_status.restart_conditions(self._state(), self.pod.phase)
         self._status.write(self.pod, {"conditions": merge_conditions(before, updates, now)})

@@ -25,7 +25,7 @@ _RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A status to write, the removal of the pod, or both."""
+    """A status to write, the removal of the pod, or both of these."""
 
     pod: LocalPod
     status: Status | None = None
@@ -36,7 +36,7 @@ class Report:
 
 
 class Reporter:
-    """A thread that writes statuses, those of one pod in their order."""
+    """A thread that writes statuses, the statuses of one pod in their order."""
 
     def __init__(self, cluster: Cluster, errors: ObjectErrors | None = None) -> None:
         self._cluster = cluster
@@ -58,7 +58,8 @@ class Reporter:
         self._thread.join()
 
     def report(self, report: Report) -> None:
-        """Queue a status, the removal of a pod, or both. A newer status replaces an older one of the same pod."""
+        """Queue a status, the removal of a pod, or both of these. A newer status replaces an older one of the same
+        pod."""
         with self._changed:
             before = self._reports.get(report.pod.uid)
             if before is not None:
@@ -84,7 +85,7 @@ class Reporter:
     def _retry(self, report: Report) -> None:
         """Queue a report again, merged with a newer one of the same pod, and wait.
 
-        Its steps are past, as for a kubelet that cannot reach the API server.
+        The steps of the repeated report are past, as for a kubelet that cannot reach the API server.
         """
         with self._changed:
             if self._stopping:
@@ -138,7 +139,7 @@ class PodStatusWriter:
             self._reporter.report(Report(pod, status, ends))
 
     def show(self, pod: LocalPod, status: Status) -> None:
-        """Queue a status that no later one replaces before it is written."""
+        """Queue a status that no later status replaces before it is written."""
         self.content = {**self.content, **status}
         self._reporter.report(Report(pod, steps=(status,)))
 

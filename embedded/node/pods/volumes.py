@@ -1,6 +1,6 @@
-"""The folders of a pod's volumes, and the files that the node writes into them.
+"""The folders of a pod's volumes, and the files that the node writes into these folders.
 
-One rule: a file is replaced as a whole, so that a reader sees the old content or the new one and never a part.
+One rule: a file is replaced as a whole, so that a reader sees the old content or the new content and never a part.
 """
 
 import os
@@ -31,7 +31,7 @@ class Volumes:
     def folder(self, volume: Mapping[str, Any]) -> Path:
         """Return the folder of a volume on this machine; create it if it belongs to the pod.
 
-        Raise OSError if that fails, and ValueError if the pod cannot have the volume.
+        Raise OSError on failure, and ValueError if the pod cannot have the volume.
         """
         if volume.get("hostPath"):
             return Path(volume["hostPath"]["path"])
@@ -44,7 +44,7 @@ class Volumes:
     def output(self, volume: str) -> Path:
         """Return the folder of the pod's job that outlives the pod; create it.
 
-        Raise OSError if that fails, and ValueError if the pod belongs to no TorchJob.
+        Raise OSError on failure, and ValueError if the pod belongs to no TorchJob.
         """
         if self._job is None:
             raise ValueError(f"volume {volume} exists for pods of TorchJobs only")
@@ -53,7 +53,7 @@ class Volumes:
         return folder
 
     def set_up(self, pod: LocalPod, objects: ConfigObjects) -> None:
-        """Write the files of configMap volumes, which stay as they are as long as the pod exists.
+        """Write the files of configMap volumes, which stay unchanged as long as the pod exists.
 
         Raise NotReady if an object or key is missing, and OSError if the machine refuses.
         """
@@ -67,7 +67,7 @@ class Volumes:
                 self._write(folder / file.path, file)
 
     def publish(self, pod: LocalPod) -> None:
-        """Write the files of downwardAPI volumes whose metadata has changed. Raise OSError if that fails."""
+        """Write the files of downwardAPI volumes whose metadata has changed. Raise OSError on failure."""
         for volume in pod.spec.get("volumes") or ():
             if volume.get("downwardAPI") is None:
                 continue

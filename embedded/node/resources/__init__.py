@@ -1,4 +1,4 @@
-"""What the node has and what containers use of it: CPU, memory, GPUs.
+"""The resources of the node and the part that containers use: CPU, memory, GPUs.
 
 Whether a pod fits is decided in `scheduler`.
 """

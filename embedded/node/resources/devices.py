@@ -30,7 +30,7 @@ class Devices:
         }
 
     def assign(self, uid: str, count: int) -> tuple[str, ...] | None:
-        """Return the pod's GPUs, the same ones at every call; None if fewer than `count` are free now."""
+        """Return the pod's GPUs, the same GPUs at every call; None if fewer than `count` are free now."""
         if uid in self._assigned or not count:
             return self._assigned.get(uid, ())
         used = {device for devices in self._assigned.values() for device in devices}
@@ -56,7 +56,8 @@ def count(spec: Mapping[str, Any]) -> int:
 def share(spec: Mapping[str, Any], name: str, devices: Sequence[str]) -> tuple[str, ...]:
     """Return a container's part of its pod's GPUs.
 
-    Init containers run one after the other, so each takes the first ones. The others run together and share them out.
+    Init containers run one after the other, so each init container takes the first devices. The others run together and
+    share them out.
     """
     for container in spec.get("initContainers") or ():
         if container["name"] == name:

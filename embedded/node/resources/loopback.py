@@ -1,7 +1,7 @@
 """The TCP connections between processes of this machine, from /proc.
 
-One rule: it only reads, and what it may not read counts as absent. A look costs one read of the list of connections,
-and of the descriptors of the processes about which the caller asks.
+One rule: this module only reads, and a file that it may not read counts as absent. A look costs one read of the list of
+connections, and of the descriptors of the processes about which the caller asks.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The resources that this machine offers to pods.
 
-One rule: count what the process may use, not what the machine has. CPU affinity and the limits of the process's control
-groups apply.
+One rule: the resources that the process may use are counted, not the resources of the machine. CPU affinity and the
+limits of the process's control groups apply.
 """
 
 import os
@@ -45,12 +45,12 @@ class Machine:
 
 
 def measure(folder: Path, environment: Mapping[str, str]) -> Machine:
-    """Return what this process may use of this machine; `folder` is on the disk to which pods write."""
+    """Return the resources of this machine that this process may use; `folder` is on the disk to which pods write."""
     return Machine(cpus(), memory(), gpus(environment), shutil.disk_usage(folder).total)
 
 
 def override(machine: Machine, cpus: str = "", memory: str = "", gpus: int | None = None) -> Machine:
-    """Return a machine in which the admin's values replace the measured ones. Raise ValueError for a bad quantity."""
+    """Return a machine in which the admin's values replace the measured values. Raise ValueError for a bad quantity."""
     return Machine(
         quantities.parse("cpu", cpus) if cpus else machine.cpu,
         quantities.parse("memory", memory) if memory else machine.memory,
@@ -123,7 +123,7 @@ def _number(path: Path) -> int:
 
 
 def _limit_files(controller: str, unified: str, legacy: str) -> Iterator[Path]:
-    """Yield the files that may limit this process: those of its own control group and of all groups above it."""
+    """Yield the files that may limit this process: the files of its own control group and of all its parent groups."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

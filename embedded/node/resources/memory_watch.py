@@ -4,7 +4,7 @@ One rule: the reason is on disk before a container is killed, so that no node pr
 
 Several times a second, and more often while the memory of a container rises fast, the watch adds up the resident memory
 of the processes that each container had a moment ago. This sum is cheap, and it is never less than the memory that
-counts. Only if it is above the limit, the watch computes the exact figure.
+is compared with the limit. Only if the sum is above the limit, the watch computes the exact figure.
 """
 
 import logging
@@ -84,7 +84,7 @@ class MemoryWatch(PodWatch[WatchedPod]):
                 self._members_at = -_MEMBERS_SECONDS
 
     def _turn(self, pods: Mapping[str, WatchedPod]) -> float:
-        # The time for which the check waited for a processor does not count: where many programs run, the pauses would
+        # The time for which the check waited for a processor is not counted: where many programs run, the pauses would
         # be longest.
         began = time.thread_time()
         self.check(pods, time.monotonic())

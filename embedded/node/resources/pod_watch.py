@@ -1,6 +1,7 @@
-"""A thread that looks at the pods that run, again and again while there are any.
+"""A thread that looks at the pods that run, again and again while any pod runs.
 
-One rule: the time between two looks is at least a multiple of what a look costs, however many processes there are.
+One rule: the time between two looks is at least a multiple of the time that a look takes, however many processes there
+are.
 """
 
 import threading
@@ -37,9 +38,9 @@ class PodWatch(ABC, Generic[Pod]):
             self._thread.join()
 
     def _put(self, uid: str, pod: Pod | None) -> bool:
-        """Set what is known of a pod, or None if it need not be looked at; the caller has locked `_changed`.
+        """Set the knowledge about a pod, or None if the watch can skip the pod; the caller has locked `_changed`.
 
-        Return whether it is to be looked at anew.
+        Return whether the pod is to be looked at anew.
         """
         if pod is None:
             self._pods.pop(uid, None)

@@ -1,10 +1,11 @@
 """Finds pods of one job that are connected to a pod of another job: they may train in one world.
 
-One rule: it ends nothing. It notes the connection at both pods, once for each pod, and an Event tells the owners.
+One rule: the watch ends no pod. The watch notes the connection at both pods, once for each pod, and an Event tells the
+owners.
 
-All pods share the ports of this machine, and a script may choose one itself. Worlds form in the first minutes of a pod.
-So the watch looks every two seconds while pods of two jobs run and one of them is young, and does nothing at any other
-time.
+All pods share the ports of this machine, and a script may choose a port itself. Worlds form in the first minutes of a
+pod. So the watch looks every two seconds while pods of two jobs run and one of them is young, and does nothing at any
+other time.
 """
 
 import hashlib
@@ -57,7 +58,7 @@ class PortWatch(PodWatch[NetworkedPod]):
     _members: ContainerProcesses = field(default_factory=ContainerProcesses)
 
     def watch(self, uid: str, pod: NetworkedPod | None) -> None:
-        """Set the containers of a pod that run now; None if none does. Callable from any thread."""
+        """Set the containers of a pod that run now; None if no container runs. Callable from any thread."""
         with self._changed:
             self._put(uid, pod)
 
@@ -67,11 +68,11 @@ class PortWatch(PodWatch[NetworkedPod]):
         self._notes.pop(uid, None)
 
     def note(self, uid: str) -> str:
-        """Return what was found about a pod; empty if nothing was."""
+        """Return the findings about a pod; empty if there are none."""
         return self._notes.get(uid, "")
 
     def holder(self, port: int) -> str:
-        """Return who accepts connections at a port, as the end of a sentence; empty if nobody does."""
+        """Return the owner of a port that accepts connections, as the end of a sentence; empty if no process does."""
         inodes = loopback.read().listening.get(port)
         if not inodes:
             return ""
@@ -95,7 +96,7 @@ class PortWatch(PodWatch[NetworkedPod]):
         young = {pod.job for pod in pods.values() if self.clock() - pod.started < YOUNG_SECONDS}
         if not young or len({pod.job for pod in pods.values()}) < 2:
             return
-        # The lowest port comes first: it is the one that a script chose, and what the system chooses is above.
+        # The lowest port comes first: a script chose this port, and the ports that the system chooses are above.
         found = sorted(loopback.read().connections(), key=lambda connection: connection.port)
         if not found:
             return

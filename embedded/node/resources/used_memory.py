@@ -1,8 +1,8 @@
 """Measures the memory that processes use, as a memory limit counts it.
 
 One rule: memory that several processes share is counted once, divided among them. Otherwise every worker of a data
-loader would count the data set again. Pages of mapped files do not count, since the kernel can drop them at any time;
-a control group drops them before it kills a process.
+loader would count the data set again. Pages of mapped files are not counted, since the kernel can drop them at any
+time; a control group drops them before it kills a process.
 """
 
 import os
@@ -44,8 +44,8 @@ def used(pids: Iterable[int]) -> int:
 def is_due(limit: int, bound: int, last: MemoryUse | None, now: float, interval: float = _EXACT_SECONDS) -> bool:
     """Return whether the exact figure, which is expensive, may have reached the limit since it was last computed.
 
-    The exact figure grows at most as much as the upper bound. The bound may also have shrunk in between, so the age of
-    the last figure counts too. Growth counts twice, so that the next check comes in time.
+    The growth of the exact figure is at most the growth of the upper bound. The bound may also have shrunk in between,
+    so the age of the last figure is used, too. Growth is doubled, so that the next check comes in time.
     """
     if bound <= limit:
         return False
@@ -56,7 +56,9 @@ def is_due(limit: int, bound: int, last: MemoryUse | None, now: float, interval:
 
 
 def is_rising(limit: int, before: int, bound: int, seconds: float, ahead: float) -> bool:
-    """Return whether the upper bound, if it goes on to rise as in the last seconds, exceeds the limit so soon."""
+    """Return whether the upper bound, if the bound continues to rise as in the last seconds, exceeds the limit within
+    that time.
+    """
     return bound > before and seconds > 0 and bound + (bound - before) * ahead / seconds > limit
 
 

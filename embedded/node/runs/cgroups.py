@@ -37,7 +37,9 @@ class ControlGroups:
 
 
 def _limits(group: Path, limit: int) -> Iterator[tuple[str, str]]:
-    """Yield the files that limit the memory of a group, without swap, and what is written into them, in this order."""
+    """Yield the files that limit the memory of a group, without swap, and the text that is written into each, in this
+    order.
+    """
     if (group / "memory.limit_in_bytes").exists():
         yield "memory.limit_in_bytes", str(limit)
         if (group / "memory.memsw.limit_in_bytes").exists():
@@ -55,8 +57,9 @@ NO_GROUPS = ControlGroups()
 def find(mount: Path = _MOUNT, own_groups: Path = _OWN) -> ControlGroups:
     """Return the nearest writable control group above this process whose children have memory limits.
 
-    A systemd user session has one, since its slices belong to the user. To move a process between two groups, a user
-    must be allowed to write to a group above both. So only the groups above this process are candidates.
+    A systemd user session has such a group, since its slices belong to the user. To move a process between two groups,
+    a user must be allowed to write to a parent group of both groups. So only the groups above this process are
+    candidates.
     """
     for folder in _groups_above(mount, own_groups):
         if _may_hold(folder):
@@ -92,7 +95,7 @@ def _groups_above(mount: Path, own_groups: Path) -> Iterator[Path]:
 
 
 def _may_hold(folder: Path) -> bool:
-    """Return whether this user can create groups in this one and move processes into them."""
+    """Return whether this user can create groups in this group and move processes into them."""
     with suppress(OSError):
         governs = "memory" in (folder / "cgroup.subtree_control").read_text().split()
         return governs and all(os.access(path, os.W_OK) for path in (folder, folder / "cgroup.procs"))

@@ -1,10 +1,11 @@
 """The processes of one command: its first process, and the orphans that became children of its shim.
 
-One rule: the command ends with its last process, and has the status of its first one. When the first process ends, what
-it left is killed, as at the end of a container's first process on Kubernetes. There is one exception. A first process
-that dies of the SIGTERM which asks the container to end, as a shell does, leaves processes that were never asked. They
-get SIGTERM in its place, and the rest of the grace, which the node counts. A process whose own parent lives gets none:
-its parent decides, as a training does about the workers of its data loader.
+One rule: the command ends with its last process, and has the status of its first one. When the first process ends, the
+processes that it left are killed, as at the end of a container's first process on Kubernetes. There is one exception. A
+first process that dies of the SIGTERM which asks the container to end, as a shell does, leaves processes that were
+never asked. The remaining processes get SIGTERM in place of the first process, and the rest of the grace, which the
+node counts. A process whose own parent lives gets no SIGTERM: its parent decides, as a training does about the workers
+of its data loader.
 
 | SIGTERM came from | the first process | what it left |
 |---|---|---|
@@ -13,7 +14,8 @@ its parent decides, as a training does about the workers of its data loader.
 | the end of the session or machine, for all processes | died of it | had SIGTERM already: it is killed 90 s later |
 | anybody else | ended in any way | is killed |
 
-This module is a part of the shim, which stays in memory beside its container. So it imports as little as possible.
+This module is a part of the shim, which stays in memory beside its container. So this module imports as little as
+possible.
 """
 
 import os
@@ -30,7 +32,7 @@ HANDLED = (signal.SIGCHLD, signal.SIGALRM, ASK)
 
 
 class CommandProcesses:
-    """The processes of a command, whose first process has the given pid. They are children of this process."""
+    """The processes of a command, whose first process has the given pid. The processes are children of this process."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

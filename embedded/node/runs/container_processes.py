@@ -1,8 +1,8 @@
 """Finds the processes of containers in /proc, and ends them.
 
-One rule: any of three properties makes a process belong to a container. It descends from the container's first process
-or shim, it is in that process's session, or it inherited the container's mark in its environment. No process loses all
-three by accident.
+One rule: any of three properties makes a process belong to a container. A process belongs to a container if it descends
+from the container's first process or shim, it is in that process's session, or it inherited the container's mark in its
+environment. No process loses all three properties by accident.
 """
 
 import contextlib
@@ -44,8 +44,8 @@ class Process:
 def ask_to_end(first: Process, shim: Process | None) -> None:
     """Have SIGTERM sent to a container's first process alone, as container runtimes do.
 
-    The shim does it, and sees to what the first process leaves. A shim of an earlier version does not know the request
-    and is not in the record of the run.
+    The shim signals the first process, and handles the processes that the first process leaves. A shim of an earlier
+    version does not know the request and is not in the record of the run.
     """
     target, number = (first, signal.SIGTERM) if shim is None else (shim, ASK)
     if target.alive():
@@ -54,9 +54,10 @@ def ask_to_end(first: Process, shim: Process | None) -> None:
 
 
 def kill_marked(prefix: str, leader: Process | None = None, shims: Iterable[Process] = ()) -> bool:
-    """Send SIGKILL to all processes of the containers whose mark begins with `prefix`; return whether there were any.
+    """Send SIGKILL to all processes of the containers whose mark begins with `prefix`; return whether there were such
+    processes.
 
-    Call it until it returns False: a process may have forked before it was killed.
+    Call this function until it returns False: a process may have forked before it was killed.
     """
     pids = members(prefix, leader, shims)
     for pid in pids:
@@ -115,7 +116,7 @@ def _with_descendants(pids: set[int], parents: Mapping[int, int]) -> set[int]:
 
 
 def _mark(pid: int) -> str:
-    """Return the mark in the environment of a process; empty if it has none, or belongs to another user."""
+    """Return the mark in the environment of a process; empty if the process has no mark, or belongs to another user."""
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:

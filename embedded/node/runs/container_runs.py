@@ -152,7 +152,7 @@ class ContainerRuns:
             return self._record_loss(key, folder) if (folder / "started").exists() else None
 
     def has_changed(self, key: RunKey, run: Run) -> bool:
-        """Return whether a run that was alive has begun or ended since it was read. This takes two stat calls."""
+        """Return whether a run that was alive has begun or ended since it was read. The look takes two stat calls."""
         folder = str(self.folder(key))
         return exists(folder + "/exited") or (run.started_at is None and exists(folder + "/started"))
 
@@ -161,7 +161,7 @@ class ContainerRuns:
         return log_files.tail(self.folder(key), most)
 
     def record_oom(self, key: RunKey, message: str) -> None:
-        """Write to disk that a run is killed because it exceeded a memory limit. Raise OSError if that fails."""
+        """Write to disk that a run is killed because it exceeded a memory limit. Raise OSError on failure."""
         shim.write_reserved(str(self.folder(key)), shim.OUT_OF_MEMORY, message)
 
     def prune(self, uid: str, container: str) -> None:
@@ -182,7 +182,7 @@ class ContainerRuns:
         return container_processes.kill_marked(f"{uid}/", shims=shims) or self.has_live_shim(uid)
 
     def close(self) -> None:
-        """End the fork server; the containers go on."""
+        """End the fork server; the containers continue."""
         self._fork_server.close()
 
     def _spawn(self, folder: Path, key: RunKey, order: Order, lock: int) -> None:

@@ -1,7 +1,7 @@
 """The node's side of the fork server: the process from which shims are forked.
 
-One rule: an order is complete before it is sent, and its lock is sent with it. If the node or the fork server dies in
-between, there is a complete shim or none.
+One rule: an order is complete before it is sent, and its lock is sent with it. If the node or the fork server dies
+before the order is complete, there is a complete shim or none.
 """
 
 import marshal
@@ -24,7 +24,7 @@ _ROOT = str(Path(shim.__file__).resolve().parents[shim.__name__.count(".")])
 
 
 class ForkServer:
-    """A process that forks shims. It starts with the first order, and again if it was killed."""
+    """A process that forks shims. The fork server starts with the first order, and again if it was killed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class ForkServer:
         return self._process.pid if self._process else 0
 
     def fork(self, order_file: int, lock: int, output: int) -> None:
-        """Fork a shim that holds `lock` and runs the marshalled order in `order_file`. Raise OSError if that fails."""
+        """Fork a shim that holds `lock` and runs the marshalled order in `order_file`. Raise OSError on failure."""
         with self._lock:
             try:
                 self._send((order_file, lock, output))
@@ -46,7 +46,7 @@ class ForkServer:
                 self._send((order_file, lock, output))
 
     def close(self) -> None:
-        """End the process; the shims go on."""
+        """End the process; the shims continue."""
         with self._lock:
             self._end()
 

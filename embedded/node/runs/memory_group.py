@@ -2,10 +2,11 @@
 
 One rule: an error here has no consequence, since the node watches the memory, too. The container runs without a group.
 
-The kernel ends all processes of a group of version 2 that exceeds its limit. In version 1 it ends one of them, so the
-shim is told by an event and ends the others.
+The kernel ends all processes of a group of version 2 that exceeds its limit. In version 1 the kernel ends one process,
+so an event tells the shim, which ends the other processes.
 
-This module is a part of the shim, which stays in memory beside its container. So it imports as little as possible.
+This module is a part of the shim, which stays in memory beside its container. So this module imports as little as
+possible.
 """
 
 import os
@@ -50,7 +51,8 @@ class MemoryGroup:
             return -1
 
     def kill(self) -> None:
-        """Send SIGKILL to the processes of the group. Orphans that they forked meanwhile are the shim's to kill."""
+        """Send SIGKILL to the processes of the group. Orphans that they forked in the meantime are the shim's to
+        kill."""
         try:
             pids = self._read("cgroup.procs").split()
         except OSError:
@@ -97,7 +99,7 @@ class MemoryGroup:
 
 
 def _write_now(path: str, text: str) -> None:
-    """Write to an existing file, unbuffered and in one call. Raise OSError if that fails."""
+    """Write to an existing file, unbuffered and in one call. Raise OSError on failure."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         os.write(descriptor, text.encode())

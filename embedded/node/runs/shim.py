@@ -9,7 +9,7 @@ whole or not at all. The lock is held from before the shim's start to its end. S
     `exited`                             the command ended as the file says
 
 If the command could not be executed, `problem` says why. The node reserves disk space for `exited` before the shim
-starts. So the end of a container is recorded even if the disk is full by then.
+starts. So the end of a container is recorded even if the disk is full at that time.
 
 The command writes into a pipe, and the shim copies its output into the log (`log_writer`). So the log never exceeds its
 limit, however fast the command prints, and a full disk costs lines of the log and not the container.
@@ -157,7 +157,7 @@ def _record_signal(*_: object) -> None:
 def _signal_pipe() -> int:
     """Return a descriptor from which the numbers of the signals are read that the shim receives and does not ignore.
 
-    SIGCHLD is one of them: a child has ended.
+    SIGCHLD is one of these signals: a child has ended.
     """
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
@@ -171,7 +171,8 @@ def _signal_pipe() -> int:
 def _fork(order: Order, output: int, problem: str) -> tuple[int, int, int]:
     """Fork the child that becomes the command.
 
-    Return its pid, the descriptor that lets it begin, and the descriptor from which to read why it could not begin.
+    Return the pid of the child, the descriptor that lets it begin, and the descriptor from which to read why it could
+    not begin.
     """
     ready, go = os.pipe()
     verdict, failure = os.pipe()
@@ -200,7 +201,7 @@ def _become(order: Order, ready: int, output: int, problem: str) -> str:
         return "the shim ended before the command began"
     if problem:
         return problem
-    # A shell that started the node in the background ignores SIGQUIT; the command must not inherit that.
+    # A shell that started the node in the background ignores SIGQUIT; the command must not inherit this setting.
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -227,7 +228,7 @@ def _follow(
     """Write the log until the command and all of its processes have ended; return the command's status.
 
     Orphans of any depth and session become children of the shim. The shim waits for processes that became another
-    user's, and logs what they print.
+    user's, and logs their output.
     """
     poller = select.poll()
     poller.register(printed, select.POLLIN)
@@ -255,7 +256,7 @@ def _follow(
 
 
 def _drain(printed: int, log: LogWriter) -> None:
-    """Log what is still in the pipe, up to its largest size.
+    """Log the remaining content of the pipe, up to the largest size of a pipe.
 
     A process that does not belong to the container may have the pipe open and print without end.
     """
@@ -291,16 +292,16 @@ def _ending(status: int, problem: str) -> str:
 
 
 def reserve(folder: str, name: str) -> None:
-    """Reserve disk space for a file that must be written later, even if the disk is full by then.
+    """Reserve disk space for a file that must be written later, even if the disk is full at that time.
 
-    Raise OSError if that fails.
+    Raise OSError on failure.
     """
     with open(os.path.join(folder, f".{name}"), "wb") as file:
         file.write(b" " * _RESERVED_BYTES)
 
 
 def write_reserved(folder: str, name: str, content: str) -> None:
-    """Write a file whole, into the disk space that was reserved for it; spaces fill the rest."""
+    """Write a file whole, into the disk space that was reserved for it; spaces fill the remaining space."""
     draft = os.path.join(folder, f".{name}")
     file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)
     try:

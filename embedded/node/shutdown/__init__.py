@@ -1,4 +1,4 @@
 """The graceful shutdown of the node, and its record on disk.
 
-What stays of a node that was killed is found in `leftovers`.
+The containers that remain of a killed node are handled in `leftovers`.
 """

@@ -5,7 +5,8 @@ before the first container of any pod is sent SIGTERM. So a pod that fails becau
 
 A session or a machine that ends sends SIGTERM to every process at once: to the node, to the shims, to the containers.
 So a container may have ended before the node knows that it shuts down. Two facts reveal such an end: the shim received
-the signal too, or the container died of that signal. Its report is held back for a second, until the node knows.
+the signal too, or the container died of that signal. The report of such an end is held back for a second, until the
+node knows the reason.
 """
 
 import logging
@@ -74,7 +75,7 @@ class NodeShutdown:
     def explains(self, ending: Ending) -> bool:
         """Return whether a shutdown of the node, the session or the machine ended a run that the node did not end.
 
-        If the run ended while no node process lived, only its shim's record of the signal can show that.
+        If the run ended while no node process lived, only its shim's record of the signal can show the signal.
         """
         if not _is_suspicious(ending):
             return False
@@ -112,9 +113,10 @@ class PodShutdown:
         return frozenset(self.mark.asked) if self.mark else frozenset()
 
     def meet(self, pod: Containers, histories: Histories, signalled_runs: SignalledRuns, now: float) -> float | None:
-        """Mark a pod that has not finished, if the shutdown ends it or has ended it.
+        """Mark a pod that has not finished, if the shutdown ends the pod or has ended it.
 
-        Return the time until which the report of its end is to be held back, in seconds since the epoch, if any.
+        Return the time until which the report of its end is to be held back, in seconds since the epoch, if there is
+        such a time.
         """
         if self.mark is not None:
             return None
@@ -133,7 +135,7 @@ class PodShutdown:
         """Mark the pod now, or return the time at which to try again.
 
         Times in the API are whole seconds. So a pod is not marked in a second in which one of its containers ended:
-        that end could not be distinguished from ends after the mark.
+        such an end could not be distinguished from ends after the mark.
         """
         times = [ending.finished_at for history in histories.values() if (ending := pod_lifecycle.last_ending(history))]
         if any(int(time) == int(now) for time in times):
@@ -162,7 +164,7 @@ class PodShutdown:
             self._write(replace(self.mark, asked_at=since, asked=tuple(sorted(runs))))
 
     def _write(self, mark: Mark) -> None:
-        """Write the mark to disk, if the disk takes it.
+        """Write the mark to disk, if the disk has room for the mark.
 
         A disk that takes no mark takes no record of the container's end either, and an unknown end is no failure.
         """

@@ -1,7 +1,7 @@
 """The files of a node's shutdown: when it began, the mark of each pod that it ends, and which pods still end.
 
 One rule: a mark is on disk before the first container of its pod is sent SIGTERM. So a node that starts later knows
-what has ended the pod, whichever processes were killed in between.
+the reason of the pod's end, whichever processes were killed in between.
 """
 
 import json
@@ -41,7 +41,7 @@ class EndingPod:
 
 
 def read(layout: Layout, uid: str) -> Mark | None:
-    """Return a pod's mark; None if it has none."""
+    """Return a pod's mark; None if the pod has no mark."""
     with suppress(FileNotFoundError):
         content = json.loads((layout.pod(uid) / _FILE).read_bytes())
         return Mark(content["at"], content["asked_at"], tuple((name, restart) for name, restart in content["asked"]))
@@ -49,21 +49,23 @@ def read(layout: Layout, uid: str) -> Mark | None:
 
 
 def write(layout: Layout, uid: str, mark: Mark) -> None:
-    """Write a pod's mark to disk, whole or not at all. Raise OSError if that fails."""
+    """Write a pod's mark to disk, whole or not at all. Raise OSError on failure."""
     folder = layout.pod(uid)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     shim.write(str(folder), _FILE, json.dumps(asdict(mark)))
 
 
 def last_shutdown(layout: Layout) -> float | None:
-    """Return when the last shutdown of this folder's node began, in seconds since the epoch; None if there was none."""
+    """Return when the last shutdown of this folder's node began, in seconds since the epoch; None if there was no
+    shutdown.
+    """
     with suppress(FileNotFoundError):
         return float(json.loads((layout.root / _FILE).read_bytes())["at"])
     return None
 
 
 def begin(layout: Layout, now: float) -> None:
-    """Record that the node shuts down. Raise OSError if that fails."""
+    """Record that the node shuts down. Raise OSError on failure."""
     shim.write(str(layout.root), _FILE, json.dumps({"at": now}))
 
 
@@ -75,7 +77,7 @@ def ending_pods(layout: Layout) -> tuple[EndingPod, ...] | None:
 
 
 def write_ending_pods(layout: Layout, pods: Iterable[EndingPod]) -> None:
-    """Write which pods have not ended yet. Raise OSError if that fails."""
+    """Write which pods have not ended yet. Raise OSError on failure."""
     shim.write(str(layout.root), _LEFT, json.dumps([asdict(pod) for pod in pods]))
 
 

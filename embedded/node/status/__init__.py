@@ -1,4 +1,4 @@
-"""What the status of a pod says: phases, conditions, restarts. Pure.
+"""The content of the status of a pod: phases, conditions, restarts. Pure.
 
-It is sent to the API server in `pods`.
+The status is sent to the API server in `pods`.
 """

@@ -1,8 +1,8 @@
-"""Decides what the embedded node does next for a pod, as the kubelet would.
+"""Decides the next actions of the embedded node for a pod, as the kubelet would.
 
-One rule: pure. The pod's spec and its runs go in; the next actions and the time of the next check come out. Nothing is
-remembered between two calls except what the caller passes in. A container that failed by itself stays failed: a restart
-in place that is requested after that does not hide the failure.
+One rule: pure. The input is the pod's spec and its runs; the result is the next actions and the time of the next check.
+Nothing is remembered between two calls except the values that the caller passes in. A container that failed by itself
+stays failed: a restart in place that is requested after that does not hide the failure.
 """
 
 import math
@@ -36,7 +36,7 @@ class Backoff:
     """The longest wait, in seconds."""
 
     def delay(self, history: Sequence[Run]) -> float:
-        """Return the seconds between the end of the last run and the start of the next."""
+        """Return the seconds between the end of the last run and the start of the next run."""
         failures = 0
         for run in reversed(history):
             if run.ending is None or run.ending.finished_at - (run.started_at or 0) >= _LONG_RUN_SECONDS:
@@ -155,7 +155,9 @@ def runs_since_restart(pod: Containers, histories: Histories) -> Histories:
 
 
 def awaits_restart(pod: Containers, histories: Histories) -> bool:
-    """Return whether a run from before a restart in place is alive: no run starts before all of them have ended."""
+    """Return whether a run from before a restart in place is alive: no run starts before all runs from before have
+    ended.
+    """
     return any(
         history and history[-1].alive and history[-1].restart < pod.first(name) for name, history in histories.items()
     )
@@ -253,7 +255,7 @@ def _terminate(pod: Containers, histories: Histories, now: float, termination: T
 def next_restart(pod: Containers, histories: Histories, generation: str) -> Restart | None:
     """Return the restart to do now for the requested generation.
 
-    None if it was done before, if none is requested, or if the request comes too late.
+    The result is None if the restart was done before, if no restart is requested, or if the request comes too late.
     """
     if not _is_new(pod, generation) or _is_too_late(pod, histories):
         return None
@@ -261,7 +263,7 @@ def next_restart(pod: Containers, histories: Histories, generation: str) -> Rest
 
 
 def restart_outcome(pod: Containers, histories: Histories, generation: str, phase: str) -> RestartOutcome | None:
-    """Return the condition of the requested restart, or of the last one; None while neither has an outcome."""
+    """Return the condition of the requested restart, or of the last restart; None while neither has an outcome."""
     if _is_new(pod, generation):
         late = phase in FINISHED or _is_too_late(pod, histories)
         return (False, _TOO_LATE, generation) if late else None

@@ -1,7 +1,7 @@
 """A pod's status from the state of its containers, in the terms of the kubelet.
 
-One rule: pure. The status before is an argument, so that the times of conditions change only with their status, and
-what others wrote stays.
+One rule: pure. The previous status is an argument, so that the times of conditions change only with their status, and
+fields of other writers stay.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -89,8 +89,9 @@ def rejected_status(failure: PodFailure, before: Mapping[str, Any], now: float) 
 
 
 def last_ends(status: Status, before: Mapping[str, Any]) -> tuple[Status, ...]:
-    """Return what a kubelet writes before a status with which a pod finishes: its containers have ended, and its phase
-    stays. Empty if the pod does not finish with it, if none of its containers has run, or if that is written."""
+    """Return the status that a kubelet writes before the final status of a pod: its containers have ended, and its
+    phase stays. Empty if the pod does not finish with it, if none of its containers has run, or if that is written.
+    """
     ended = any("terminated" in item["state"] for item in status.get("containerStatuses") or ())
     if status.get("phase") not in FINISHED or before.get("phase") in FINISHED or not ended:
         return ()
@@ -118,7 +119,7 @@ def _shows_end(shown: Mapping[str, Any], restart: int) -> bool:
 
 
 def restart_conditions(pod: PodState, phase: str) -> list[dict[str, str]]:
-    """Return the condition of the pod's restart in place; an empty list if it has none."""
+    """Return the condition of the pod's restart in place; an empty list if the pod has no such condition."""
     outcome = pod_lifecycle.restart_outcome(pod.containers, pod.histories, pod.restart_generation, phase)
     return [] if outcome is None else [condition(labels.CONTAINERS_RESTARTED, *outcome)]
 

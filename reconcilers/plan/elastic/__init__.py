@@ -1,5 +1,6 @@
-"""The number of workers of an admitted job: requests for another one, the change, its victims, and the world after it.
+"""The number of workers of an admitted job: requests for another number, the change, its victims, and the world after
+the change.
 
-One rule: a request is what the owner asks for, a target what the leader wants, a grant what the store gives, and a
-change what is carried out here.
+One rule: the owner makes a request, the leader sets a target, the store gives a grant, and this package carries out a
+change.
 """

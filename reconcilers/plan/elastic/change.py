@@ -1,7 +1,8 @@
-"""An admitted job whose number of workers may change: what its status, its reservation and its pods say of that.
+"""An admitted job whose number of workers may change: the facts of the change in its status, its reservation and
+its pods.
 
-One rule: pure. It tells what is so, and how a change is written; what is written next is decided in
-`reconcilers.plan.elastic.change_steps`.
+One rule: pure. The module describes the present state and how a change is written;
+`reconcilers.plan.elastic.change_steps` decides the next write.
 
 Where each world has a restart generation of its own, the write that changes the workers also begins the new world. So a
 resize costs no further write, and any other worker can go on from the status.
@@ -55,7 +56,7 @@ class ChangeStep:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """An active job whose admission is written, and what the store holds for it."""
+    """An active job whose admission is written, and the store's charge for the job."""
 
     run: Active
     at: Moment
@@ -79,7 +80,7 @@ class Change:
 
     @property
     def granted(self) -> int:
-        """The number of granted workers, those that are being removed included."""
+        """The number of granted workers, including workers that are being removed."""
         return self.run.admission.workers or 0
 
     @property
@@ -95,9 +96,10 @@ class Change:
 
     @cached_property
     def target(self) -> Target | None:
-        """The number of workers that the coordinator has decided on; None if there is none, or if it is over.
+        """The number of workers that the coordinator has decided on; None if there is no target, or if the target is
+        over.
 
-        It is over once the owner wants as many workers by himself, unless workers are to be given back.
+        A target is over once the owner wants that number of workers, too, unless workers are to be given back.
         """
         target = self.run.wanted.target
         if target is None or target.workers > self.wish:
@@ -132,7 +134,7 @@ class Change:
 
     @property
     def is_all_or_none(self) -> bool:
-        """Whether all of the requested workers are added, or none; not if the owner has changed the number since."""
+        """Whether all of the requested workers are added, or none; false if the owner has changed the number since."""
         return self.scaling is not None and self.scaling.to == self.wish and self.scaling.is_all_or_none
 
     @cached_property
@@ -142,7 +144,9 @@ class Change:
 
     @cached_property
     def has_ended(self) -> bool:
-        """Whether a worker, or a pod of its world, has succeeded: the others are about to, and no worker is added."""
+        """Whether a worker, or a pod of its world, has succeeded: the other pods are about to succeed, and no worker is
+        added.
+        """
         job = self.run.job
         over = progress.completed_tasks(job) | rendezvous.find_closing_tasks(job, self.run.pods)
         if WORKER.lower() in over or rendezvous.has_succeeded(job, self.run.pods):
@@ -182,8 +186,8 @@ class Change:
         return earliest((*(seconds for seconds in times if seconds is not None and seconds > 0), self.save.remaining))
 
     def may_save(self, names: Collection[str]) -> bool:
-        """Return whether the workers are asked to save before some of them are removed: the owner wants that, and
-        they train."""
+        """Return whether the workers are asked to save before some of them are removed: this is the case if
+        the owner wants it and the workers train."""
         is_running = self.run.job.status.phase == "Running" and not (self.victims or self.has_ended)
         asks = self.run.wanted.spec.scheduling_policy.checkpoint_seconds > 0 and self.wanted < self.granted
         return asks and is_running and not frozenset(names) <= frozenset((*self.missing, *self.joining))
@@ -233,15 +237,17 @@ class Change:
         return (max(deadline, ran.last_transition_time + self.join_time) - self.now).total_seconds()
 
     def to(self, granted: int) -> int:
-        """Return the number that a change is about once so many workers are granted.
+        """Return the number of workers in a change once `granted` workers are granted.
 
         Only the owner's workers are requested of the queue: the coordinator grants the others without a request.
         """
         return self.wanted if self.wanted < granted else max(self.wish, granted)
 
     def change(self, granted: int | None = None, **fields: Any) -> Scaling:
-        """Return the change once so many workers are granted: now, or by the same write. It goes on since its beginning
-        unless `fields` say otherwise. The request and its failed tries count until the number changes."""
+        """Return the change once this number of workers is granted: now, or by the same write. The change keeps its
+        time of beginning unless `fields` say otherwise. The request and its failed tries are kept until the number
+        changes.
+        """
         scaling, to = self.scaling, self.to(self.granted if granted is None else granted)
         begun: dict[str, Any] = {"from_workers": self.base, "since": scaling.since if scaling is not None else self.now}
         kept: dict[str, Any] = {}
@@ -261,7 +267,7 @@ class Change:
         **fields: Target | Resized | Saving | None,
     ) -> ChangeStep:
         """Return the write of a change, of an admission and of other fields of the status; with `join`, workers that
-        wait for their rank get it. A target that is over is removed by the way."""
+        wait for their rank get the rank. A target that is over is removed by the way."""
         wanted, granted = self.run.wanted, admission or self.run.job.status.admission
         update = {"scaling": scaling, "admission": granted, "target": self.target, **fields}
         after = status.observe_generation(self.run.job).model_copy(update=update)

@@ -15,17 +15,18 @@ One rule: pure. Each step follows from the status, the reservation and the pods,
     another number of workers is wanted than granted        the change, as the request that the queue waits with
     the target of the coordinator is over                   no target; usually with one of the others
 
-The coordinator may want another number of workers than the owner (`status.target`). What it wants beyond the owner's
-number is granted without a request, and paid for when the owner wants it, too.
+The coordinator may want another number of workers than the owner (`status.target`). Workers that the coordinator wants
+beyond the owner's number are granted without a request, and paid for when the owner wants them, too.
 
 A change does not restart the job: it keeps its start time, its counts, its attempt and its port. In the mode
 InPlaceRestart it restarts the containers of all pods (`reconcilers.plan.in_place.restarts`). Once a worker has
 succeeded nothing grows any more.
 
 The store grants a growth, then the grant is written, and only then its pods are made. A pod is named as a victim before
-it is deleted, and the job is charged for it until it no longer exists. An elastic job gives workers up that left their
+it is deleted, and the job is charged for it until it no longer exists. An elastic job gives up workers that left their
 nodes (`reconcilers.plan.departures`), down to its least number: the number that its owner wants, if the policy gives
-none. That frees their room; the rest of its wish waits in its queue again. Any other job goes on waiting for its pods.
+none. Giving workers up frees their room; the missing workers wait in the queue of the job again. Any other job
+continues to wait for its pods.
 """
 
 from dataclasses import replace
@@ -71,7 +72,7 @@ def _follow_wish(job: Change) -> ChangeStep | None:
         return _end(job, scaling) if scaling is not None else None
     if scaling is not None and scaling.to == to:
         return None
-    # Who asks for more is as old as the new request; who asks for less does not lose his place.
+    # A job that asks for more workers is as old as its new request; a job that asks for fewer does not lose its place.
     since = scaling.since if scaling is not None and to < scaling.to else job.now
     deadline = scaling.deadline if scaling is not None else None
     return job.write(job.change(since=since, deadline=deadline))
@@ -101,8 +102,9 @@ def _ended_event(scaling: Scaling, after: int, target: Target | None, now: datet
 
 
 def _not_joined_event(job: Change, victims: tuple[str, ...]) -> EmitEvent:
-    """Return the Event for workers that are given up because they did not join in time. They are added again where the
-    owner wants them."""
+    """Return the Event for workers that are given up because they did not join in time. Such workers are added again
+    where the owner wants them.
+    """
     listed = pod_view.list_names(victims)
     message = f"workers did not join within {job.join_time.total_seconds():.0f} s: {listed}; they are removed"
     again = ", and added again later" if job.wish > job.granted - len(victims) else ""
@@ -157,7 +159,7 @@ def finish_removal(job: Change) -> ChangeStep | None:
 
 
 def _after_removal(job: Change, scaling: Scaling, left: int) -> Scaling | None:
-    """Return the change that goes on after a removal: other workers have yet to join, or another number is wanted."""
+    """Return the change that continues after a removal: other workers have yet to join, or another number is wanted."""
     if job.is_joining and scaling.from_workers < left and (job.missing or job.joining):
         return job.change(left, from_workers=scaling.from_workers, deadline=scaling.deadline)
     to = job.to(left)
@@ -167,16 +169,16 @@ def _after_removal(job: Change, scaling: Scaling, left: int) -> Scaling | None:
 
 
 def _target_of(job: Change, left: int) -> Target | None:
-    """Return the target after a removal. It grants no worker again that was given up, and none that the owner wants by
-    himself."""
+    """Return the target after a removal. The change grants no given-up worker again, and no worker that the owner wants
+    anyway."""
     if job.target is None or left <= job.wish:
         return None
     return job.target.model_copy(update={"workers": min(job.target.workers, left)})
 
 
 def _seconds_to_grow(job: Change, scaling: Scaling) -> int:
-    """Return how long the last growth took, which counts after a removal, too. One that was given up took all of its
-    time."""
+    """Return how long the last growth took, which is also used after a removal. A worker that was given up took all of
+    its time."""
     if scaling.tries and scaling.from_workers < job.granted <= scaling.to:
         return round(job.join_time.total_seconds())
     before = job.run.job.status.resized
@@ -203,8 +205,8 @@ def _begin_removal(job: Change) -> ChangeStep | None:
 
 
 def _leaving(job: Change, surplus: int) -> tuple[str, ...]:
-    """Return the workers to remove: first those that a request names, and all of them if it names exactly
-    these."""
+    """Return the workers to remove: first the workers that a request names, and all of its workers if the
+    request names exactly these."""
     asked = job.asked
     if asked is None or asked.to != job.wish or job.has_ended:
         return job.workers.choose(surplus)
@@ -216,7 +218,9 @@ def _leaving(job: Change, surplus: int) -> tuple[str, ...]:
 def rest_of_admission(
     job: TorchJob, admission: Admission, now: datetime, asked: UnderWay | None = None
 ) -> Scaling | None:
-    """Return the request for the workers that a new admission does not have; None if it has all of them."""
+    """Return the request for the workers that a new admission does not have; None if the admission has all of these
+    workers.
+    """
     workers, wish = admission.workers, job.spec.worker_count
     if workers is None or workers >= wish:
         return None
@@ -225,9 +229,9 @@ def rest_of_admission(
 
 
 def take_up(job: Change) -> ChangeStep | None:
-    """Write what the store has granted beyond the admission, as far as it is still wanted.
+    """Write the workers that the store has granted beyond the admission, as far as they are still wanted.
 
-    A grant of no further worker is the payment for idle ones.
+    A grant of no further worker is the payment for idle workers.
     """
     held, admission = job.held, job.run.admission
     if held is None or held.grown <= (admission.grown or 0):
@@ -255,9 +259,10 @@ def take_up(job: Change) -> ChangeStep | None:
 
 
 def _after_declining(job: Change) -> Scaling | None:
-    """Return the change that goes on after a growth was declined.
+    """Return the change that continues after a growth was declined.
 
-    It asks for no more than is wanted, or the queue would grant the same growth again before the next write.
+    The change asks for no more workers than are wanted, or the queue would grant the same growth again before the next
+    write.
     """
     scaling = job.scaling
     if scaling is None or job.victims:
@@ -298,8 +303,9 @@ def _follow_join(job: Change) -> ChangeStep | None:
 
 
 def _join(job: Change, scaling: Scaling) -> ChangeStep | None:
-    """Begin the world with the workers that wait for their rank, once the others have saved. The growth has ended when
-    it runs."""
+    """Begin the world with the workers that wait for their rank, once the other workers have saved. The growth has
+    ended when it runs.
+    """
     in_place = drivers.can_restart_any(job.run.job, job.run.pods, job.at.settings)
     if in_place and checkpoints.must_save_in_place(job.run.wanted, job.run.pods):
         saving = checkpoints.begin(job.run.wanted, f"world/{job.run.job.status.restart_generation + 1}", job.now)
@@ -312,7 +318,9 @@ def _join(job: Change, scaling: Scaling) -> ChangeStep | None:
 
 
 def _give_up(job: Change, scaling: Scaling) -> ChangeStep | None:
-    """Name the added workers that did not join as victims. The rest of the request waits again after a pause."""
+    """Name the added workers that did not join as victims. The remaining workers of the request wait again after a
+    pause.
+    """
     victims, tries = _late_workers(job, scaling), scaling.tries + 1
     if not victims:  # they wait for a pod that is never removed, or that is being replaced
         return None
@@ -323,7 +331,7 @@ def _give_up(job: Change, scaling: Scaling) -> ChangeStep | None:
 
 
 def _late_workers(job: Change, scaling: Scaling) -> tuple[str, ...]:
-    """Return the workers to give up; all those that a request has added, if it adds all or none."""
+    """Return the workers to give up; all workers of a request that adds all or none."""
     ours = job.asked.added if job.asked is not None else ()
     added = job.granted - scaling.from_workers
     late = [name for name in job.missing if name in job.joining] if job.joining else job.missing

@@ -4,10 +4,10 @@ deleted because it is suspended or drained.
 
 One rule: pure. A request is an annotation of the job, with a number that follows from the status alone; whoever can
 save answers with the same number in another annotation, or a pod of the job in a report. Without an answer, the removal
-or the restart goes on after `schedulingPolicy.checkpointSeconds`.
+or the restart continues after `schedulingPolicy.checkpointSeconds`.
 
-A node gives containers that an agent restarts two seconds to end. After a failure the others have lost what they
-computed since their last checkpoint, so they are restarted at once. A planned restart takes nothing from them that a
+A node gives containers that an agent restarts two seconds to end. After a failure the other pods have lost their
+work since the last checkpoint, so they are restarted at once. A planned restart takes nothing from them that a
 new pod would have left:
 
     schedulingPolicy.checkpointSeconds   the job is asked to save first, and restarted in place then
@@ -36,7 +36,7 @@ SECONDS = 2
 
 @dataclass(frozen=True, slots=True)
 class SaveRequest:
-    """A request to save that is not answered yet, or that there is none."""
+    """A request to save that is not answered yet, or the fact that there is no such request."""
 
     actions: tuple[Action, ...] = ()
     """The action that makes the request; none if it is made already."""
@@ -45,8 +45,9 @@ class SaveRequest:
 
 
 def begin(job: TorchJob, purpose: str, now: datetime) -> Saving | None:
-    """Return the request to save before a restart that the status has to record; None if one is open already. It counts
-    for every restart that is planned meanwhile."""
+    """Return the request to save before a restart that the status has to record; None if a request is open already. The
+    answer counts for every restart that is planned while the request is open.
+    """
     saving, limit = job.status.saving, timedelta(seconds=job.spec.scheduling_policy.checkpoint_seconds)
     if saving is not None and (saving.request == purpose or now < saving.since + limit):
         return None
@@ -54,8 +55,8 @@ def begin(job: TorchJob, purpose: str, now: datetime) -> Saving | None:
 
 
 def must_save(job: TorchJob, pods: Iterable[PodView]) -> bool:
-    """Return whether a job is asked to save before all of its pods are deleted on purpose: its owner wants that, and
-    none of them has ended or is about to."""
+    """Return whether a job is asked to save before all of its pods are deleted on purpose: this is the case if
+    its owner wants it and no pod has ended or is about to end."""
     if not job.spec.scheduling_policy.checkpoint_seconds or job.status.phase != "Running":
         return False
     present = tuple(pods)
@@ -70,7 +71,7 @@ def longest_save(job: TorchJob, pods: Iterable[PodView], longest_grace: float) -
 
 
 def forget_leaving(status: TorchJobStatus) -> TorchJobStatus:
-    """Return the status of a job that goes on: it saves no more for the deletion of its pods."""
+    """Return the status of a job that continues: the request to save before the deletion of its pods is removed."""
     if status.saving is None or not status.saving.request.startswith(LEAVING):
         return status
     return status.model_copy(update={"saving": None})
@@ -115,7 +116,7 @@ def have_grace(job: TorchJob, pods: Iterable[PodView]) -> bool:
 
 def keep_graces(job: TorchJob, after: TorchJobStatus, in_place: Iterable[PodView]) -> TorchJobStatus:
     """Return the status after a restart of the whole job that torchq itself has planned at once: its pods are replaced
-    where they have a grace. `in_place` are those that could be restarted in place."""
+    where they have a grace. `in_place` are the pods that could be restarted in place."""
     is_whole = after.restart_generation > job.status.restart_generation
     if not is_whole or not have_grace(job, in_place):
         return after

@@ -32,7 +32,7 @@ class UnderWay:
 
 
 def under_way(observation: Observation) -> UnderWay | None:
-    """Return the request that changes the size of the job now; None if there is none."""
+    """Return the request that changes the size of the job now; None if there is no such request."""
     request = next((request for request in observation.requests if request.has_begun), None)
     if request is None or not isinstance(observation.job, TorchJob):
         return None

@@ -34,7 +34,7 @@ class Misfit:
 
 
 def misfit_of(request: RequestView) -> Misfit | None:
-    """Return why a request fits no job; None if it may fit one."""
+    """Return why a request fits no job; None if the request may fit a job."""
     if request.problem:
         return Misfit("InvalidRequest", request.problem)
     if request.names is not None and request.count is not None:
@@ -47,8 +47,9 @@ def misfit_of(request: RequestView) -> Misfit | None:
 
 
 def misfit(request: RequestView, job: TorchJob | InvalidJob, workers: Workers | None) -> Misfit | None:
-    """Return why a request does not fit its job as it is now; None if it fits. `workers` are those that the job has;
-    None if it is not admitted."""
+    """Return why a request does not fit its job in its present state; None if the request fits. `workers` are the
+    workers of the job; None if the job is not admitted.
+    """
     name = request.job
     if isinstance(job, InvalidJob):
         return Misfit("JobInvalid", f"job {name} cannot run: {'; '.join(map(str, job.problems))}")
@@ -80,8 +81,9 @@ def _misfit_of_pods(request: RequestView, job: TorchJob, workers: Workers | None
 
 
 def _misfit_of_count(request: RequestView, job: TorchJob, workers: Workers | None) -> Misfit | None:
-    """Return why so many workers cannot be removed: some stay whatever happens. How many the job keeps at least is
-    another matter (`_misfit_of_size`)."""
+    """Return why this number of workers cannot be removed: some workers are never removed. How many the job keeps at
+    least is another matter (`_misfit_of_size`).
+    """
     to = target(request, job)
     if workers is None or to < 1:
         return None

@@ -14,10 +14,10 @@ the job's numTasks is changed, so that any worker can go on, and whoever changes
 A ScaleOut that does not complete in time, or is deleted, is rolled back before it fails: numTasks is what it was, and
 the workers that it added are removed first. A finalizer keeps a deleted one until then. A ScaleIn is not rolled back.
 
-What a request wants is in its status; how far it has come shows in the job. In a later generation of the job than the
-recorded one, numTasks was changed: by a worker to what the request wants, or else by somebody else. A request that is
-over never changes again. A phase is a condition, too, so that programs can wait for it; a condition's time moves only
-when its status changes.
+The wish of a request is in its status; its progress shows in the job. In a later generation of the job than the
+recorded one, numTasks was changed: by a worker to the number that the request wants, or by another client. A request
+that is over never changes again. A phase is a condition, too, so that programs can wait for it; a condition's time
+moves only when its status changes.
 """
 
 from collections.abc import Iterable
@@ -86,14 +86,14 @@ def write(request: RequestView, after: ScaleStatus) -> tuple[PatchRequest, ...]:
 
 
 def merge(plans: Iterable[RequestPlan]) -> RequestPlan:
-    """Return several plans as one."""
+    """Return several plans as one plan."""
     parts = tuple(plans)
     actions = tuple(action for part in parts for action in part.actions)
     return RequestPlan(actions, 0.0 if actions else earliest(part.requeue_after for part in parts))
 
 
 def fail(request: RequestView, misfit: Misfit, now: datetime, job: TorchJob | InvalidJob | None = None) -> RequestPlan:
-    """Return the plan that ends a request; the owner of its job is told by an Event."""
+    """Return the plan that ends a request; an Event reports the end to the owner of its job."""
     after = change_phase(request, "Failed", misfit.message, now, misfit.reason)
     event = EmitEvent("ScaleRequestFailed", f"{request.label}: {misfit.reason}: {misfit.message}", warning=True)
     return RequestPlan((*write(request, after), *((event,) if job is not None else ())))
@@ -200,7 +200,7 @@ class Following:
         return has_named and self.granted <= self._most(wanted) and not self.victims and self.all_run
 
     def _most(self, wanted: int) -> int:
-        """Return how many workers the job may have when it requests so many: idle growth stays."""
+        """Return how many workers the job may have when its spec requests this number: idle growth stays."""
         return max(wanted, self.job.wanted_workers)
 
     def _moved(self) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ class Following:
         return self.victims
 
     def _cause_to_stop(self) -> Misfit | None:
-        """Return why the request ends before it is complete; None if it goes on."""
+        """Return why the request ends before it is complete; None if the request continues."""
         if self.request.deleting:
             return Misfit("Deleted", "the request was deleted")
         if self.job.spec.suspend and self.request.adds:
@@ -221,7 +221,7 @@ class Following:
         return Misfit("TimedOut", f"{self.running} of {wanted} workers run after {seconds} s")
 
     def _roll_back(self, cause: Misfit) -> RequestPlan:
-        """Record that the request is undone, and what it has added, before anything is undone."""
+        """Record that the request is undone, and the workers that it has added, before anything is undone."""
         update = {
             "reason": cause.reason,
             "message": cause.message,
@@ -247,7 +247,8 @@ def plan_requests(at: Moment) -> RequestPlan:
 
 
 def _is_abandoned(request: RequestView, has_job: bool) -> bool:
-    """Return whether a request is kept by the finalizer alone: it was deleted before it began, or its job was."""
+    """Return whether a request is kept by the finalizer alone: it was deleted before it began, or its job was
+    deleted."""
     return request.is_held and (not has_job or (request.deleting and not request.has_begun))
 
 
@@ -298,14 +299,14 @@ def _step(job: TorchJob | InvalidJob, requests: list[RequestView], at: Moment) -
 
 
 def _refuse(request: RequestView, misfit: Misfit, now: datetime, job: TorchJob | InvalidJob) -> RequestPlan:
-    """Return the plan that ends a request that does not fit its job. It is deleted with the job, too."""
+    """Return the plan that ends a request that does not fit its job. The request is deleted with the job, too."""
     if isinstance(job, TorchJob) and job.metadata.uid not in request.owner_uids:
         return RequestPlan((_adopt(request, job),))
     return fail(request, misfit, now, job)
 
 
 def _wait_for(current: RequestView, job: TorchJob, requests: list[RequestView], now: datetime) -> list[RequestPlan]:
-    """Return the plans for the requests that wait for another one."""
+    """Return the plans for the requests that wait for another request."""
     plans: list[RequestPlan] = []
     for request in requests:
         if request is current:
@@ -354,7 +355,7 @@ def _begin(request: RequestView, job: TorchJob | InvalidJob, at: Moment) -> Requ
 
 
 def _granted(job: TorchJob) -> str | None:
-    """Return the indexes of the workers that the job has been granted; None if it has none."""
+    """Return the indexes of the workers that the job has been granted; None if the job has no grant."""
     if job.admission is None:
         return None
     return job.admission.indexes or f"0-{(job.admission.workers or job.spec.worker_count) - 1}"

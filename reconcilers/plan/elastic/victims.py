@@ -1,7 +1,7 @@
 """The choice of the workers that a job loses, by number or by name.
 
-One rule: pure. Some workers are never removed: those of a critical task, and the rank 0 of a static world, which the
-others connect to. Masters, the rendezvous store and all other tasks have no victims.
+One rule: pure. Some workers are never removed: the workers of a critical task, and the rank 0 of a static world, to
+which all other ranks connect. Masters, the rendezvous store and all other tasks have no victims.
 
     first    workers without a pod
     then     workers that do not run yet
@@ -37,17 +37,18 @@ class Workers:
     leaving_nodes: frozenset[str] = frozenset()
 
     def choose(self, count: int) -> tuple[str, ...]:
-        """Return the names of the workers to remove; fewer than `count` if the others have to stay."""
+        """Return the names of the workers to remove; fewer than `count` if the other workers have to stay."""
         removable = [member for member in self.members.values() if not self._protection(member)]
         return tuple(member.name for member in sorted(removable, key=self._order)[: max(count, 0)])
 
     def choose_late(
         self, missing: Collection[str], added: int, scope: WorkerRange | None, together: Collection[str] | None = None
     ) -> tuple[str, ...]:
-        """Return the workers to give up because they do not run, and as many more as bring the job to one of its sizes.
+        """Return the workers to give up because they do not run, and the further workers that bring the job to one of
+        its sizes.
 
-        At most as many as were added: a worker that is being replaced meanwhile is not given up. `together` are the
-        workers that were added all or none; all of them are given up.
+        At most the number of added workers is given up: a worker that is being replaced at the time is not given up.
+        `together` are the workers that were added all or none; all of these workers are given up.
         """
         granted = sum(member.task_type == WORKER for member in self.members.values())
         order = sorted(self.choose(granted), key=lambda name: name not in missing)
@@ -59,8 +60,9 @@ class Workers:
         return tuple(order[:late])
 
     def refusal(self, names: Sequence[str], least: int) -> str:
-        """Return why exactly these pods cannot be removed; empty if they can. `least` is the number of workers that the
-        job has to keep."""
+        """Return why exactly these pods cannot be removed; empty if the pods can be removed. `least` is the number of
+        workers that the job has to keep.
+        """
         if not names:
             return "no pods are named"
         if len(set(names)) < len(names):

@@ -1,1 +1,3 @@
-"""How a job gets on: whether its pods run, and if not, why; what follows from its steps, or from having made none."""
+"""The state of a running job: whether its pods run, and if not, why; and the consequences of its steps, or of a
+lack of steps.
+"""

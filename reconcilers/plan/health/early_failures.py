@@ -1,7 +1,7 @@
 """Failures of a job's own code before its first step, such as a module that cannot be imported.
 
 One rule: pure. The attempt after such a failure decides: if it ends with the same output, again before its first step,
-then no later one would do better. An owner who has set `backoffLimit` has decided on the number of attempts.
+then no later attempt would succeed. An owner who has set `backoffLimit` has decided on the number of attempts.
 """
 
 from crds import excerpts

@@ -1,7 +1,7 @@
 """The finding in the status of a job that it hangs: in words, and for how long it stays there.
 
-One rule: pure. A finding is about one run of the job. The write that begins another run removes it, so that no worker
-acts on it twice, and no leader has to.
+One rule: pure. A finding is about one run of the job. The write that begins another run removes the finding, so that no
+worker acts on a finding twice, and no leader has to remove one.
 """
 
 from crds import timestamps
@@ -15,7 +15,7 @@ HANGING = "Hanging"
 
 
 def describe(hang: Hang) -> str:
-    """Return the sentence about a hang; it is the same whoever reads the finding."""
+    """Return the sentence about a hang; the sentence is the same for every reader of the finding."""
     since = timestamps.format_time(hang.since.timestamp())
     if hang.blamed:
         how = "is silent" if hang.blamed in hang.silent else "makes no step"
@@ -33,8 +33,8 @@ def is_shown(status: TorchJobStatus) -> bool:
 
 
 def settle(job: TorchJob, after: TorchJobStatus, message: str) -> TorchJobStatus:
-    """Return a status of a job without a hang that is void in it; `message` is that of a running job that does not
-    hang."""
+    """Return a status of a job without a hang that is void; `message` is the message for a running job that does
+    not hang."""
     if after.hang is None and not is_shown(after):
         return after
     if job.model_copy(update={"status": after}).hang is not None:

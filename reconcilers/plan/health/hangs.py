@@ -1,6 +1,6 @@
-"""What a worker does about a job that the coordinator has found to hang.
+"""The actions of a worker on a job that the coordinator has found to hang.
 
-One rule: pure. The finding does not say what is done: the job's `onHang` decides at the time of acting. A hang is
+One rule: pure. The finding does not decide the action: the job's `onHang` does, at the time of the action. A hang is
 handled once: the patch that counts the restart begins another run, in which the finding is void.
 
     onHang    pod to blame   what follows
@@ -26,7 +26,9 @@ from reconcilers.views.pod_view import PodView
 
 
 def event(hang: Hang) -> EmitEvent:
-    """Return the Event about a hang. Its text follows from the finding alone, so a repetition creates no second one."""
+    """Return the Event about a hang. The text of the Event follows from the finding alone, so a repetition creates no
+    second Event.
+    """
     return EmitEvent(HANGING, finding.describe(hang), warning=True)
 
 
@@ -41,7 +43,7 @@ def report(job: TorchJob, hang: Hang) -> TorchJobStatus | None:
 def judge(job: TorchJob, hang: Hang, pods: Sequence[PodView], now: datetime) -> JobVerdict:
     """Return the verdict on a job that hangs and is to be restarted, as on a failure of the pod to blame.
 
-    Without such a pod all pods are restarted, and none of them is blamed.
+    Without such a pod all pods are restarted, and no pod is blamed.
     """
     blamed = next((pod for pod in pods if pod.name == hang.blamed and pod.started), None)
     fault = PodFault(blamed or pods[0], "Retryable", finding.describe(hang), irreplaceable=blamed is None)

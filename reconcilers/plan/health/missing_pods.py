@@ -3,8 +3,8 @@
 One rule: pure. A reason is written when it changes its kind, not for each number in its message, and not in the first
 seconds, in which most pods are bound and start.
 
-Two things show that a scheduler does not bind a gang as a whole. Some of its minimum have nodes and others have none;
-or the scheduler says nothing about a pod. No scheduler of that name runs then, or it binds pods singly.
+Two things show that a scheduler does not bind a gang as a whole. Some pods of the gang's minimum have nodes and others
+have no node; or the scheduler says nothing about a pod. No scheduler of that name runs then, or it binds pods singly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -69,7 +69,7 @@ class WaitingPods:
         return MissingPods(reason, min(due, default=None), self._refusal(reason))
 
     def _judge(self, old: Sequence[PodView], unbound: Sequence[PodView], lost: Sequence[PodView]) -> Blocker | None:
-        """Return the reason: a ladder, the one that names more of the cause first."""
+        """Return the reason: a ladder, in which a reason that names more of the cause comes first."""
         if lost and (split := self._describe_gang(lost)):
             return split
         if troubled := [pod for pod in unbound if pod.problem]:
@@ -82,8 +82,8 @@ class WaitingPods:
         return Blocker(NOT_STARTING, not_running_reason.summarize(self.job, stopped, ())) if stopped else None
 
     def _refusal(self, reason: Blocker | None) -> Refusal | None:
-        """Return the refusal of a gang that is not bound; pods beyond its minimum do not count. A job that has run in
-        this admission is left in its room."""
+        """Return the refusal of a gang that is not bound; pods beyond its minimum are ignored. A job that has run in
+        this admission keeps its room."""
         if refusals.has_run(self.job, self.scheduling.admission):
             return None
         closed = [group for group in self.groups if group.phase == "Refused" and not group.deleting]
@@ -172,7 +172,7 @@ class WaitingPods:
 
 def show(after: TorchJobStatus, found: Blocker | None, message: str, now: datetime) -> TorchJobStatus:
     """Return the status of a job whose condition says why pods do not run: Running of a job that runs without them,
-    else Admitted. `message` is that of a running job without such pods. Other reasons of the condition stay."""
+    else Admitted. `message` is the message for a running job without such pods. Other reasons of the condition stay."""
     kind = "Running" if after.phase == "Running" else "Admitted"
     current = conditions.find(after.conditions, kind)
     replaced = ("Admitted", "Restarting", "Running", conditions.WAITS_FOR_RANKS, *LACKS_PODS)

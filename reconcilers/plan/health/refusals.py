@@ -1,7 +1,8 @@
-"""Gangs that their scheduler does not bind, and jobs whose room is taken back because of that.
+"""Gangs that their scheduler does not bind, and jobs that lose their room because of such a gang.
 
-One rule: pure. A worker reports the refusal, and the coordinator decides whether somebody else needs the room
-(`status.recalled`). What it decides holds for that refusal alone: a gang that is bound meanwhile keeps its room.
+One rule: pure. A worker reports the refusal, and the coordinator decides whether another job needs the room
+(`status.recalled`). A decision about a refused gang holds for that refusal alone: a gang that is bound in the meantime
+keeps its room.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ MOST_WORDS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a scheduler says of a gang that it does not bind."""
+    """The words of a scheduler about a gang that it does not bind."""
 
     since: datetime
     """The time since which the gang has waited, in whole seconds."""
@@ -32,7 +33,7 @@ class Refusal:
 
 
 def has_run(job: TorchJob, admission: Admission) -> bool:
-    """Return whether a job has run in an admission. It is left in its room then, whatever its scheduler does."""
+    """Return whether a job has run in an admission. The gang then keeps its room, whatever its scheduler does."""
     ran, admitted = conditions.find(job.status.conditions, "Running"), admission.admitted_at
     return ran is not None and admitted is not None and ran.last_transition_time > admitted
 
@@ -47,9 +48,9 @@ def of_blocker(job: TorchJob, blocker: Blocker, now: datetime) -> Refusal | None
 
 
 def note(after: TorchJobStatus, refusal: Refusal | None) -> TorchJobStatus:
-    """Return the status with the refusal of a job that does not run. What was decided about another one is void.
+    """Return the status with the refusal of a job that does not run. Decisions about an earlier refusal are void.
 
-    While its group is yet to be created, the status keeps what it says.
+    While a group of the job is yet to be created, the status keeps its text.
     """
     if refusal is None and status.is_about_groups(after):
         return after

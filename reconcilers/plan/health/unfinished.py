@@ -1,7 +1,7 @@
 """The pods for which a running job waits, because others of their world have ended with 0.
 
 One rule: pure. The condition Running names these pods, so that whoever reads the job knows why it has not ended; after
-ten minutes it says what limits such a wait, and so does an Event.
+ten minutes the condition also names the limit of such a wait, and so does an Event.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ class UnfinishedPods:
     """When the first pod of the others ended, in seconds since the epoch."""
 
     def describe(self, *, is_long: bool) -> str:
-        """Return the sentence about them."""
+        """Return the sentence about these pods."""
         since = timestamps.format_time(self.since)
         return f"the job waits for {self.names}, as others have ended with 0 since {since}" + (
             f"; {RANKS_REMEDY}" if is_long else ""
@@ -45,7 +45,7 @@ class UnfinishedPods:
 
 def find(job: TorchJob, members: Mapping[str, PodMember], pods: Iterable[PodView]) -> UnfinishedPods | None:
     """Return the pods for which an admitted job waits; None if none of its present stages has a pod that succeeded, or
-    all have."""
+    all pods have succeeded."""
     if not task_members.needs_all_tasks(job):
         return None
     decisive = {task_type.lower() for task_type in task_members.decisive_tasks(job)} - progress.completed_tasks(job)
@@ -65,8 +65,9 @@ def _name(member: PodMember) -> str:
 
 
 def show(after: TorchJobStatus, found: UnfinishedPods | None, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a job whose condition Running names the pods for which it waits; `message` is that of a job
-    that waits for none. Another reason of the condition stays."""
+    """Return the status of a job whose condition Running names the pods for which it waits; `message` is the message
+    for a job that waits for no pods. Another reason of the condition stays.
+    """
     running = conditions.find(after.conditions, "Running")
     if running is None or running.status != "True" or running.reason not in ("Running", WAITS_FOR_RANKS):
         return after

@@ -1,1 +1,3 @@
-"""Pure decisions about restarts in place, and about pods that end in one; nothing about why a job restarts."""
+"""Pure decisions about restarts in place, and about pods that end in such a restart; not about the reasons for which a
+job restarts.
+"""

@@ -1,6 +1,7 @@
-"""The choice of what restarts the containers of a job's next pods in place.
+"""The choice of the driver that restarts the containers of a job's next pods in place.
 
-One rule: pure. The choice is in the job's status before a pod follows from it, and is made anew when pods are missing.
+One rule: pure. The choice is in the job's status before a pod is made by the choice, and is made anew when pods are
+missing.
 
     setting           choice
     auto              kubernetes where it can, else kruise where its requests are served, else recreate
@@ -9,9 +10,9 @@ One rule: pure. The choice is in the job's status before a pod follows from it, 
     recreate, local   none: all pods are alike for them
 
 With kubernetes, each pod has a restart agent (`reconcilers.pods.restart_agent`), and the job is charged for its agents
-before a pod is made with one. Where an agent is in the way, the job's pods are made without it, and that stays so: a
-job never waits for the room of its agents. An agent is in the way if the queue or the pool has no room for it, if the
-API server refuses pods that have one, if no node can hold them, or if it cannot run in the job's image.
+before a pod is made with one. Where an agent prevents a pod, the job's pods are made without agents, and this decision
+is kept: a job never waits for the room of its agents. An agent prevents a pod if the queue or the pool has no room for
+it, if the API server refuses pods that have one, if no node can hold them, or if it cannot run in the job's image.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,10 +37,10 @@ LONGEST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What restarts the next pods in place, and what the job is charged for it."""
+    """The driver that restarts the next pods in place, and the charge of the job for it."""
 
     in_place: InPlace | None
-    """None if pods need nothing for it."""
+    """None if pods need nothing for a restart in place."""
     admission: Admission
     measured: PodMeasurements | None
     raises: tuple[RaiseCharge, ...] = ()
@@ -52,8 +53,9 @@ class Choice:
 
 
 def preferred(settings: ReconcileSettings, obstacle: str) -> InPlace | None:
-    """Return what restarts pods in place; `obstacle` is why Kubernetes cannot, empty if it can. None if pods need
-    nothing for it."""
+    """Return the driver that restarts pods in place; `obstacle` is the reason for which Kubernetes cannot, empty if
+    Kubernetes can. None if pods need nothing for a restart in place.
+    """
     if not settings.make_pods or settings.in_place in ("recreate", "local"):
         return None
     if settings.in_place == "kruise":
@@ -114,8 +116,8 @@ def decline_unbound(
 
 
 def replace_unable(job: TorchJob, pods: Iterable[PodView], settings: ReconcileSettings) -> Recovery | None:
-    """Return the recovery from agents that cannot run: pods that wait for theirs are replaced by pods without one,
-    which is not counted."""
+    """Return the recovery from agents that cannot run: pods that wait for their agents are replaced by pods without
+    agents, and this replacement is not counted."""
     unable = [pod for pod in pods if pod.agent_failure and not pod.finished and not pod.deleting]
     marks = [pod.uid for pod in unable if not pod.started and pod.uid not in job.status.replacing]
     if not marks and not (unable and restart_agent.is_chosen(job.status)):
@@ -131,7 +133,9 @@ def _without(job: TorchJob, after: TorchJobStatus, settings: ReconcileSettings, 
 
 
 def _carry_on(job: TorchJob, chosen: InPlace | None, *, settled: bool = False) -> InPlace | None:
-    """Return a choice with what stays of the one before: pods with agents may still exist, and are paid for."""
+    """Return a choice with the remaining parts of the previous choice: pods with agents may still exist, and are paid
+    for.
+    """
     before = job.status.in_place
     if chosen is None:
         return None

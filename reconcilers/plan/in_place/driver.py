@@ -1,7 +1,7 @@
-"""What a driver of restarts in place has to do: request a restart, and say how far it is.
+"""The contract of a driver of restarts in place: the driver requests a restart, and reports its progress.
 
-One rule: pure. A request names its purpose, a number that no other restart has, so that whoever goes on from another
-worker asks for nothing twice.
+One rule: pure. A request names its purpose, a number that no other restart has, so that another worker that continues
+the restart makes no request twice.
 """
 
 import hashlib
@@ -51,7 +51,8 @@ class Driver(Protocol):
         """Return the progress of a pod's restart for a purpose; of any unfinished restart if the purpose is empty."""
 
     def done_notes(self, pod: PodView, purpose: str) -> Mapping[str, str | None]:
-        """Return the annotations of a pod whose restart is done: what else would be forgotten of it."""
+        """Return the annotations of a pod whose restart is done: the facts about the pod that would be lost
+        otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,19 +67,19 @@ class TimeLimit:
         remaining = self.timeout - (self.now - since) if since is not None else 0.0
         if failed:
             return RestartProgress("Failed", failed)
-        # A user may have written the time: one far in the future would never pass.
+        # A user may have written the time: a time far in the future would never pass.
         if remaining <= 0 or remaining > self.timeout + CLOCK_SKEW:
             return RestartProgress("Failed", f"not done within {self.timeout:g} s")
         return RestartProgress("InProgress", remaining=remaining)
 
     def request(self, text: str) -> dict[str, str]:
-        """Return the annotations that request a restart, or record that one is requested."""
+        """Return the annotations that request a restart, or record that a restart is requested."""
         return {labels.RESTART_CONTAINERS: text, labels.RESTART_REQUESTED_AT: timestamps.format_time(self.now)}
 
 
 def purpose_of(generation: int, request: str) -> str:
     """Return the number of a restart: of the whole job in its generation, or of single pods for the owner's request of
-    this id. People recognise the generation in it."""
+    this id. People recognise the generation in the number."""
     if not request:
         return str(generation)
     return str(UNPLANNED + int(hashlib.sha256(request.encode()).hexdigest()[:12], 16))
@@ -90,7 +91,7 @@ def rendezvous(job: TorchJob) -> dict[str, str]:
 
 
 def group_by(pods: Iterable[PodView], key: Callable[[PodView], str]) -> dict[str, tuple[PodView, ...]]:
-    """Return the pods by a text, so that those with the same one are written together."""
+    """Return the pods by a text, so that pods with the same text are written together."""
     found: dict[str, tuple[PodView, ...]] = {}
     for pod in pods:
         found[key(pod)] = (*found.get(key(pod), ()), pod)

@@ -12,12 +12,12 @@ One rule: pure. A restart that is under way is followed by the driver of the pod
 The embedded node takes an annotation as the request, and a condition of the pod says that it is done: only the node's
 report makes a restart a success.
 
-A restart agent (Kubernetes 1.36) watches one annotation of its pod, and exits when that changes; its node then restarts
-all containers of the pod. The restart is done once the main container runs with more restarts than when it was
-requested. The number of restarts rises between the end of the containers and their start; until then the pod is Pending
-again. A node gives the containers two seconds there, whatever the pod says. A main container that ends by itself ends
-its pod, as in any pod that is not restarted; such a pod is replaced. An agent that starts takes the annotation as it
-is, so a second restart is not requested before the first one is done.
+A restart agent (Kubernetes 1.36) watches one annotation of its pod, and exits when the annotation changes; its node
+then restarts all containers of the pod. The restart is done once the main container runs with more restarts than when
+it was requested. The number of restarts rises between the end of the containers and their start; until then the pod is
+Pending again. A node gives the containers two seconds there, whatever the pod says. A main container that ends by
+itself ends its pod, as in any pod that is not restarted; such a pod is replaced. An agent that starts takes the
+annotation as it is, so a second restart is not requested before the first restart is done.
 """
 
 from collections.abc import Iterable, Mapping
@@ -112,7 +112,7 @@ class Drivers:
     """Whether requests to Kruise can be created."""
 
     def of(self, pod: PodView) -> Driver:
-        """Return the driver by which a restart of a pod is under way, if one is."""
+        """Return the driver by which a restart of a pod is under way, if a restart is under way."""
         if self.setting == "local":
             return self.local
         return self.agent if pod.has_restart_agent else self.kruise
@@ -182,7 +182,8 @@ def can_restart_any(job: TorchJob, pods: Iterable[PodView], settings: ReconcileS
 
 
 def _starts_again(job: TorchJob, pod: PodView) -> bool:
-    """Return whether the pod's node starts its containers again when they end. If it does not, no container of the pod
-    would be left after a request to end them."""
+    """Return whether the pod's node starts its containers again when they end. If the node does not restart them, no
+    container of the pod would be left after a request to end them.
+    """
     policies = {name.lower(): task.restart_policy for name, task in job.spec.torch_task_specs.items()}
     return pod.self_healing or policies.get(pod.task) == "Always"

@@ -1,7 +1,8 @@
 """The ends of pods that torchq has asked for: a main container that saves and exits with 0 then has not succeeded.
 
-One rule: pure. The pod itself, a request or the status of its job shows that somebody asked; while one of them does,
-the pod counts as failed, and no failure is counted. It is restarted where its node can do that, else replaced.
+One rule: pure. The pod itself, a request or the status of its job shows that an end was requested; while one of these
+shows a request, the pod counts as failed, and no failure is counted. Such a pod is restarted where its node can restart
+it, else replaced.
 
     found                                                   asked for since
     `status.replacing` names the pod                        the write of the status, before the pod is deleted
@@ -28,7 +29,7 @@ SEPARATOR = "/"
 
 
 def show(observation: Observation) -> Observation:
-    """Return the observation with the pods as they count."""
+    """Return the observation with the pods with their effective states."""
     job = observation.job
     if not isinstance(job, TorchJob) or job.is_finished:
         return observation
@@ -43,8 +44,9 @@ def show(observation: Observation) -> Observation:
 
 
 def _has_ended_well(pod: PodView) -> bool:
-    """Return whether the main container of a pod has ended with 0, also if that counts as a failure because its node
-    was asked to stop it."""
+    """Return whether the main container of a pod has ended with 0, even if this end counts as a failure because its
+    node was asked to stop it.
+    """
     is_stopped = pod.phase == "Failed" and pod.exit_code == 0 and not (pod.deleting or pod.disruption)
     return pod.phase == "Succeeded" or is_stopped
 
@@ -87,7 +89,7 @@ def is_interrupted(pod: PodView) -> bool:
 
 def may_go_on(pod: PodView) -> bool:
     """Return whether the node of a pod may still start its main container again, which has ended while a restart is
-    asked for. It does not if it has ended the pod, or restarts only what fails.
+    asked for. The node does not if it has ended the pod, or restarts only containers that fail.
 
     A pod whose agent restarts all containers is Pending again until its init containers have run."""
     if pod.has_restart_agent and pod.phase == "Pending":

@@ -1,12 +1,12 @@
 """The driver of OpenKruise: a ContainerRecreateRequest per pod.
 
 One rule: pure. A request is done once it completed without an error message, every container succeeded, and the main
-one has been restarted. The daemon on the node does one request of a pod at a time and never looks at a second one, so
-an open one is deleted before another is created.
+container has been restarted. The daemon on the node carries out one request of a pod at a time and never looks at a
+second request, so an open request is deleted before another one is created.
 
-A kubelet starts again what the daemon ends, with the back-off of the container: 0, 10, 20, 40 s and so on for restarts
-within 10 minutes, whatever ended it. A new pod has none. A container that has ended by itself is not asked for: the
-request would fail.
+A kubelet restarts the containers that the daemon ends, with the back-off of the container: 0, 10, 20, 40 s and so on
+for restarts within 10 minutes, whatever ended the container. A new pod has no back-off. A container that has ended by
+itself is not asked for: the request would fail.
 """
 
 import hashlib
@@ -49,8 +49,8 @@ class Kruise:
     def ask(self, pods: tuple[PodView, ...], purpose: str) -> tuple[Action, ...]:
         """Return the actions that request a restart of the containers of pods."""
         named = (PatchPodMetadata(pods, {"annotations": note}),) if (note := rendezvous(self.job)) else ()
-        # A restart of all pods is in the status; that of a single pod has to be on the pod, whose view may be newer
-        # than that of the request.
+        # A restart of all pods is in the status; the restart of a single pod has to be recorded on the pod, whose view
+        # may be newer than the view of the request.
         marked = self._mark(pods, purpose) if int(purpose) >= UNPLANNED else ()
         names = {pod.uid: request_name(pod.name, purpose) for pod in pods}
         open_ones = (each for each in self.requests if each.pod_uid in names and each.verdict == "InProgress")
@@ -63,7 +63,9 @@ class Kruise:
         )
 
     def progress(self, pod: PodView, purpose: str) -> RestartProgress:
-        """Return the progress of a pod's restart in the job's generation; `purpose` is empty for any unfinished one."""
+        """Return the progress of a pod's restart in the job's generation; `purpose` is empty for any unfinished
+        restart.
+        """
         newest = self._newest(pod)
         if newest is None:
             is_single = not purpose and interruptions.is_marked(pod)
@@ -94,7 +96,9 @@ class Kruise:
         return counted | ({labels.RESTART_CONTAINERS: purpose} if purpose else {}) | unmarked
 
     def obstacle(self, pod: PodView) -> str:
-        """Return why a restart of this pod would take longer than a new pod does; empty if it would not."""
+        """Return why a restart of this pod would take longer than a new pod does; empty if a restart would not take
+        longer.
+        """
         if pod.problem:
             return f"its main container does not run: {pod.problem}"
         if pod.restarts and pod.ended is not None and self.limit.now - pod.ended < BACKOFF_ENDS:
@@ -187,8 +191,9 @@ def request_name(pod: str, purpose: str) -> str:
 
 
 def _containers(job: TorchJob, pod: PodView) -> list[str]:
-    """Return the names of the containers of a pod that have not ended by themselves, the main one first: the others may
-    wait for it."""
+    """Return the names of the containers of a pod that have not ended by themselves, the main container first, because
+    the others may wait for it.
+    """
     task = next(task for name, task in job.spec.torch_task_specs.items() if name.lower() == pod.task)
     spec = task.template["spec"]
     main = containers.main(spec)["name"]

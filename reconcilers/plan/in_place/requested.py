@@ -1,7 +1,8 @@
-"""A restart that the owner of a job has requested: what is done about it, and when.
+"""A restart that the owner of a job has requested: which action it causes, and when.
 
 One rule: pure. A request to a node may be repeated, and comes first; the status then records that it was made. The
-owner's word decides how pods are restarted. Without one, it is done in place where that is fast and takes no grace.
+owner's word decides how pods are restarted. Without such a choice, the restart is in place where a restart in place is
+fast and shortens no grace.
 """
 
 from collections.abc import Iterable
@@ -26,7 +27,7 @@ WITH_GRACE = f"by new pods, which keeps their grace period: a restart in place w
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedRestart:
-    """An open request, with the pods of its job and what can restart them."""
+    """An open request, with the pods of its job and the drivers that can restart the pods."""
 
     job: TorchJob
     request: RestartRequest
@@ -40,7 +41,7 @@ class RequestedRestart:
 
     @cached_property
     def in_place(self) -> tuple[PodView, ...]:
-        """Those of them that are restarted in place."""
+        """The pods that are restarted in place."""
         if self.request.how == "Recreate" or self.keeps_grace:
             return ()
         explicit = self.request.how == "InPlace"
@@ -76,7 +77,7 @@ class RequestedRestart:
 
     @property
     def after(self) -> TorchJobStatus:
-        """The status in which the request is carried out. It is not counted."""
+        """The status in which the request is carried out. A requested restart is not counted."""
         if self.request.task is None:
             request = self.request.model_copy(update={"how": "Recreate"}) if self.keeps_grace else self.request
             return restart_counts.restart_on_request(self.job, request, self.now)
@@ -86,12 +87,12 @@ class RequestedRestart:
 
     @property
     def requests(self) -> tuple[Action, ...]:
-        """The requests to nodes for single pods; those for all pods follow from the status."""
+        """The requests to nodes for single pods; the requests for all pods follow from the status."""
         return self.restarts.request_restart(self.in_place, self.request.id) if self.request.task else ()
 
     @property
     def events(self) -> tuple[EmitEvent, ...]:
-        """The Events that tell what is done."""
+        """The Events that report the actions."""
         names = pod_view.list_names([pod.name for pod in self.targets], MOST_NAMED)
         what = "all pods" if self.request.task is None else names or "no pod: no pod has that task and index"
         how = f", {WITH_GRACE}" if self.keeps_grace else ""
@@ -99,7 +100,9 @@ class RequestedRestart:
         return (EmitEvent("RestartRequested", message), *self._refusal())
 
     def _refusal(self) -> Iterable[EmitEvent]:
-        """Return the Event about pods that cannot be restarted in place although their owner has asked for that."""
+        """Return the Event about pods that cannot be restarted in place although their owner has requested a restart in
+        place.
+        """
         if self.request.how != "InPlace" or not self.replaced:
             return ()
         names = pod_view.list_names([pod.name for pod in self.replaced], MOST_NAMED)

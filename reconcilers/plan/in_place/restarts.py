@@ -4,27 +4,27 @@ One rule: pure, one step at a time, from the state of pods and requests to the n
 fails is done by replacing the pod; only the node's report makes it a success. `in_place.drivers` chooses who restarts
 which pod.
 
-A restart of the whole job replaces pods that are not healthy, and pods whose node would not start again what ends in
-them. All others are restarted in place by one step. A pod that failed and that its node starts again by itself is left
-to that. A completed pod is marked with the job's generation. No new pod is created as long as a run of an earlier
-generation may go on.
+A restart of the whole job replaces pods that are not healthy, and pods whose node would not restart the containers that
+end in these pods. All other pods are restarted in place by one step. A pod that failed and that its node starts again
+by itself is left to the node. A completed pod is marked with the job's generation. No new pod is created as long as a
+run of an earlier generation may continue.
 
 A container may start again before rank 0 has ended, meet the rank 0 from before, and fail with it. So no pod counts as
 restarted before the rank 0 that it connects to: the end of such a pod is no failure, and it is replaced. A program that
-starts before the new rank 0 tries to connect until that listens. Where a rank 0 still runs and is replaced, which takes
-its grace, the others are restarted after its end.
+starts before the new rank 0 tries to connect until the new rank 0 listens. Where a rank 0 still runs and is replaced,
+which takes its grace, the other pods are restarted after its end.
 
-A main container that ends with 0 while a restart is asked for has not succeeded (`in_place.interruptions`). Where its
-node does not start it again, the pod is replaced at once.
+A main container that ends with 0 while a restart is asked for has not succeeded (`in_place.interruptions`). Where the
+node of a pod does not start its main container again, the pod is replaced at once.
 
 The rendezvous store of an elastic job keeps running, unless its pods are to be replaced: the others meet there under a
-new name, which is an annotation of their pods. If the store is lost they are restarted at once all the same, because
-they end by themselves soon after it, and wait for the new one.
+new name, which is an annotation of their pods. If the store is lost, these pods are restarted at once all the same,
+because they end by themselves soon after the store, and wait for the new store.
 
 In the mode InPlaceRestart each restart brings the pods of an elastic job into a new world. Every pod gets its new place
-first, as annotations, and then its containers are restarted: if one of them went first, the others would lose their
-peer and end by themselves. Pods at their closed start gates have run nothing yet. They are not restarted; their gates
-open once the run of the world before has ended.
+first, as annotations, and then its containers are restarted: if one container restarted first, the others would lose
+their peer and end by themselves. Pods at their closed start gates have run nothing yet. Such pods are not restarted;
+their gates open once the run of the world before has ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -68,7 +68,7 @@ class RestartStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restarts:
-    """One job's pods, and what restarts their containers."""
+    """One job's pods, and the drivers that restart their containers."""
 
     job: TorchJob
     pods: tuple[PodView, ...]
@@ -152,8 +152,9 @@ class Restarts:
         )
 
     def can_restart(self, pod: PodView, *, explicit: bool = False) -> bool:
-        """Return whether a pod's containers can be restarted in place, and are to be; `explicit`: its owner wants it
-        so."""
+        """Return whether a pod's containers can be restarted in place, and are to be restarted; `explicit` says that
+        the owner wants a restart in place.
+        """
         return self._is_up(pod) and self.drivers.can_restart(pod, explicit=explicit)
 
     def request_restart(self, pods: tuple[PodView, ...], request: str) -> tuple[Action, ...]:
@@ -174,7 +175,7 @@ class Restarts:
         return runs and pod.node not in self.deletion.dead and not is_going
 
     def _is_fit(self, pod: PodView) -> bool:
-        """Return whether a pod need not be replaced for its own sake."""
+        """Return whether the state of a pod itself does not require a replacement."""
         has_enough = dict(pod.requests).get(MEMORY, 0) >= self.memory.get(pod.task, 0)
         return has_enough and pod.restart >= self.job.status.recreate_generation
 
@@ -210,7 +211,7 @@ class Restarts:
         return (PatchPodMetadata(pods, {"labels": {labels.RESTART: str(self.generation)}, **opened}),)
 
     def _move(self, pods: Iterable[PodView]) -> tuple[Action, ...]:
-        """Write the places of pods that have another one; pods whose ranks stay the same are written together."""
+        """Write the places of pods that have another place now; pods whose ranks stay the same are written together."""
         by_change: dict[tuple[tuple[str, str], ...], tuple[PodView, ...]] = {}
         for pod in pods if self.places else ():
             change = tuple(pod_place.changes(pod.place, self.places.get(pod.name, {})).items())
@@ -218,8 +219,8 @@ class Restarts:
         return tuple(PatchPodMetadata(group, {"annotations": dict(new)}) for new, group in by_change.items() if new)
 
     def _progress(self, pod: PodView) -> RestartProgress:
-        """Return the progress of a pod's restart with the job. Where pods read from annotations whom they meet, a
-        restart by the node itself may have been too early for that."""
+        """Return the progress of a pod's restart with the job. Where pods read from annotations with which pods they
+        meet, a restart by the node itself may have been too early to read the new values."""
         reads_annotations = self.places or self.job.spec.rendezvous
         find = self.drivers.progress if reads_annotations else self.drivers.progress_with_job
         return find(pod, str(self.generation))
@@ -246,7 +247,7 @@ class Restarts:
 def _split(
     pods: Iterable[PodView], is_first: Callable[[PodView], bool]
 ) -> tuple[tuple[PodView, ...], tuple[PodView, ...]]:
-    """Return the pods for which something is true, and the others. Jobs have thousands of pods: each is looked at
+    """Return the pods for which a condition holds, and the other pods. Jobs have thousands of pods: each is looked at
     once."""
     first: list[PodView] = []
     others: list[PodView] = []

@@ -3,18 +3,19 @@
 One rule: pure. While the pods of an earlier run hold the room of a gang, every new pod waits at a closed start gate, so
 that no run meets another.
 
-Where all pods of a gang are deleted at once, their scheduler sees free room before the new pods exist. It may bind
-another gang there, one that is not torchq's and that torchq does not count. A new pod has the name of the old one, and
-perhaps the only node with room for it, so it cannot be made first. So a few pods are deleted, and the next ones once
-all that were deleted, or were gone anyway, have nodes again. The group needs no change: its scheduler binds such a pod
-as one that replaces a failed pod, and `reconcilers.plan.gangs` has a group let in again that became Pending meanwhile.
+Where all pods of a gang are deleted at once, their scheduler sees free room before the new pods exist. The scheduler
+may bind another gang to this room, which does not belong to torchq and which torchq does not count. A new pod has the
+name of the old one, and perhaps the only node with room for it, so the new pod cannot be made first. So a few pods are
+deleted, and the next pods once all deleted or missing pods have nodes again. The group needs no change:
+its scheduler binds such a pod like a pod that replaces a failed one, and `reconcilers.plan.gangs` has a group let in
+again that became Pending meanwhile.
 
 - A wave is an eighth of the gang, at least one pod. Whoever needs more room than that of a wave does not get it.
 - The restart takes at most `LONGEST` seconds longer than all at once: then all others are replaced together.
 - In waves go the tasks whose pods have a start gate, and those with the same image, which then can run a gate. Other
-  pods are replaced together, after them. That is all of a job of which no pod has a gate.
-- Pods that are restarted in place keep their room. The few that are replaced beside them are replaced at once. So are
-  the workers of an elastic job, which need not all be bound.
+  pods are replaced together, after the waves. In a job of which no pod has a gate, these are all pods.
+- Pods that are restarted in place keep their room. The few pods that are replaced beside these are replaced at once. So
+  are the workers of an elastic job, which need not all be bound.
 """
 
 import math
@@ -47,7 +48,7 @@ class Wave:
 
 
 def next_wave(job: TorchJob, pods: Sequence[PodView], replaced: tuple[PodView, ...], deletion: PodDeletion) -> Wave:
-    """Return those of the replaced pods of a restart that are deleted next."""
+    """Return the pods, of those that a restart replaces, that are deleted next."""
     tasks, remaining = gated_tasks(job), LONGEST - _elapsed(job, deletion.now)
     old = [pod for pod in replaced if pod.task in tasks]
     if not old or remaining <= 0:

@@ -1,4 +1,4 @@
 """How objects are printed as tables: columns and ages.
 
-What a resource allows is in the folder above.
+The rules of a resource are in the folder above.
 """

@@ -26,12 +26,12 @@ class PrintedColumn:
 
 
 def get_spec(body: Manifest) -> dict[str, Any]:
-    """Return the spec of an object; empty if it has none."""
+    """Return the spec of an object; empty if the object has no spec."""
     return body.get("spec") or {}
 
 
 def get_status(body: Manifest) -> dict[str, Any]:
-    """Return the status of an object; empty if it has none."""
+    """Return the status of an object; empty if the object has no status."""
     return body.get("status") or {}
 
 
@@ -55,12 +55,12 @@ def name_column(*, wide: bool = False) -> PrintedColumn:
 
 
 def age_column() -> PrintedColumn:
-    """Return the column with the age of the object, the last one of most tables."""
+    """Return the column with the age of the object, the last column of most tables."""
     return time_column("Age", lambda body, now: ages.ago(body["metadata"].get("creationTimestamp"), now))
 
 
 def crd_columns(kind: Kind) -> list[PrintedColumn]:
-    """Return the columns of a kind's definition; without any, the column of the age."""
+    """Return the columns of a kind's definition; the column of the age if the definition has no columns."""
     columns = kind.columns or (Column("Age", "date", ".metadata.creationTimestamp"),)
     return [name_column(), *map(_printed, columns)]
 
