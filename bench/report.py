@@ -18,12 +18,21 @@ def report(name: str, options: Any, figures: Figures, machine: Mapping[str, Any]
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """Return a result as text: one line per figure, and the machine in the last line."""
+    """Return a result as text: a line per figure, or a table, and the machine in the last line."""
     machine = ", ".join(f"{name} {value}" for name, value in result["machine"].items())
-    rows = [(name, _format(value)) for name, value in result.items() if name not in ("benchmark", "machine")]
-    width = max(len(name) for name, _ in rows)
-    lines = [f"  {name.ljust(width)}  {value}" for name, value in rows]
+    rows = {name: value for name, value in result.items() if name not in ("benchmark", "machine")}
+    width = max(map(len, rows))
+    lines = [line for name, value in rows.items() for line in _lines(name, value, width)]
     return "\n".join([result["benchmark"], *lines, f"  on {machine}"])
+
+
+def _lines(name: str, value: Any, width: int) -> list[str]:
+    """Return the line of a figure; of figures by name, each of which has the same parts, the lines of a table."""
+    parts = list(value.values()) if isinstance(value, dict) else []
+    if not parts or not all(isinstance(part, dict) and part.keys() == parts[0].keys() for part in parts):
+        return [f"  {name.ljust(width)}  {_format(value)}"]
+    rows = [(name, parts[0]), *((f"  {row}", map(_format, part.values())) for row, part in value.items())]
+    return [f"  {first.ljust(width)}" + "".join(f"  {cell:>8}" for cell in cells) for first, cells in rows]
 
 
 def milliseconds(seconds: Sequence[float]) -> dict[str, float]:

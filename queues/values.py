@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
+from queues.task_times import TaskTimes
 
 Kind = Literal["admit", "grow"]
 """The request of an entry: the admission of a whole job, or more room for an admitted job (elastic)."""
@@ -277,8 +278,7 @@ class Pick(NamedTuple):
     accounts: Mapping[str, Account]
     """The accounts after this pick, of every queue whose account it changes."""
     overtaken: Mapping[str, OvertakenJob | None] = NONE_OVERTAKEN
-    """The queues whose head had its turn before this pick but no room in the pool; None: the queue's record is
-    deleted."""
+    """The queues whose head had its turn before this pick but no room in the pool; None: the record is deleted."""
     units: int = 0
     """The number of further workers that the pick gives (`Entry.most`)."""
 
@@ -375,8 +375,7 @@ class Offer:
     """The tenant whose turn the key uses in the work queue. It is a queue or a namespace that an administrator has made
     (`coordinator.routing.route.tenant`), never a name that users choose."""
     seen: int = 0
-    """The newest resourceVersion of the key's pods that the coordinator knows. A worker's cache must have reached
-    it."""
+    """The newest resourceVersion of the key's pods that the coordinator knows, and a worker's cache must have."""
     delay: float = 0.0
     """Seconds to wait before the run. An offer without delay goes first."""
     version: int = 0
@@ -397,3 +396,5 @@ class Task:
     failures: int
     """The number of runs in a row that ended in an error, for the backoff."""
     reservation: Reservation | None
+    times: TaskTimes | None = field(default=None, compare=False)
+    """When the key became ready and was leased; None if that is not known."""

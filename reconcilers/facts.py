@@ -14,6 +14,7 @@ from crds.torchjob.conditions import ConditionType
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.process.meter import Metric
+from queues.task_times import TaskTimes
 from reconcilers import metrics
 from reconcilers.plan.failures import Kind
 from reconcilers.values import EmitEvent, InvalidJob
@@ -41,7 +42,7 @@ def between(job: TorchJob | InvalidJob, status: Mapping[str, Any], now: float) -
     """Yield the events between the earlier status of a job and the written status. `now` is in seconds since 1970."""
     before, phase = job.status, str(status.get("phase", ""))
     admission: Mapping[str, Any] = status.get("admission") or {}
-    if admission and admission.get("attempt") != (before.admission.attempt if before.admission else None):
+    if admits(before, status):
         queue = str(admission.get("queue", ""))
         yield Fact(metrics.ADMISSIONS, (queue,))
         yield Fact(metrics.WAIT_SECONDS, (queue,), max(0.0, now - _waits_since(job)))
@@ -56,6 +57,19 @@ def between(job: TorchJob | InvalidJob, status: Mapping[str, Any], now: float) -
         yield Fact(metrics.FINISHED, (queue, phase.lower()))
         if before.admission is not None:
             yield Fact(metrics.EXECUTION_SECONDS, (queue,), max(0.0, now - _admitted_at(before, now)))
+
+
+def admits(before: TorchJobStatus, status: Mapping[str, Any]) -> bool:
+    """Return whether a written status has an admission that the status before it has not."""
+    attempt = (status.get("admission") or {}).get("attempt")
+    return attempt is not None and attempt != (before.admission.attempt if before.admission else None)
+
+
+def held(times: TaskTimes, now: float) -> Iterator[Fact]:
+    """Yield for how long a job that was just admitted has held room in each stage since its pick."""
+    yield Fact(metrics.HELD_SECONDS, ("dispatch",), times.leased - times.ready)
+    yield Fact(metrics.HELD_SECONDS, ("handover",), times.begun - times.leased)
+    yield Fact(metrics.HELD_SECONDS, ("admission",), max(0.0, now - times.begun))
 
 
 def first_pods(job: TorchJob, status: Mapping[str, Any], now: float) -> Iterator[Fact]:
@@ -131,8 +145,7 @@ def life_event(job: TorchJob | InvalidJob, status: Mapping[str, Any]) -> EmitEve
     needs no Event.
     """
     before, phase = job.status, status.get("phase", "")
-    attempt = (status.get("admission") or {}).get("attempt")
-    if attempt is not None and attempt != (before.admission.attempt if before.admission else None):
+    if admits(before, status):
         return EmitEvent("Admitted", _message(status, "Admitted"))
     if phase == before.phase:
         return None

@@ -68,4 +68,15 @@ SUBMIT_TO_PODS_SECONDS = Metric(
     buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0),
     of="worker",
 )
+HELD_SECONDS = Metric(
+    name="torchq_held_stage_seconds",
+    kind="histogram",
+    help="Time of a stage in which a job holds room and does not run. Before its admission: dispatch (picked, until "
+    "its key is leased), handover (until a worker begins), admission (until that is written). After its end: "
+    "reconcile (the leader sees that its pods have ended, until it sees that the job has, or the reverse), release "
+    "(until the charge is freed). No stage compares the clocks of two machines, so none is negative.",
+    labels=("stage",),
+    buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
+    of="each",
+)
 METRICS = tuple(each for each in vars().values() if isinstance(each, Metric))

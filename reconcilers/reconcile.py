@@ -23,6 +23,7 @@ from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Cluster
 from kube.process.meter import NO_METER, Meter
+from queues.task_times import TaskTimes
 from queues.values import Refusal, Task
 from queues.work import RunVersions
 from reconcilers import facts, failure_text
@@ -71,14 +72,17 @@ class FactCounter:
         self._lock = threading.Lock()
         self._open: dict[JobKey, _OpenWrite] = {}
 
-    def note(self, observation: Observation, application: Application) -> None:
-        """Count the changes that an executed plan has made to a job."""
+    def note(self, observation: Observation, application: Application, times: TaskTimes | None) -> None:
+        """Count the changes that an executed plan has made to a job. `times` are those of the run."""
         job, now = observation.job, self._clock()
         if job is None:
             return
         written = application.written["status"] if application.written is not None else None
         if written is not None:
             self._count(facts.between(job, written, now))
+            if times is not None and facts.admits(job.status, written):
+                self._count(facts.held(times, now))
+                log.debug("%s: picked %.4f, leased %.4f, begun %.4f, admitted %.4f", observation.key, *times, now)
         if application.pod is not None and not observation.pods and isinstance(job, TorchJob):
             self._count(facts.first_pods(job, written or job.status.manifest(), now))
         if application.unanswered is not None:
@@ -149,7 +153,7 @@ class Reconciler:
         """
         observation = self._observer.observe(task)
         self._facts.settle(observation)
-        carry_out = partial(self._carry_out, holds, partial(raise_charge, task.key, task.token))
+        carry_out = partial(self._carry_out, task.times, holds, partial(raise_charge, task.key, task.token))
         outcome, met = carry_out(observation), dict[type[Obstacle], Outcome]()
         while outcome.obstacle is not None and type(outcome.obstacle) not in met:
             met[type(outcome.obstacle)] = outcome
@@ -193,7 +197,11 @@ class Reconciler:
         return datetime.fromtimestamp(self._clock(), UTC)
 
     def _carry_out(
-        self, holds: Callable[[], bool], raise_charge: Callable[[int, Amounts], Refusal], observation: Observation
+        self,
+        times: TaskTimes | None,
+        holds: Callable[[], bool],
+        raise_charge: Callable[[int, Amounts], Refusal],
+        observation: Observation,
     ) -> Outcome:
         current_plan = self._decide(observation)
         application = Application(
@@ -208,7 +216,7 @@ class Reconciler:
         try:
             return application.run(current_plan)
         finally:
-            self._facts.note(observation, application)
+            self._facts.note(observation, application, times)
             self._tell_of(observation, application)
             self._observer.wrote_requests(application.request_versions)
             if application.pod_versions:

@@ -1,7 +1,8 @@
-"""Runs Kueue's own scalability test (`bench.support.baseline_scenario`) on the coordinator, store and workers of
+"""Runs Kueue's own scalability test (`bench.support.baseline.scenario`) on the coordinator, store and workers of
 production.
 
 One rule: every figure is observed from outside: jobs by a watch, charges in Redis, requests by the API server's counts.
+Only where held time goes (`bench.support.baseline.held_time`) is what torchq's processes log.
 
 Without pods (`none`, as in Kueue's test), workers only write the admission. The benchmark writes that a job has
 succeeded when its run time is over. With pods (`one`), each job has a pod, and the benchmark writes the pod's phases.
@@ -19,8 +20,9 @@ from typing import Any
 from bench import report
 from bench.options import KUBECONFIG, option
 from bench.report import Figures
-from bench.support import api_counts, installation, open_loop, panels, stack
-from bench.support.baseline_scenario import CLASSES, Scenario, ScenarioJob
+from bench.support import api_counts, installation, open_loop, panels, pod_player, stack
+from bench.support.baseline import held_time
+from bench.support.baseline.scenario import CLASSES, Scenario, ScenarioJob
 from bench.support.installation import Installation
 from bench.support.later import Later
 from bench.support.ledger import HELD, JobLedger
@@ -66,7 +68,7 @@ def run(options: Options) -> Figures:
 
     Raises BenchError if a job fails.
     """
-    settings = {"TORCHQ_POOL": "none", "TORCHQ_ADMISSION_TIMEOUT": "0"}
+    settings = {"TORCHQ_POOL": "none", "TORCHQ_ADMISSION_TIMEOUT": "0", "TORCHQ_LOG_LEVEL": "debug"}
     if options.pods == "none":
         settings["TORCHQ_PODS"] = "none"
     with installation.running(
@@ -104,6 +106,8 @@ class Play:
         self.later = Later(_FINISHERS)
         self.finishes = 0
         """The number of the benchmark's requests that ended a job."""
+        self.ends: dict[str, float] = {}
+        """When the end of each job had been written, in seconds since 1970."""
         self._ends = options.pods == "none"
         # This client has a worker's name. The server records owners of fields by name, and several owners cost time.
         self._as_worker = client.connect(ConnectionSettings(kubeconfig=torchq.server.kubeconfig))
@@ -145,6 +149,7 @@ class Play:
                 subresource="status",
                 resource_version=job.version,
             )
+            self.ends[name] = time.time()
         except errors.Conflict:
             self.later.after(_CONFLICT_SECONDS, lambda: self._end(name))
         except errors.ClusterError:
@@ -206,6 +211,7 @@ def _measure(play: Play, options: Options) -> Figures:
         "usage_percent": round(100 * charges.cpu_seconds / (quota * wall), 1),
         "useful_percent": round(100 * play.scenario.work / (quota * wall), 1),
         **_waits(play.jobs, play.ledger.admitted, sent),
+        **_held_time(play, charges.cpu_seconds),
         "api_writes_per_job": _writes(counted, play.finishes, jobs),
         "peak_rss_mb": round(
             sum(peak for name, peak in costs["peak_rss_mb_by_process"].items() if name.startswith(installation.OURS)), 1
@@ -220,6 +226,14 @@ def _measure(play: Play, options: Options) -> Figures:
         "log_troubles": stack.troubles(torchq.bench.folder),
         PANELS: list(_panels(play, sent, start)),
     }
+
+
+def _held_time(play: Play, charged: float) -> Figures:
+    bench = play.torchq.bench
+    ends = play.ends or pod_player.ends(bench.log("pod-player").read_text())
+    workers = "".join(log.read_text(errors="replace") for log in sorted(bench.folder.glob("worker-*.log")))
+    found = held_time.moments(workers, bench.log("coordinator").read_text(errors="replace"), ends)
+    return held_time.figures(found, {name: job.kind.cpu for name, job in play.jobs.items()}, charged)
 
 
 def _has_charges(store: QueueStore) -> bool:

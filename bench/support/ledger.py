@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from bench.errors import BenchError
-from bench.support.baseline_scenario import ScenarioJob
+from bench.support.baseline.scenario import ScenarioJob
 
 HELD = ("Admitted", "Running")
 FINAL = ("Succeeded", "Failed")

@@ -40,11 +40,12 @@ def play(
     trim: Callable[[Manifest], Pod],
     wait: Callable[[Pod | None, Pod], float | None],
     status: Callable[[Pod], dict[str, Any]],
+    wrote: Callable[[Pod], None] = lambda _: None,
 ) -> None:
     """Write the `status` of each pod until the process is killed.
 
     `wait` gets a pod before and after a change, and returns the seconds until the status is due; None if the status
-    stays.
+    stays. `wrote` is called with the pod as it was before its status was written.
     """
     settings = ConnectionSettings(kubeconfig=kubeconfig, user_agent="bench-player", pool_connections=threads + 4)
     cluster = client.connect(settings)
@@ -55,6 +56,7 @@ def play(
                 print(f"WARNING a pod's status is {late:.1f} s late", flush=True)
             try:
                 cluster.patch(PODS, pod.name, {"status": status(pod)}, pod.namespace, subresource="status")
+                wrote(pod)
             except (errors.NotFound, errors.Invalid):
                 return  # the pod was deleted, or it has ended already
             except errors.ClusterError as error:

@@ -3,6 +3,7 @@
     NotedJobs       the jobs of one kind: those whose number of workers the coordinator may change, or that hold room
     RaisedCharges   the charges that workers have raised and for which the queues have not paid yet
     Deadlines       the jobs with an `activeDeadlineSeconds`, and when their room is free again at the latest
+    SeenEnds        when the ends of jobs that held room were seen, and those of their pods
     ImpliedQueues   the queues that exist without a TenantQueue, because competing jobs name them
 
 One rule: other jobs cost nothing here, neither memory nor time.
@@ -14,8 +15,10 @@ grace: their node is dead, finalizers keep them, or another client deleted them 
 """
 
 import threading
-from collections import deque
+import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from coordinator.cache.routing_rules import is_implied
 from coordinator.cache.views import JobView
@@ -25,6 +28,8 @@ from crds.resources.amounts import Amounts
 from queues.picking.backfill import End, JobEnds
 from queues.store import RaisedCharge
 
+MOST_ENDS = 10_000
+"""The most ends that are kept: a process that does not lead never takes them."""
 MOST_RAISED = 10_000
 """The most raised charges that are kept: a process that does not lead never takes them."""
 GRANT_SECONDS = 30.0
@@ -174,6 +179,56 @@ class Deadlines:
             longest={key: seconds for key, _, seconds in queued},
             queues=frozenset(queue for _, queue, _ in queued),
         )
+
+
+class SeenEnd(NamedTuple):
+    """When this process saw the end of a job and of its pods, in seconds since 1970; 0.0: not."""
+
+    pods: float = 0.0
+    """When no pod of the job held room any more."""
+    job: float = 0.0
+
+    @property
+    def seen(self) -> float:
+        """When the first of both was seen."""
+        return min(filter(None, self), default=0.0)
+
+    @property
+    def settled(self) -> float:
+        """When the last of both was seen."""
+        return max(self)
+
+
+class SeenEnds:
+    """The ends of jobs whose charges are not freed yet; safe to note in one thread and to take in another."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._ends: OrderedDict[JobKey, SeenEnd] = OrderedDict()
+
+    def note(self, before: JobView | None, after: JobView | None) -> None:
+        """Record a change of a job."""
+        if before is None or after is None or before.finished or not after.finished:
+            return
+        if before.admission is not None or after.admission is not None:
+            self._keep(after.key, job=self.clock())
+
+    def note_pods_gone(self, key: JobKey) -> None:
+        """Record that no pod of a job holds room any more."""
+        self._keep(key, pods=self.clock())
+
+    def _keep(self, key: JobKey, **seen: float) -> None:
+        with self._lock:
+            self._ends[key] = self._ends.pop(key, SeenEnd())._replace(**seen)
+            if len(self._ends) > MOST_ENDS:
+                self._ends.popitem(last=False)
+
+    def take(self, key: JobKey) -> SeenEnd | None:
+        """Remove and return the end of a job; None if the job itself was not seen to end."""
+        with self._lock:
+            end = self._ends.pop(key, None)
+        return end if end is not None and end.job else None
 
 
 class ImpliedQueues:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from coordinator.cache import noted_jobs, optional_kinds, views
 from coordinator.cache.dirty_keys import DirtyKeys, SettingsChanges
-from coordinator.cache.noted_jobs import Deadlines, ImpliedQueues, NotedJobs, RaisedCharges
+from coordinator.cache.noted_jobs import Deadlines, ImpliedQueues, NotedJobs, RaisedCharges, SeenEnds
 from coordinator.cache.optional_kinds import ForeignView, GangQueueKinds, OptionalKinds
 from coordinator.cache.quota_jobs import GangQueueJobs, PortJobs, QuotaJobs, RefusedJobs
 from coordinator.cache.routing_rules import RoutingRules
@@ -61,9 +61,8 @@ class Watches:
         """The dirty keys that have another reason than a change of the job or its pods."""
         self.completed: set[JobKey] = set()
         """The jobs of which a pod has completed its work, until somebody takes them."""
-        self._settings_changes = SettingsChanges(clock)
-        self.implied = ImpliedQueues()
-        self.raised, self.deadlines = RaisedCharges(), Deadlines()
+        self._settings_changes, self.implied = SettingsChanges(clock), ImpliedQueues()
+        self.raised, self.deadlines, self.ends = RaisedCharges(), Deadlines(), SeenEnds()
         self.autoscaled, self.holders = NotedJobs(noted_jobs.is_autoscaled), NotedJobs(noted_jobs.holds_room)
         self.wake = threading.Event()
         self.quota_jobs, self.port_jobs, self.refused = QuotaJobs(clock), PortJobs(), RefusedJobs()
@@ -203,7 +202,7 @@ class Watches:
         if self.implied.add(job):
             self.touch_settings()
         others = (self.quota_jobs, self.gang_jobs, self.port_jobs, self.refused)
-        for noted in (self.raised, self.deadlines, self.holders, self.autoscaled, *others):
+        for noted in (self.raised, self.deadlines, self.ends, self.holders, self.autoscaled, *others):
             noted.note(before, after)
         self._dirty_keys.add([job.key], 0)
         self.wake.set()
@@ -227,6 +226,7 @@ class Watches:
         version = self.pods.resource_version if self.pods.synced else 0
         if before is not None and before.occupies and not any(pod.occupies for pod in self.pods.indexed(key.uid)):
             self.port_jobs.note_pods_gone(key)
+            self.ends.note_pods_gone(key)
             self._dirty_keys.add([key], version)  # the room that the job holds may be free
             self.wake.set()
         elif self._dirty_keys.add_for_pods(key, version):

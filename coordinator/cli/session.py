@@ -171,6 +171,7 @@ def start_log(settings: Settings) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(log_format.formatter(settings.log_format))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    logging.getLogger("urllib3").setLevel(logging.INFO)  # at the level debug, it logs two lines per request
 
 
 def format_error(error: Exception) -> str:

@@ -4,7 +4,8 @@ One rule: a charge is freed last. While this process may not have seen all pods 
 release is tried again.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from coordinator.cache.views import JobView
@@ -15,9 +16,13 @@ from coordinator.routing import eligibility, route
 from coordinator.routing.route import Route
 from coordinator.settings import Settings
 from crds.keys import JobKey
+from kube.process.meter import Meter
 from queues.pick_cycle import PickCycle
 from queues.store import QueueStore
 from queues.values import Entry, Reservation
+from reconcilers.metrics import HELD_SECONDS
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class ChargeRelease:
     configuration: QueueConfiguration
     route: Callable[[JobKey], Route]
     """A function that returns the route of a key by the newest state."""
+    meter: Meter
     _unfreed: dict[JobKey, UnfreedCharge] = field(default_factory=dict)
     """The jobs whose charge could not be freed yet. As far as this process has seen, they hold nothing any more."""
 
@@ -84,9 +90,20 @@ class ChargeRelease:
         if late:
             self.store.remove(late)
         self._unfreed |= {key: UnfreedCharge(since[key], now) for key in refused}
+        self._measure(key for key in keys if key not in self._unfreed)
         for charge in refunds:
             if charge.key not in refused:
                 self.pick_cycle.refund(charge.queue, charge.paid)
+
+    def _measure(self, freed: Iterable[JobKey]) -> None:
+        """Measure for how long these jobs have held room after their end."""
+        now = self.watches.ends.clock()
+        for key in freed:
+            if (end := self.watches.ends.take(key)) is not None:
+                if end.pods:
+                    self.meter.observe(HELD_SECONDS, end.settled - end.seen, "reconcile")
+                self.meter.observe(HELD_SECONDS, max(0.0, now - end.settled), "release")
+                log.debug("%s: end seen %.4f, settled %.4f, charge freed %.4f", key, end.seen, end.settled, now)
 
     def free_again(self) -> int:
         """Free the charges that could not be freed before; return how many were freed."""

@@ -107,6 +107,7 @@ class ControlLoop:
             reasons=self.reasons,
             clock=self.clock,
             elapsed=self.elapsed,
+            meter=self.meter,
         )
         self._autoscaler = Autoscaler(
             watches,

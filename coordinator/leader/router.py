@@ -24,6 +24,7 @@ from coordinator.routing.route import Route
 from coordinator.settings import Settings
 from crds import integers
 from crds.keys import JobKey
+from kube.process.meter import NO_METER, Meter
 from queues.pick_cycle import PickCycle
 from queues.store import QueueStore
 from queues.values import Entry, Offer, Reservation
@@ -97,6 +98,7 @@ class Router:
     clock: Callable[[], float]
     elapsed: Callable[[], float]
     """Seconds of a clock that is never set, for waits."""
+    meter: Meter = NO_METER
     changed: bool = False
     """Whether the store has changed since the control loop last asked, so that a cycle may find jobs to pick."""
     _limiter: QueuedLimiter = field(init=False)
@@ -116,6 +118,7 @@ class Router:
             self.elapsed,
             self.configuration,
             lambda key: self._route(key, 0),
+            self.meter,
         )
 
     def flush(self) -> Flushed:

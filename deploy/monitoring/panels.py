@@ -170,6 +170,7 @@ WAITS = (
         text="95 % of the jobs of a queue waited for less.",
         queries=((quantile(0.95, "torchq_admission_wait_time_seconds", "queue", Q), "{{queue}}"),),
         unit="s",
+        width=6,
     ),
     Panel(
         title="From the submission to the pods",
@@ -179,12 +180,21 @@ WAITS = (
             (quantile(0.95, "torchq_submit_to_pods_seconds", ""), "95 %"),
         ),
         unit="s",
+        width=6,
     ),
     Panel(
         title="How long jobs run, median",
         text="From the last admission of a job to its end.",
         queries=((quantile(0.5, "torchq_job_execution_seconds", "queue", Q), "{{queue}}"),),
         unit="s",
+        width=6,
+    ),
+    Panel(
+        title="How long room is held idle, 95 %",
+        text="By stage: before a job has its admission, and after its end.",
+        queries=((quantile(0.95, "torchq_held_stage_seconds", "stage"), "{{stage}}"),),
+        unit="s",
+        width=6,
     ),
 )
 FAILURES = (

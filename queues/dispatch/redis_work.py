@@ -6,6 +6,7 @@ One rule: every step is one script (queues/lua/work/*.lua), so that a process ma
 import itertools
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
@@ -13,7 +14,7 @@ from typing import Generic, TypeVar
 from crds import timestamps
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
-from queues import redis_keys
+from queues import redis_keys, task_times
 from queues.chunks import chunks
 from queues.inspection import redis_reader
 from queues.inspection_values import WorkInspection
@@ -40,7 +41,7 @@ _SHORTEN = Script("work/shorten", preludes=("lib/clock",))
 _REGISTER = Script("work/register", preludes=_PRELUDES)
 _OFFERS_PER_CALL = 500
 """The most offers for one call of the script. Other clients wait meanwhile, a few milliseconds."""
-_TASK_FIELDS = 6
+_TASK_FIELDS = 8
 
 
 class _Group(Generic[Item]):
@@ -155,8 +156,9 @@ class RedisWork:
             *_flatten(leases),
         ]
         answer: list[bytes] = _BEGIN(self._connection, arguments=arguments)
+        now = (self._clock or time.time)()
         with translate_parse_errors(self._connection):
-            return [_task(answer[start : start + _TASK_FIELDS]) for start in range(0, len(answer), _TASK_FIELDS)]
+            return [_task(answer[start : start + _TASK_FIELDS], now) for start in range(0, len(answer), _TASK_FIELDS)]
 
     def renew(self, leases: Sequence[Lease]) -> None:
         """See WorkSink."""
@@ -202,8 +204,8 @@ def _flatten(leases: Sequence[Lease]) -> list[str]:
     return [text for key, token in leases for text in (str(key), token)]
 
 
-def _task(fields: Sequence[bytes]) -> Task:
-    key, token, tenant, pods_version, failures, reservation = (field.decode() for field in fields)
+def _task(fields: Sequence[bytes], now: float) -> Task:
+    key, token, tenant, pods_version, failures, reservation, ready, leased = (field.decode() for field in fields)
     job = JobKey.parse(key)
     return Task(
         key=job,
@@ -212,4 +214,5 @@ def _task(fields: Sequence[bytes]) -> Task:
         seen=int(pods_version),
         failures=int(failures),
         reservation=codec.decode_reservation(job, reservation) if reservation else None,
+        times=task_times.from_ages(now, float(ready), float(leased)),
     )

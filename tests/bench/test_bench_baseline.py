@@ -13,8 +13,10 @@ from click.testing import CliRunner
 from bench.benchmarks import kueue_baseline, latency
 from bench.benchmarks.kueue_baseline import Seen
 from bench.cli import main
-from bench.support import api_counts, baseline_scenario, open_loop
-from bench.support.baseline_scenario import Scenario
+from bench.support import api_counts, open_loop
+from bench.support.baseline import held_time, scenario
+from bench.support.baseline.held_time import Moments
+from bench.support.baseline.scenario import Scenario
 from bench.support.later import Later
 from bench.support.ledger import JobLedger
 from bench.support.open_loop import Planned, Sent
@@ -63,9 +65,7 @@ class TestScenario:
         found = [each.job for each in Scenario("bench-4194304", 0.001).plan()]
         for manifest in found:
             job = torchjob.parse(manifest)
-            kind = next(
-                each for each in baseline_scenario.CLASSES if each.name == manifest["metadata"]["labels"]["bench/class"]
-            )
+            kind = next(each for each in scenario.CLASSES if each.name == manifest["metadata"]["labels"]["bench/class"])
             assert demand.job_charge(job.spec) == {"jobs": 1, "pods": 1, "cpu": kind.cpu * 1000}
             assert job.spec.scheduling_policy.priority == kind.priority
         for queue in Scenario("bench-4194304").queues():
@@ -129,6 +129,42 @@ class TestCounts:
         found = api_counts.by_code(EMBEDDED)
         assert api_counts.by_verb(found) == {"POST torchjobs": 7}
         assert api_counts.failures(found) == {}
+
+
+class TestHeldTime:
+    worker = """
+2026-01-02 03:04:05,000 DEBUG reconcilers: ns/a/u-1: picked 10.0000, leased 11.0000, begun 11.5000, admitted 12.0000
+2026-01-02 03:04:05,000 DEBUG reconcilers: ns/b/u-2: picked 10.0000, leased 10.0000, begun 10.0000, admitted 10.5000
+2026-01-02 03:04:05,000 INFO reconcilers: ns/b/u-2: Admitted
+"""
+    leader = """
+2026-01-02 03:04:05,000 DEBUG coordinator: ns/a/u-1: end seen 14.5000, settled 14.5000, charge freed 16.0000
+2026-01-02 03:04:05,000 DEBUG coordinator: ns/b/u-2: end seen 11.0000, settled 11.5000, charge freed 12.0000
+2026-01-02 03:04:05,000 DEBUG coordinator: ns/c/u-3: end seen 11.0000, settled 11.5000, charge freed 12.0000
+"""
+
+    def test_moments_joins_the_logs_and_moves_no_moment_before_another(self) -> None:
+        found = held_time.moments(self.worker, self.leader, {"a": 14.0, "b": 11.2, "c": 1.0})
+        assert found == {
+            "a": Moments(10.0, 11.0, 11.5, 12.0, 14.0, 14.5, 14.5, 16.0),
+            "b": Moments(10.0, 10.0, 10.0, 10.5, 11.2, 11.2, 11.5, 12.0),
+        }
+
+    def test_the_stages_are_all_of_the_time_for_which_quota_was_held(self) -> None:
+        jobs = held_time.moments(self.worker, self.leader, {"a": 14.0, "b": 11.2})
+        found = held_time.figures(jobs, {"a": 1, "b": 20}, charged=50.0)
+        assert sum(found["held_percent"].values()) == pytest.approx(100, abs=0.1)
+        assert found["held_percent"]["run"] == pytest.approx(100 * (2 + 20 * 0.7) / 46, abs=0.1)
+        assert found["held_of_charged_percent"] == 92.0
+        assert found["held_time"]["handover"] == {"percent": 1.09, "p50_ms": 250.0, "p99_ms": 495.0}
+
+    def test_figures_of_no_job_are_empty(self) -> None:
+        assert held_time.figures({}, {}, 0.0) == {
+            "held_jobs": 0,
+            "held_percent": {},
+            "held_of_charged_percent": None,
+            "held_time": {},
+        }
 
 
 def test_success_patch_equals_the_patch_of_a_worker() -> None:
@@ -241,3 +277,5 @@ def test_a_short_kueue_baseline_stays_within_its_quota() -> None:
     assert figures["wall_s"] > 1  # a large job runs for a second
     assert 0 < figures["api_writes_per_job"] < 4
     assert {"coordinator", "worker-0"} <= figures["cpu_s"].keys()
+    assert figures["held_jobs"] == 90
+    assert sum(figures["held_percent"].values()) == pytest.approx(100, abs=1)

@@ -123,6 +123,17 @@ def test_a_report_has_options_figures_and_machine() -> None:
     assert "picks_per_s  1,23" in text(result)
 
 
+def test_figures_with_equal_parts_are_a_table() -> None:
+    figures = {"held": {"dispatch": {"percent": 12.5, "p50_ms": 3}, "run": {"percent": 87.5, "p50_ms": 200}}}
+    lines = text(report("picks", picks.Options(queues=2), figures, {"cores": 2})).splitlines()
+    [head] = [at for at, line in enumerate(lines) if line.split()[0] == "held"]
+    assert [line.split() for line in lines[head : head + 3]] == [
+        ["held", "percent", "p50_ms"],
+        ["dispatch", "12.5", "3"],
+        ["run", "87.5", "200"],
+    ]
+
+
 def test_milliseconds_returns_the_percentiles_of_times() -> None:
     assert milliseconds([0.001, 0.002, 0.003]) == {"p50": 2.0, "p95": 2.9, "p99": 2.98, "max": 3.0}
     assert milliseconds([0.5]) == {"p50": 500.0, "p95": 500.0, "p99": 500.0, "max": 500.0}

@@ -12,7 +12,7 @@ from typing import Literal
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
-from queues import errors, redis_keys
+from queues import errors, redis_keys, task_times
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import RqJob, WorkInspection, WorkRecord
 from queues.registrations import Member, Registration, StoreIdentity
@@ -41,6 +41,9 @@ class _Record:
     run settles these versions."""
     due: float = 0.0
     """The time at which a delayed key is due, or at which the lease of a leased key ends."""
+    since: float = 0.0
+    """When the key became ready."""
+    leased: float = 0.0
 
 
 class MemoryWork:
@@ -282,7 +285,7 @@ class MemoryWork:
         return record if record and record.state == "leased" and record.token == token else None
 
     def _make_ready(self, key: JobKey, record: _Record, tenant: str) -> None:
-        record.state, record.tenant = "ready", tenant
+        record.state, record.tenant, record.since = "ready", tenant, self._clock()
         waiting = self._ready.setdefault(tenant, deque())
         if not waiting:
             self._turns.append(tenant)
@@ -350,12 +353,13 @@ class MemoryWork:
         self._leased += 1
         self._tokens += 1
         record.state, record.token = "leased", f"{epoch}.{self._tokens}"
-        record.due = now + self._settings.dispatched_lease
+        record.leased, record.due = now, now + self._settings.dispatched_lease
         return [str(key), record.token]
 
     def _begin(self, key: JobKey, epoch: int, reservation: Reservation | None) -> Task:
         record = self._records[key]
-        record.epoch, record.due = epoch, self._clock() + self._settings.running_lease
+        now = self._clock()
+        record.epoch, record.due = epoch, now + self._settings.running_lease
         pods_version = self._pods_versions.get(key, 0)
         return Task(
             key=key,
@@ -364,6 +368,7 @@ class MemoryWork:
             seen=record.seen if pods_version == DOUBT else max(record.seen, pods_version),
             failures=record.failures,
             reservation=reservation,
+            times=task_times.from_ages(now, now - record.since, now - record.leased),
         )
 
 

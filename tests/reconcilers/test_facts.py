@@ -16,6 +16,7 @@ from reconcilers.settings import ReconcileSettings
 from tests.support.reconcilers.bench import Bench
 from tests.support.reconcilers.builders import task
 
+BEFORE_ADMISSION = ("dispatch", "handover", "admission")
 MASTER, WORKER = "digits-master-0", "digits-worker-0"
 
 
@@ -64,6 +65,19 @@ def test_the_life_of_a_job_with_a_failure_counts_each_fact_once(metered: Bench, 
     assert counted(registry, metrics.EXECUTION_SECONDS) == {(): 1.0}
     assert counted(registry, metrics.ADMISSIONS) == counted(registry, metrics.SUBMIT_TO_PODS_SECONDS) == {(): 1.0}
     assert counted(registry, metrics.SENT_BACK) == {}
+
+
+def test_an_admission_measures_each_stage_since_the_pick_once(metered: Bench, registry: Registry) -> None:
+    metered.submit()
+    metered.reconcile()
+    assert registry.collect() == {}
+    metered.pick()
+    metered.reconcile(times=3)
+    found = registry.collect()[metrics.HELD_SECONDS]
+    assert {stage: sum(cells[:-1]) for (stage,), cells in found.items()} == dict.fromkeys(BEFORE_ADMISSION, 1)
+    assert {stage: found[stage,][-1] for stage in ("dispatch", "handover")} == pytest.approx(
+        {"dispatch": 2.0, "handover": 1.0}, abs=0.001
+    )
 
 
 @pytest.mark.parametrize("error", [Conflict("outdated"), Unreachable("no answer")])

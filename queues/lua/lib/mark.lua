@@ -14,6 +14,7 @@
 --                                         since     when it became ready, seconds
 --                                         failures  runs in a row that failed; missing means 0, kept while it waits
 --                                         token     fencing token of the present lease (leased only)
+--                                         leased    when it was last leased, seconds
 --                                         run       random word of the call that began its run (running only)
 --                                         epoch     epoch under which its run began (running only)
 --                                         dirty     "1" if the key was marked while leased: it runs once more. Or "<version>

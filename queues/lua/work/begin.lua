@@ -6,8 +6,8 @@
 --       2 layout of the caller   3 seconds the running lease lasts
 --       4 a random word for this call: by it a repeated call recognizes its own runs; for another call the keys are lost
 --       then for each lease: key, token
--- Returns: flat list of key, token, tenant, seen, failures, reservation (JSON, empty if there is none), one run after the
--- other; missing keys were lost. Error STORELOST (lib/epoch.lua).
+-- Returns: flat list of key, token, tenant, seen, failures, reservation (JSON, empty if there is none), seconds since the key
+-- became ready, seconds since it was leased; one run after the other. Missing keys were lost. Error STORELOST (lib/epoch.lua).
 --
 -- Further keys:
 --   torchq:reservations   read only; see queues/redis_keys.py
@@ -22,7 +22,14 @@ local epoch, lost = live_epoch(ARGV[2])
 if lost then
   return lost
 end
-local ends = seconds(clock(ARGV[1]) + tonumber(ARGV[3]))
+local now = clock(ARGV[1])
+local ends = seconds(now + tonumber(ARGV[3]))
+
+-- Return the seconds since a time in a record.
+local function age(time)
+  return seconds(now - (tonumber(time or '') or now))
+end
+
 local tasks = {}
 for i = 5, #ARGV, 2 do
   local key, token = ARGV[i], ARGV[i + 1]
@@ -33,7 +40,8 @@ for i = 5, #ARGV, 2 do
     redis.call('ZADD', 'torchq:work:leases', ends, key)
     local seen, failures = newest(key, record.seen or '0'), tostring(record.failures or 0)
     local reservation = redis.call('HGET', 'torchq:reservations', key) or ''
-    for _, value in ipairs({key, token, record.tenant or '', seen, failures, reservation}) do
+    local waits = { age(record.since), age(record.leased) }
+    for _, value in ipairs({key, token, record.tenant or '', seen, failures, reservation, waits[1], waits[2]}) do
       tasks[#tasks + 1] = value
     end
   end

@@ -83,9 +83,9 @@ local function take()
   return key
 end
 
-local function lease(key, token, ends)
+local function lease(key, token, now, ends)
   local record = record_of(key) or {}
-  record.state, record.token = 'leased', token
+  record.state, record.token, record.leased = 'leased', token, seconds(now)
   keep_record(key, record)
   redis.call('ZADD', 'torchq:work:leases', seconds(ends), key)
 end
@@ -129,7 +129,7 @@ while pushed < left do
   end
   pushed = pushed + 1
   local token = epoch .. '-' .. word .. '-' .. pushed
-  lease(key, token, now + tonumber(ARGV[3]))
+  lease(key, token, now, now + tonumber(ARGV[3]))
   batch[#batch + 1] = {key, token}
   if #batch == size then
     push('torchq-' .. word .. '-' .. pushed, batch)

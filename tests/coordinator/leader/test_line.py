@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from coordinator.routing import eligibility
-from crds.api_resources import PODS, TENANT_QUEUES
+from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
+from reconcilers.metrics import HELD_SECONDS
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
 from tests.support.waiting import until
@@ -44,6 +45,18 @@ def test_a_job_that_succeeds_costs_three_status_writes(line: Desk, namespace: st
     assert calls["pages Pod"] == 1
     assert all(line.watching.calls[f"pages {kind}"] == 1 for kind in ("TorchJob", "Pod", "TenantQueue"))
     assert not [name for name in line.watching.calls if name.startswith((*WRITES, "list", "get"))]
+
+
+def test_the_leader_measures_once_how_long_a_job_holds_room_after_its_end(line: Desk, namespace: str) -> None:
+    line.queue("a")
+    line.begin()
+    gone, ended = (line.submit(name, namespace, "a", tasks={"Master": desks.task()}) for name in ("gone", "ended"))
+    line.until(lambda: line.pods_of(gone) and line.pods_of(ended))
+    line.move(ended, "Succeeded")
+    line.cluster.delete(TORCHJOBS, gone.name, namespace)
+    line.until(lambda: line.phase(ended) == "Succeeded" and not line.reserved())
+    assert line.meter.observed[HELD_SECONDS.name, "reconcile"] == 1
+    assert line.meter.observed[HELD_SECONDS.name, "release"] == 1
 
 
 def test_a_job_that_waits_and_succeeds_costs_four_status_writes(line: Desk, namespace: str, clock: Clock) -> None:

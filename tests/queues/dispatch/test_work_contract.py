@@ -38,6 +38,24 @@ def test_offered_key_becomes_one_task(ready: Stand) -> None:
     assert ready.take() == []
 
 
+def test_a_task_says_how_long_its_key_was_ready_and_leased(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    ready.clock.step(2)
+    ready.work.dispatch()
+    ready.clock.step(3)
+    [task] = ready.work.begin(ready.pop_all())
+    now = ready.clock()
+    assert task.times == pytest.approx((now - 5, now - 3, now), abs=0.001)
+
+
+def test_a_clock_that_was_set_back_makes_no_wait_negative(ready: Stand) -> None:
+    ready.work.offer([offer()])
+    ready.work.dispatch()
+    ready.clock.step(-10)
+    [task] = ready.work.begin(ready.pop_all())
+    assert task.times == pytest.approx((ready.clock(),) * 3, abs=0.001)
+
+
 def test_burst_of_offers_becomes_one_task_with_the_newest_seen_version(ready: Stand) -> None:
     ready.work.offer([offer(seen=seen) for seen in (3, 900, 12)] * 50)
     assert [task.seen for task in ready.take()] == [900]

@@ -44,6 +44,7 @@ from reconcilers.reconcile import Reconciler
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
+from tests.doubles.recording_meter import RecordingMeter
 from tests.support.clock import Clock
 from tests.support.queues.builders import registration
 from tests.support.rbac.gatekeeper import Gatekeeper
@@ -106,6 +107,8 @@ class Desk:
         )
         self.memory = Memory(self.settings)
         self.reports: ReportReader | None = None
+        self.meter = RecordingMeter()
+        """What the control loop counts."""
         self.term = self.new_term()
         self.caches = WorkerCaches(self.working, self.settings)
         self.pods, self.queues = self.caches.pods, self.caches.queues
@@ -143,6 +146,7 @@ class Desk:
             lane=self.statuses.jobs,
             memory=self.memory,
             reports=self.reports,
+            meter=self.meter,
         )
 
     def _pause(self, seconds: float) -> None:

@@ -1,5 +1,6 @@
 """The shared helpers of tests on an API server: a job, its pods, and the actions of node and coordinator."""
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from kube import errors
 from kube.api import Manifest
 from kube.client import KubernetesCluster
 from kube.informer import Informer
+from queues import task_times
 from queues.values import Reservation, Task
 from reconcilers.reconcile import RaiseCharge, Reconciler, no_store
 from reconcilers.views import containers
@@ -81,7 +83,15 @@ class Bench:
     ) -> float | None:
         for _ in range(times):
             self.catch_up()
-            task = Task(key=self.key, token="t", tenant="team", seen=0, failures=0, reservation=self.reservation)
+            task = Task(
+                key=self.key,
+                token="t",
+                tenant="team",
+                seen=0,
+                failures=0,
+                reservation=self.reservation,
+                times=task_times.from_ages(time.time(), 3.0, 1.0),
+            )
             requeue = self.reconciler(task, holds, raise_charge)
         return requeue
 
