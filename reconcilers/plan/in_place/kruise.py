@@ -148,6 +148,8 @@ class Kruise:
     def _request(self, pod: PodView, purpose: str) -> Manifest:
         """Return a ContainerRecreateRequest for all containers of exactly this pod, once."""
         metadata = self.job.metadata
+        # A kubelet may begin its count of restarts anew, and then shows fewer restarts than were counted.
+        restarts = max(pod.restarts, pod.counted_restarts)
         return {
             "apiVersion": RECREATE_REQUESTS.api_version,
             "kind": RECREATE_REQUESTS.kind,
@@ -159,7 +161,7 @@ class Kruise:
                     labels.JOB_UID: metadata.uid,
                     labels.RESTART: str(self.job.status.restart_generation),
                 },
-                "annotations": {labels.POD_UID: pod.uid, labels.RESTARTS_HANDLED: str(pod.restarts)},
+                "annotations": {labels.POD_UID: pod.uid, labels.RESTARTS_HANDLED: str(restarts)},
                 "ownerReferences": [
                     {"apiVersion": PODS.api_version, "kind": PODS.kind, "name": pod.name, "uid": pod.uid}
                 ],

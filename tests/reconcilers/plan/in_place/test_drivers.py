@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crds import labels
+from crds import labels, timestamps
 from crds.api_resources import RECREATE_REQUESTS
 from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.in_place.driver import RestartProgress
@@ -17,13 +17,14 @@ from reconcilers.plan.in_place.restarts import Restarts, RestartStep
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreateObject, DeleteObject, DeletePods, PatchPodMetadata
-from reconcilers.views import containers, pod_view
+from reconcilers.views import containers, pod_view, recreate_request
 from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
 from tests.support.reconcilers import recreate_requests
 from tests.support.reconcilers.builders import NOW, job, pod, status, task
 
 T = NOW.timestamp()
+NOW_TEXT = timestamps.format_time(T)
 PLAIN = pod()
 AGENT = replace(PLAIN, has_restart_agent=True)
 KRUISE = replace(PLAIN, self_healing=True)
@@ -102,6 +103,15 @@ def test_pods_of_one_job_have_their_own_drivers() -> None:
         "digits-worker-0"
     ]
     assert [each.pods for each in found.actions if isinstance(each, DeletePods)] == [(old,)]
+
+
+def test_pod_whose_kubelet_counts_anew_is_requested_once() -> None:
+    reset = replace(KRUISE, restarts=0, counted_restarts=1)
+    first = step("auto", reset)
+    (made,) = (each.manifest for each in first.actions if isinstance(each, CreateObject))
+    there = recreate_request.trim({**made, "metadata": {**made["metadata"], "uid": "r", "creationTimestamp": NOW_TEXT}})
+    again = step("auto", reset, requests=(there,))
+    assert not [each for each in again.actions if isinstance(each, CreateObject)]
 
 
 @pytest.mark.parametrize(
