@@ -11,6 +11,7 @@ from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues.registrations import Member
 from queues.values import Entry, QueueSpec, Reservation
+from queues.work_kinds import WorkKind
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -66,6 +67,7 @@ class WorkRecord:
     state: str
     """The state of the key: ready, delayed or leased."""
     tenant: str = ""
+    kind: WorkKind = "begins"
     since: str = ""
     """When the key became ready, as text. It differs from one wait to the next."""
     token: str = ""
@@ -95,9 +97,9 @@ class WorkInspection:
     """The time on the clock by which leases end."""
     records: Mapping[JobKey, WorkRecord] = field(default_factory=dict)
     ready: Mapping[str, frozenset[JobKey]] = field(default_factory=dict)
-    """By tenant, its ready keys."""
+    """By lane (`queues.work_kinds.lane`), its ready keys."""
     turns: frozenset[str] = frozenset()
-    """The tenants that will have a turn."""
+    """The lanes that will have a turn."""
     ready_count: int = 0
     """The number of ready keys, by the counter that dispatch uses."""
     ready_length: int = 0

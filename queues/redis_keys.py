@@ -50,6 +50,8 @@ RECORDS = f"{WORK}records"
 READY = f"{WORK}ready:"
 READY_COUNT = f"{WORK}ready"
 TENANTS = f"{WORK}tenants"
+LANES = (f"{TENANTS}:ends", TENANTS, f"{TENANTS}:tells")
+"""The lists of lanes, by the kinds of runs (`queues.work_kinds.KINDS`)."""
 DELAYED = f"{WORK}delayed"
 LEASES = f"{WORK}leases"
 MEMBERS = f"{WORK}members"
@@ -89,7 +91,7 @@ _KEYS = PRESERVED | {
     *(EPOCH, LAYOUT, REBUILDING, PROBE, ENTRIES, RESERVATIONS, USAGE, COHORTS, SHARED, PORTS, f"{PREFIX}commit"),
     *(f"{PREFIX}{name}" for name in ("change", "changed", "settled")),
     f"{PREFIX}none",  # a key that never exists: a check deletes it, which fails on a server that takes no writes
-    *(RECORDS, READY_COUNT, TENANTS, DELAYED, LEASES, MADE),
+    *(RECORDS, READY_COUNT, *LANES, DELAYED, LEASES, MADE),
 }
 _FAMILIES = (ORDER, READY, SETTLED, REPORTS)
 

@@ -13,6 +13,7 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues.task_times import TaskTimes
+from queues.work_kinds import WorkKind
 
 Kind = Literal["admit", "grow"]
 """The request of an entry: the admission of a whole job, or more room for an admitted job (elastic)."""
@@ -372,15 +373,14 @@ class Offer:
 
     key: JobKey
     tenant: str
-    """The tenant whose turn the key uses in the work queue. It is a queue or a namespace that an administrator has made
-    (`coordinator.routing.route.tenant`), never a name that users choose."""
+    """The tenant whose turn the key uses, never a name that users choose (`coordinator.routing.route.tenant`)."""
     seen: int = 0
     """The newest resourceVersion of the key's pods that the coordinator knows, and a worker's cache must have."""
     delay: float = 0.0
     """Seconds to wait before the run. An offer without delay goes first."""
     version: int = 0
-    """The job's resourceVersion, if a change of the job or its pods is the only reason for the offer; otherwise 0. No
-    run is needed if a recent run has settled that version (`WorkSink.finish`)."""
+    """The job's resourceVersion if only a change of it or its pods is the reason, else 0 (`WorkSink.finish`)."""
+    kind: WorkKind = "begins"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,7 +392,6 @@ class Task:
     """The fencing token. A worker with another token for the key has lost the lease."""
     tenant: str
     seen: int
-    """The newest resourceVersion of the key's pods that the worker's cache must have reached."""
     failures: int
     """The number of runs in a row that ended in an error, for the backoff."""
     reservation: Reservation | None

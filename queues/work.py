@@ -68,7 +68,7 @@ class WorkSource(Protocol):
     """The coordinator's side of the work queue."""
 
     def offer(self, offers: Iterable[Offer]) -> None:
-        """Mark keys as work. A repeated offer has no effect while the key waits.
+        """Mark keys as work. A repeated offer has no effect while the key waits, unless its kind is more urgent.
 
         An offer with a `version` has no effect if a run has recently settled that version of the job or a later one,
         and knew the pods of the offer. "Recently" means within SETTLED_SECONDS. Raises StoreLost while the store has no
@@ -81,8 +81,11 @@ class WorkSource(Protocol):
         worker runs is run once more, since the run may have begun before the deletion."""
 
     def dispatch(self) -> int:
-        """Make keys ready that are due or whose lease ended. Then lease ready keys, fairly over tenants, and push them
-        to the workers. Return how many keys were pushed.
+        """Make keys ready that are due or whose lease ended. Then lease ready keys, those that free room first, fairly
+        over the tenants of each kind, and push them to the workers. Return how many keys were pushed.
+
+        Of eight keys in a row, five go to ends first, two to those that begin and one to those that only tell. What a
+        kind leaves goes to the most urgent that waits (`queues.work_kinds.TURNS`).
 
         The number of keys is at most the number of free threads of workers with the store's layout and owner, and 0
         while every such worker has a batch waiting. Raises StoreLost while the store has no epoch."""

@@ -2,8 +2,9 @@
 is routed once. What an admin changes together takes effect together.
 
 One rule: a job that changed is routed at once. Changes of its pods route it at most once in PODS_SECONDS, the first
-change at once. A job of a thousand pods may change a thousand times in a second, and is routed a few times. Keys that
-are routed again although nothing changed do not delay keys that have changed.
+change at once. A job of a thousand pods may change a thousand times in a second, and is routed a few times. What frees
+room goes before what takes room, and both before what only tells; of each step, every kind gets a part. Keys that are
+routed again although nothing changed do not delay keys that have changed.
 """
 
 import threading
@@ -12,6 +13,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from crds.keys import JobKey
+from queues.work_kinds import EIGHT, KINDS, TURNS, WorkKind, more_urgent
 
 PODS_SECONDS = 0.2
 """How long a key rests after a change of its pods has made it due. Further changes of its pods wait until the rest is
@@ -24,44 +26,59 @@ SHARE = 4
 """One in this many keys of a step may be a key that is routed again although nothing changed."""
 
 
+class _Mark(NamedTuple):
+    """Why a key is routed."""
+
+    version: int
+    """The newest known resourceVersion of its pods."""
+    kind: WorkKind
+
+    def with_earlier(self, earlier: "_Mark | None") -> "_Mark":
+        """Return this mark together with an earlier one."""
+        if earlier is None:
+            return self
+        return _Mark(max(self.version, earlier.version), more_urgent(self.kind, earlier.kind))
+
+
 class DirtyKeys:
     """The dirty keys, and when keys with changed pods may be routed again; safe to share between threads."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._due: dict[JobKey, int] = {}
+        self._due: dict[WorkKind, dict[JobKey, _Mark]] = {kind: {} for kind in KINDS}
+        """By kind, the keys to route, oldest first."""
         self._again: dict[JobKey, None] = {}
         """Keys that are routed again although nothing changed."""
-        self._later: dict[JobKey, int] = {}
+        self._later: dict[JobKey, _Mark] = {}
         self._resting: dict[JobKey, float] = {}
         """The time at which the rest of each key ends, earliest first, since all keys rest equally long."""
         self._repeats: dict[JobKey, float] = {}
         """The keys that are to be marked once more, and when; earliest first, since all wait equally long."""
 
-    def add(self, keys: Iterable[JobKey], version: int) -> None:
+    def add(self, keys: Iterable[JobKey], version: int, kind: WorkKind = "begins") -> None:
         """Mark keys to be routed at once.
 
         `version` is the newest known resourceVersion of their pods. `take` returns the largest version of each key.
         """
         with self._lock:
             for key in keys:
-                self._add(key, max(version, self._later.pop(key, 0)))
+                self._add(key, _Mark(version, kind))
 
     def add_again(self, keys: Iterable[JobKey]) -> None:
         """Mark keys to be routed again although no change of them is known. Each step takes a part of them."""
         with self._lock:
-            self._again.update((key, None) for key in keys if key not in self._due)
+            self._again.update((key, None) for key in keys if not self._is_due(key))
 
-    def add_for_pods(self, key: JobKey, version: int) -> bool:
+    def add_for_pods(self, key: JobKey, version: int, kind: WorkKind = "tells") -> bool:
         """Mark a key to be routed as soon as its rest is over; return whether that is now."""
         with self._lock:
-            now = self._clock()
-            if key not in self._due and self._resting.get(key, now) > now:
-                self._later[key] = max(version, self._later.get(key, 0))
+            now, mark = self._clock(), _Mark(version, kind)
+            if not self._is_due(key) and self._resting.get(key, now) > now:
+                self._later[key] = mark.with_earlier(self._later.get(key))
                 return False
             self._rest(key, now)
-            self._add(key, version)
+            self._add(key, mark)
             return True
 
     def add_soon(self, key: JobKey, *, repeat: bool = False) -> None:
@@ -71,8 +88,8 @@ class DirtyKeys:
             if repeat:
                 self._repeats.pop(key, None)
                 self._repeats[key] = self._clock() + REPEAT_SECONDS
-            if key not in self._due:
-                self._later.setdefault(key, 0)
+            if not self._is_due(key):
+                self._later[key] = _Mark(0, "begins").with_earlier(self._later.get(key))
                 if key not in self._resting:
                     self._rest(key, self._clock())
 
@@ -86,28 +103,47 @@ class DirtyKeys:
             return due
 
     def take(self, limit: int) -> list[tuple[JobKey, int]]:
-        """Remove and return up to `limit` keys that are due, oldest first, each with the newest known resourceVersion
-        of its pods.
+        """Remove and return up to `limit` keys that are due, the most urgent first and then the oldest, each with the
+        newest known resourceVersion of its pods.
 
-        A fixed part of the result is for keys of `add_again`; the part is smaller if fewer of them wait.
+        A fixed part of the result is for keys of `add_again`. Of the rest, two eighths are for keys that begin and one
+        for those that only tell. A part is smaller if fewer of these keys wait.
         """
         with self._lock:
             self._wake(self._clock())
-            keys = list(islice(self._due, limit - min(len(self._again), limit // SHARE)))
-            without_news = list(islice(self._again, min(limit - len(keys), max(1, limit // SHARE))))
+            news = limit - min(len(self._again), limit // SHARE)
+            kept = {kind: min(len(self._due[kind]), news * TURNS.count(kind) // EIGHT) for kind in KINDS}
+            taken: list[tuple[JobKey, int]] = []
+            for kind, due in self._due.items():
+                kept[kind] = 0
+                keys = list(islice(due, news - len(taken) - sum(kept.values())))
+                taken += [(key, due.pop(key).version) for key in keys]
+            without_news = list(islice(self._again, min(limit - len(taken), max(1, limit // SHARE))))
             for key in without_news:
                 del self._again[key]
-            return [(key, self._due.pop(key)) for key in keys] + [(key, 0) for key in without_news]
+            return taken + [(key, 0) for key in without_news]
 
     def __len__(self) -> int:
         """Return the number of all entries that are kept."""
         with self._lock:
             self._wake(self._clock())
-            return len(self._due) + len(self._again) + len(self._later) + len(self._resting) + len(self._repeats)
+            due = sum(len(each) for each in self._due.values())
+            return due + len(self._again) + len(self._later) + len(self._resting) + len(self._repeats)
 
-    def _add(self, key: JobKey, version: int) -> None:
+    def _is_due(self, key: JobKey) -> bool:
+        return any(key in due for due in self._due.values())
+
+    def _add(self, key: JobKey, mark: _Mark) -> None:
+        """Make a key due, together with what marked it before. It keeps its place, unless it is more urgent now."""
         self._again.pop(key, None)
-        self._due[key] = max(version, self._due.get(key, 0))
+        mark = mark.with_earlier(self._later.pop(key, None))
+        for kind, due in self._due.items():
+            if key in due:
+                mark = mark.with_earlier(due[key])
+                if mark.kind != kind:
+                    del due[key]
+                break
+        self._due[mark.kind][key] = mark
 
     def _rest(self, key: JobKey, now: float) -> None:
         self._resting.pop(key, None)

@@ -131,8 +131,7 @@ class JobView:
 
     @property
     def at_rest(self) -> bool:
-        """Whether the job is suspended and holds nothing, and its status shows it. No worker has to reconcile such a
-        job."""
+        """Whether the job is suspended and holds nothing, and its status shows it: no worker has to reconcile it."""
         gone = self.cancelled or self.deleting or self.invalid
         idle = self.suspended and self.admission is None and not gone
         return idle and self.phase == "Suspended" and self.observed
@@ -172,7 +171,6 @@ class PodView:
     attempt: int
     occupies: bool
     """Whether the pod holds room: until it is Succeeded, Failed or deleted.
-
     A terminating pod holds room unless it is on no node, because no API server binds it to a node any more.
     """
     version: int = 0
@@ -203,6 +201,8 @@ class JobPods:
     """Whether the job has any pods, finished ones included."""
     occupy: bool = False
     """Whether one of them holds room."""
+    ended: bool = False
+    """Whether one of them holds none."""
     queue: str = ""
     """The queue that their labels name."""
     version: int = 0

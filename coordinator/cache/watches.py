@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from coordinator.cache import noted_jobs, optional_kinds, views
+from coordinator.cache import noted_jobs, optional_kinds, urgency, views
 from coordinator.cache.dirty_keys import DirtyKeys, SettingsChanges
 from coordinator.cache.noted_jobs import Deadlines, ImpliedQueues, NotedJobs, RaisedCharges, SeenEnds
 from coordinator.cache.optional_kinds import ForeignView, GangQueueKinds, OptionalKinds
@@ -132,14 +132,13 @@ class Watches:
         return job if job.key == key else None
 
     def pods_of(self, key: JobKey, version: int) -> JobPods:
-        """Summarize the pods of a job; `version` is the version that `take` returned with the key.
-
-        The worker's cache must show these pods before the worker acts, even if the event was not about a pod.
-        """
+        """Summarize the pods of a job; `version` is the version that `take` returned with the key. The worker's cache
+        must show these pods before the worker acts, even if the event was not about a pod."""
         pods = self.job_pods(key)
         return JobPods(
             exist=bool(pods),
             occupy=any(pod.occupies for pod in pods),
+            ended=not all(pod.occupies for pod in pods),
             queue=next((pod.queue for pod in pods), ""),
             version=max([version, *(pod.version for pod in pods)]),
         )
@@ -174,7 +173,7 @@ class Watches:
             self.wake.set()
 
     def take(self, limit: int) -> list[DirtyKey]:
-        """Remove and return up to `limit` keys to route, oldest first."""
+        """Remove and return up to `limit` keys to route, the most urgent first (`DirtyKeys.take`)."""
         for key in self._dirty_keys.take_repeats():
             if (job := self.job(key)) is None or not job.finished:  # for a finished job the worker asks the API server
                 self._mark_soon(key)
@@ -204,7 +203,7 @@ class Watches:
         others = (self.quota_jobs, self.gang_jobs, self.port_jobs, self.refused)
         for noted in (self.raised, self.deadlines, self.ends, self.holders, self.autoscaled, *others):
             noted.note(before, after)
-        self._dirty_keys.add([job.key], 0)
+        self._dirty_keys.add([job.key], 0, urgency.of_job(before, after))
         self.wake.set()
 
     def _pod_changed(self, before: PodView | None, after: PodView | None) -> None:
@@ -212,24 +211,24 @@ class Watches:
         assert pod is not None
         self.refused.note_pod(before, after)
         if before is not None and before.job is not None and before.job != pod.job:
-            self._pods_changed(before.job, before)  # its labels were changed: its job has lost it
+            self._pods_changed(before.job, before, None)  # its labels were changed: its job has lost it
         if pod.job is not None:
             if pod.completed and after is not None and (before is None or not before.completed):
                 self.completed.add(pod.job)
-            self._pods_changed(pod.job, before)
+            self._pods_changed(pod.job, before, after)
         elif before != after:  # of a foreign pod only the room that it takes matters
             self.touch_settings()
 
-    def _pods_changed(self, key: JobKey, before: PodView | None) -> None:
+    def _pods_changed(self, key: JobKey, before: PodView | None, after: PodView | None) -> None:
         # The informer's version is used, not the pod's own: a deletion has a version only in its event, and a worker
         # must have seen it. The first list reports no change, and a worker may reach its version only much later.
         version = self.pods.resource_version if self.pods.synced else 0
         if before is not None and before.occupies and not any(pod.occupies for pod in self.pods.indexed(key.uid)):
             self.port_jobs.note_pods_gone(key)
             self.ends.note_pods_gone(key)
-            self._dirty_keys.add([key], version)  # the room that the job holds may be free
+            self._dirty_keys.add([key], version, "ends")  # the room that the job holds may be free
             self.wake.set()
-        elif self._dirty_keys.add_for_pods(key, version):
+        elif self._dirty_keys.add_for_pods(key, version, urgency.of_pod(after)):
             self.wake.set()
 
     def _kind_appeared(self) -> None:

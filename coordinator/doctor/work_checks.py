@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from coordinator.doctor.findings import Finding
 from coordinator.doctor.inspection import Inspection
 from crds.keys import JobKey
+from queues import work_kinds
 from queues.inspection.rq_record import FUNCTION
 
 Found = Iterator[Finding]
@@ -25,8 +26,8 @@ def _work_lists(inspection: Inspection) -> Found:
     if work.ready_count != work.ready_length:
         surplus = work.ready_count - work.ready_length
         yield Finding("wrong-ready-count", "work", f"{surplus:+d} keys counted as ready that are not")
-    for tenant in sorted(name for name, keys in work.ready.items() if keys and name not in work.turns):
-        yield Finding("stuck-tenant", tenant or '""', "has ready keys but is not in the list of tenants to serve")
+    for lane in sorted(name for name, keys in work.ready.items() if keys and name not in work.turns):
+        yield Finding("stuck-tenant", lane or '""', "has ready keys but is not in the list of tenants to serve")
     for key, ends in sorted(work.leases.items()):
         record = work.records.get(key)
         if record is None or record.state != "leased":
@@ -37,7 +38,7 @@ def _work_records(inspection: Inspection) -> Found:
     """Find keys that would never become ready again."""
     for key, record in sorted(inspection.work.records.items()):
         match record.state:
-            case "ready" if key not in inspection.work.ready.get(record.tenant, ()):
+            case "ready" if key not in inspection.work.ready.get(work_kinds.lane(record.tenant, record.kind), ()):
                 yield Finding("stuck-key", str(key), f"ready since {record.since}, but in no list of ready keys")
             case "delayed" if record.due is None:
                 yield Finding("stuck-key", str(key), f"delayed (ready before: {record.since}), but never due")

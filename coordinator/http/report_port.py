@@ -114,7 +114,9 @@ class _SavedJobs:
         if not waiting:
             return
         rules = replace(watches.rules(), implicit=self.coordinator.settings.implicit_queues)
-        offers = [Offer(key=job.key, tenant=route.tenant(job.queue, job.key.namespace, rules)) for job in waiting]
+        tenants = [route.tenant(job.queue, job.key.namespace, rules) for job in waiting]
+        # A job saves before pods of it go.
+        offers = [Offer(key=job.key, tenant=of, kind="ends") for job, of in zip(waiting, tenants, strict=True)]
         self.coordinator.work.offer(offers)
 
 

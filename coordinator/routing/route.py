@@ -29,6 +29,9 @@ The entry of a growth (`coordinator.routing.growth_entries`) is withdrawn in eve
 the job wants more workers. `coordinator.routing.held_charges` finds the part of the store's charge that no worker has
 written yet, and the part that is to be freed: the table does not depend on either.
 
+What a reconcile is for (`queues.work_kinds`): it ends while a charge is kept that is to be freed, as a whole or in
+part. It begins for other admitted jobs, unless the job runs and only its status is to be written. Else it tells.
+
 A reconcile that only writes the status of a job that holds nothing (Queued, Suspended, or Failed for an invalid or
 cancelled job) waits for its tenant's turn (`coordinator.leader.queued_limiter`).
 
@@ -48,6 +51,7 @@ from crds.tenantqueue import TenantQueueSpec
 from crds.torchjob.status import Admission
 from queues import order
 from queues.values import Entry, Offer, Reservation
+from queues.work_kinds import WorkKind
 
 DRAINING_SECONDS = 5.0
 """How soon, in seconds, an admitted job of a draining queue is routed again: the worker may not know of the drain
@@ -77,7 +81,8 @@ class Route:
 
 def route(key: JobKey, job: JobView | None, pods: JobPods, rules: RoutingRules, now: float) -> Route:
     """Return what to do about one key; `job` is None if it does not exist any more."""
-    offer = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
+    of, kind = tenant(_queue(job, pods), key.namespace, rules), _kind(job, pods, rules)
+    offer = Offer(key=key, tenant=of, seen=pods.version, kind=kind)
     if job is None:
         again = now + DRAINING_SECONDS if eligibility.is_draining(pods.queue, rules) else 0.0
         return Route(offer=offer, withdraw=True, due_at=again) if pods.occupy else Route(remove=True)
@@ -106,8 +111,33 @@ def with_requests(
     result = replace(result, due_at=min(filter(None, (result.due_at, again)), default=0.0))
     if result.offer is not None:
         return replace(result, offer=replace(result.offer, delay=0.0))
-    offer = Offer(key=key, tenant=tenant(_queue(job, pods), key.namespace, rules), seen=pods.version)
-    return replace(result, offer=offer, in_turn=True)
+    of = tenant(_queue(job, pods), key.namespace, rules)
+    return replace(result, offer=Offer(key=key, tenant=of, seen=pods.version, kind="tells"), in_turn=True)
+
+
+def _kind(job: JobView | None, pods: JobPods, rules: RoutingRules) -> WorkKind:
+    """Return what a reconcile of the job is for."""
+    admission = job.admission if job is not None else None
+    if job is None or admission is None or job.finished or job.deleting or job.invalid:
+        return "ends" if pods.occupy else "tells"
+    if job.stopped or (pods.exist and not pods.occupy) or _gives_back(job, admission):
+        return "ends"
+    if eligibility.is_draining(admission.queue, rules):
+        return "ends"
+    is_settled = job.phase == "Running" and job.observed and job.workers is None and not pods.ended
+    return "tells" if is_settled else "begins"
+
+
+def _gives_back(job: JobView, admission: Admission) -> bool:
+    """Return whether an admitted job is to give its room back to others, or a part of it."""
+    scaling = job.autoscaling
+    target = scaling.in_force if scaling is not None else None
+    leaves = scaling is not None and scaling.leaving > 0
+    return (
+        leaves
+        or (job.waits is not None and job.waits.recalled)
+        or (target is not None and target.workers < (admission.workers or 0))
+    )
 
 
 def _admitted(job: JobView, admission: Admission, offer: Offer, rules: RoutingRules, now: float) -> Route:

@@ -197,7 +197,7 @@ class RedisWork:
 
 
 def _offer_fields(offer: Offer) -> tuple[str | int | float, ...]:
-    return str(offer.key), offer.tenant, offer.seen, float(offer.delay), offer.version
+    return str(offer.key), offer.tenant, offer.seen, float(offer.delay), offer.version, offer.kind
 
 
 def _flatten(leases: Sequence[Lease]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import orjson
 
 from crds.keys import JobKey
-from queues import order, redis_keys
+from queues import order, redis_keys, work_kinds
 from queues.chunks import chunks
 from queues.inspection import rq_record
 from queues.inspection_values import FOREIGN, Fault, RqJob, StoreInspection, WorkInspection, WorkRecord
@@ -142,11 +142,11 @@ def read_work(connection: Connection) -> WorkInspection:
     reader = InspectionReader()
     names = key_names(connection, f"{redis_keys.WORK}*")
     lists = sorted(name for name in names if name.startswith(redis_keys.READY))
-    time, turns, count, leases, members, older, *ready = reader.read(
+    time, ends, begins, tells, count, leases, members, older, *ready = reader.read(
         connection,
         [
             ("TIME",),
-            ("LRANGE", redis_keys.TENANTS, "0", "-1"),
+            *(("LRANGE", name, "0", "-1") for name in redis_keys.LANES),
             ("GET", redis_keys.READY_COUNT),
             ("ZRANGE", redis_keys.LEASES, "0", "-1", "WITHSCORES"),
             *MEMBERS_COMMANDS,
@@ -160,7 +160,7 @@ def read_work(connection: Connection) -> WorkInspection:
             name.removeprefix(redis_keys.READY): frozenset(reader.keys(name, {text.decode(): 0 for text in keys or ()}))
             for name, keys in zip(lists, ready, strict=True)
         },
-        turns=frozenset(tenant.decode(errors="replace") for tenant in turns or ()),
+        turns=frozenset(lane.decode(errors="replace") for lanes in (ends, begins, tells) for lane in lanes or ()),
         ready_count=reader.number(redis_keys.READY_COUNT, count),
         ready_length=sum(len(keys or ()) for keys in ready),
         leases=reader.keys(redis_keys.LEASES, _scores(leases)),
@@ -293,6 +293,7 @@ def _record(text: bytes, due: float | None, lease_ends: float | None) -> WorkRec
     return WorkRecord(
         state=str(fields.get("state", "")),
         tenant=str(fields.get("tenant", "")),
+        kind=work_kinds.parse(fields.get("kind")),
         since=str(fields.get("since", "")),
         token=str(fields.get("token", "")),
         failures=int(fields.get("failures", 0)),

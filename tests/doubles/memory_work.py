@@ -18,6 +18,7 @@ from queues.inspection_values import RqJob, WorkInspection, WorkRecord
 from queues.registrations import Member, Registration, StoreIdentity
 from queues.values import Offer, Refusal, Reservation, Task
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff
+from queues.work_kinds import EIGHT, KINDS, TURNS, WorkKind, lane, more_urgent
 
 DOUBT = 2**53
 """A number above any resourceVersion. As a version of pods, it means that the pods of the job are unknown."""
@@ -31,6 +32,8 @@ class _Record:
 
     state: Literal["ready", "delayed", "leased"]
     tenant: str
+    kind: WorkKind = "begins"
+    """What the run is for; of a leased key that was marked meanwhile, what the next run is for."""
     seen: int = 0
     failures: int = 0
     token: str = ""
@@ -68,7 +71,10 @@ class MemoryWork:
         self._lock = threading.RLock()
         self._records: dict[JobKey, _Record] = {}
         self._ready: dict[str, deque[JobKey]] = {}
-        self._turns: deque[str] = deque()
+        """By lane, the ready keys."""
+        self._turns: dict[WorkKind, deque[str]] = {kind: deque() for kind in KINDS}
+        """The lanes of each kind with ready keys; the first one has the next turn."""
+        self._dispatched = 0
         self._workers: dict[str, Member] = {}
         self._leased = 0
         self._tokens = 0
@@ -79,7 +85,7 @@ class MemoryWork:
         """Key -> the versions of the job and its pods that the last run has settled, and the time until which this
         counts."""
 
-    def mark(self, key: JobKey, tenant: str, pods_version: int = 0) -> None:
+    def mark(self, key: JobKey, tenant: str, pods_version: int = 0, kind: WorkKind = "begins") -> None:
         """Mark a key as work. The store's commit calls this for every pick, and `offer` for an offer without delay."""
         with self._lock:
             record = self._records.get(key)
@@ -88,9 +94,13 @@ class MemoryWork:
             record.seen = max(record.seen, pods_version)
             match record.state:
                 case "leased":
-                    record.dirty, record.tenant = True, tenant
+                    self._mark_leased(record, tenant, kind)
+                    record.dirty = True
                 case "delayed":
+                    record.kind = kind
                     self._make_ready(key, record, tenant)
+                case "ready":
+                    self._hasten(key, record, kind)
 
     def offer(self, offers: Iterable[Offer]) -> None:
         """See WorkSource."""
@@ -102,7 +112,7 @@ class MemoryWork:
                 elif offer.version:
                     self._mark_changed(offer)
                 else:
-                    self.mark(offer.key, offer.tenant, offer.seen)
+                    self.mark(offer.key, offer.tenant, offer.seen, offer.kind)
 
     def drop(self, keys: Iterable[JobKey]) -> None:
         """See WorkSource."""
@@ -157,8 +167,8 @@ class MemoryWork:
             return WorkInspection(
                 now=self._clock(),
                 records={key: _work_record(record) for key, record in self._records.items()},
-                ready={tenant: frozenset(keys) for tenant, keys in self._ready.items()},
-                turns=frozenset(self._turns),
+                ready={name: frozenset(keys) for name, keys in self._ready.items()},
+                turns=frozenset(each for lanes in self._turns.values() for each in lanes),
                 ready_count=ready,
                 ready_length=ready,
                 leases=leased,
@@ -174,24 +184,21 @@ class MemoryWork:
         if self._epoch() > epoch:
             raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {self._epoch()}")
         with self._lock:
-            for content in (self._records, self._ready, self._turns, self._batches, self._pods_versions, self._settled):
-                content.clear()
-            self._leased = 0
+            self._clear()
 
     def clear(self) -> None:
         """Delete everything, as a Redis that lost its content."""
         with self._lock:
-            for content in (
-                self._records,
-                self._ready,
-                self._turns,
-                self._workers,
-                self._batches,
-                self._pods_versions,
-                self._settled,
-            ):
-                content.clear()
-            self._leased = 0
+            self._clear()
+            self._workers.clear()
+            self._dispatched = 0
+
+    def _clear(self) -> None:
+        for content in (self._records, self._ready, self._batches, self._pods_versions, self._settled):
+            content.clear()
+        for lanes in self._turns.values():
+            lanes.clear()
+        self._leased = 0
 
     def register(self, registration: Registration) -> StoreIdentity:
         """See WorkSink."""
@@ -286,34 +293,59 @@ class MemoryWork:
 
     def _make_ready(self, key: JobKey, record: _Record, tenant: str) -> None:
         record.state, record.tenant, record.since = "ready", tenant, self._clock()
-        waiting = self._ready.setdefault(tenant, deque())
+        name = lane(tenant, record.kind)
+        waiting = self._ready.setdefault(name, deque())
         if not waiting:
-            self._turns.append(tenant)
+            self._turns[record.kind].append(name)
         waiting.append(key)
+
+    def _hasten(self, key: JobKey, record: _Record, kind: WorkKind) -> None:
+        """Move a ready key to the end of its tenant's lane of a more urgent kind."""
+        if more_urgent(kind, record.kind) == record.kind:
+            return
+        name = lane(record.tenant, record.kind)
+        self._ready[name].remove(key)
+        if not self._ready[name]:
+            del self._ready[name]
+            self._turns[record.kind].remove(name)
+        since, record.kind = record.since, kind
+        self._make_ready(key, record, record.tenant)
+        record.since = since
+
+    def _mark_leased(self, record: _Record, tenant: str, kind: WorkKind) -> None:
+        """Note that a leased key runs once more, as the most urgent kind that was marked meanwhile."""
+        is_marked = record.dirty or any(record.changed)
+        record.kind, record.tenant = more_urgent(kind, record.kind) if is_marked else kind, tenant
 
     def _mark_later(self, offer: Offer) -> None:
         due = self._clock() + offer.delay
         record = self._records.get(offer.key)
         if record is None:
-            self._records[offer.key] = _Record(state="delayed", tenant=offer.tenant, seen=offer.seen, due=due)
+            self._records[offer.key] = _Record(
+                state="delayed", tenant=offer.tenant, kind=offer.kind, seen=offer.seen, due=due
+            )
             return
         record.seen = max(record.seen, offer.seen)
         match record.state:
             case "leased":
-                record.dirty, record.tenant = True, offer.tenant
+                self._mark_leased(record, offer.tenant, offer.kind)
+                record.dirty = True
             case "delayed":
-                record.due = min(record.due, due)
+                record.due, record.kind = min(record.due, due), more_urgent(record.kind, offer.kind)
+            case "ready":
+                self._hasten(offer.key, record, offer.kind)
 
     def _mark_changed(self, offer: Offer) -> None:
         record = self._records.get(offer.key)
         if record is not None and record.state == "leased" and not record.dirty:
+            self._mark_leased(record, offer.tenant, offer.kind)
             job, pods = record.changed
-            record.seen, record.tenant = max(record.seen, offer.seen), offer.tenant
+            record.seen = max(record.seen, offer.seen)
             record.changed = max(job, offer.version), max(pods, offer.seen)
             return
         moving = record is not None and record.state != "delayed"
         if moving or not self._is_settled(offer.key, offer.version, offer.seen):
-            self.mark(offer.key, offer.tenant, offer.seen)
+            self.mark(offer.key, offer.tenant, offer.seen, offer.kind)
 
     def _settle(self, key: JobKey, version: int, pods_version: int) -> None:
         now = self._clock()
@@ -342,13 +374,16 @@ class MemoryWork:
         record.token, record.epoch, record.dirty, record.changed = "", 0, False, (0, 0)
 
     def _lease(self, epoch: int, now: float) -> list[str]:
-        tenant = self._turns.popleft()
-        waiting = self._ready[tenant]
+        first = TURNS[self._dispatched % EIGHT]
+        self._dispatched += 1
+        turns = next(lanes for lanes in (self._turns[first], *self._turns.values()) if lanes)
+        name = turns.popleft()
+        waiting = self._ready[name]
         key = waiting.popleft()
         if waiting:
-            self._turns.append(tenant)
+            turns.append(name)
         else:
-            del self._ready[tenant]
+            del self._ready[name]
         record = self._records[key]
         self._leased += 1
         self._tokens += 1
@@ -376,6 +411,7 @@ def _work_record(record: _Record) -> WorkRecord:
     return WorkRecord(
         state=record.state,
         tenant=record.tenant,
+        kind=record.kind,
         token=record.token,
         failures=record.failures,
         due=record.due if record.state == "delayed" else None,

@@ -1,6 +1,6 @@
 -- Prelude: mark() for many keys that were just committed, with fewer calls. Needs lib/records.lua, lib/mark.lua and lib/store.lua.
 --
--- mark_many(keys, groups, now): does mark(key, queue, '0', now) for each key. groups are {queue, keys}: the keys by tenant. No
+-- mark_many(keys, groups, now): does mark(key, queue, '0', now, 'begins') for each key. groups are {queue, keys}: the keys by tenant. No
 -- key comes twice. In a record without "seen", no version of pods is known.
 
 -- Return the texts of the existing records by key.
@@ -18,7 +18,7 @@ local function wake_record(key, record, tenant, now)
   if record.state == 'delayed' then
     redis.call('ZREM', 'torchq:work:delayed', key)
   end
-  record.state, record.tenant, record.since = 'ready', tenant, now
+  record.state, record.tenant, record.since, record.kind = 'ready', tenant, now, nil
   return cjson.encode(record)
 end
 

@@ -44,7 +44,7 @@ local function grow(key, reservation, workers, amounts)
   reservation.size, reservation.idle = (reservation.size or 0) + workers, (reservation.idle or 0) + workers
   reservation.grown, reservation.paid, reservation.gained = (reservation.grown or 0) + 1, nil, nil
   redis.call('HSET', 'torchq:reservations', key, reservation_text(reservation))
-  mark(key, reservation.queue, '0', now)
+  mark(key, reservation.queue, '0', now, 'begins')
 end
 
 -- Give one job its workers. Return the reason if they are refused.

@@ -1,5 +1,5 @@
--- Make keys ready that are due or whose lease ended. Then take ready keys, tenant by tenant in turn, lease them, and push them to
--- the workers as RQ jobs. It is one step, so that no crash can lose a key between its lease and its job. It takes at most as
+-- Make keys ready that are due or whose lease ended. Then take ready keys, kind by kind and in each kind tenant by tenant in turn,
+-- lease them, and push them to the workers as RQ jobs. It is one step, so that no crash can lose a key between its lease and its job. It takes at most as
 -- many keys as registered workers have free threads, so that RQ's own queue stays short and its order does not matter.
 --
 -- Preludes: clock, epoch, records, mark (which lists the keys' schema).
@@ -15,7 +15,7 @@
 -- Returns: number of keys pushed. Error STORELOST (lib/epoch.lua).
 --
 -- Further keys, in the format of RQ 2.12:
---   torchq:work:dispatches  string  number of calls that pushed something
+--   torchq:work:dispatches  string  number of keys pushed so far, for the turns of kinds
 --   rq:queues               set     names of RQ's queues
 --   rq:queue:torchq-<layout>  list  ids of waiting RQ jobs
 --   rq:job:<id>             hash    data: JSON [function, null, [[[key, token], ...]], {}], and RQ's bookkeeping
@@ -68,19 +68,27 @@ local function registered(now)
   return threads, workers
 end
 
-local function take()
-  local tenant = redis.call('LPOP', 'torchq:work:tenants')
-  if not tenant then
-    redis.call('SET', 'torchq:work:ready', 0)
+-- The kind that goes first with each of eight keys in a row, as in queues/work_kinds.py.
+local TURNS = {'ends', 'begins', 'ends', 'ends', 'begins', 'ends', 'tells', 'ends'}
+local over = {}  -- the kinds of which no key is ready: no key becomes ready while keys are taken
+
+local function take_kind(kind)
+  local lane = not over[kind] and redis.call('LPOP', LANES[kind])
+  if not lane then
+    over[kind] = true
     return nil
   end
-  local ready = 'torchq:work:ready:' .. tenant
+  local ready = 'torchq:work:ready:' .. lane
   local key = redis.call('LPOP', ready)
   if redis.call('EXISTS', ready) == 1 then
-    redis.call('RPUSH', 'torchq:work:tenants', tenant)
+    redis.call('RPUSH', LANES[kind], lane)
   end
-  redis.call('DECR', 'torchq:work:ready')
   return key
+end
+
+-- Return the next ready key; `number` counts the keys that were ever taken.
+local function take(number)
+  return take_kind(TURNS[number % #TURNS + 1]) or take_kind('ends') or take_kind('begins') or take_kind('tells')
 end
 
 local function lease(key, token, now, ends)
@@ -120,10 +128,11 @@ end
 -- RQ's cost, but at most as many as one worker has threads.
 local share = math.max(1, workers)
 local size = math.max(1, math.min(tonumber(ARGV[4]), math.ceil(ready / (2 * share)), math.ceil(threads / share)))
-local word = left > 0 and ARGV[5] .. '-' .. redis.call('INCR', 'torchq:work:dispatches')
+local last = left > 0 and redis.call('INCRBY', 'torchq:work:dispatches', left)
+local word = last and ARGV[5] .. '-' .. string.format('%.0f', last)
 local pushed, batch = 0, {}
 while pushed < left do
-  local key = take()
+  local key = take(last - left + pushed)
   if not key then
     break
   end
@@ -138,5 +147,10 @@ while pushed < left do
 end
 if #batch > 0 then
   push('torchq-' .. word .. '-' .. pushed, batch)
+end
+if pushed < left then
+  redis.call('SET', 'torchq:work:ready', 0)
+elseif pushed > 0 then
+  redis.call('INCRBY', 'torchq:work:ready', -pushed)
 end
 return pushed

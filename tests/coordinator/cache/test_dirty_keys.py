@@ -1,5 +1,6 @@
 """How often a marked key is taken for work, however often it is marked."""
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,7 @@ from coordinator.cache.watches import Watches
 from crds import labels
 from crds.keys import JobKey
 from kube.api import WatchEvent
+from tests.support.coordinator.builders import job
 from tests.support.coordinator.desk import Clock
 
 ONE, TWO = JobKey("a", "one", "1"), JobKey("a", "two", "2")
@@ -42,6 +44,52 @@ def test_keys_without_news_get_a_share_of_each_take_after_the_news() -> None:
     marks.add(news, 0)
     assert marks.take(8) == [(key, 0) for key in (*news[:6], *again[4:6])]
     assert len(marks) == 1_094 - 6
+
+
+def keys_of(kind: str, number: int) -> list[JobKey]:
+    return [JobKey(kind, str(each), f"{kind}-{each}") for each in range(number)]
+
+
+def test_what_frees_room_is_taken_first_and_each_kind_has_a_part_of_each_take() -> None:
+    marks = DirtyKeys(Clock())
+    for key in keys_of("tells", 100):
+        assert marks.add_for_pods(key, 0)
+    marks.add(keys_of("begins", 100), 0)
+    marks.add(keys_of("ends", 30), 0, "ends")
+    marks.add_again(keys_of("again", 100))
+    taken = [[key.namespace for key, _ in marks.take(64)] for _ in range(3)]
+    assert taken[0] == ["ends"] * 30 + ["begins"] * 12 + ["tells"] * 6 + ["again"] * 16
+    assert taken[1] == ["begins"] * 42 + ["tells"] * 6 + ["again"] * 16
+    assert taken[2] == ["begins"] * 42 + ["tells"] * 6 + ["again"] * 16
+    assert [key.namespace for key, _ in marks.take(64)] == ["begins"] * 4 + ["tells"] * 44 + ["again"] * 16
+
+
+def test_a_kind_of_which_nothing_waits_leaves_its_part_to_the_others() -> None:
+    marks = DirtyKeys(Clock())
+    marks.add(keys_of("ends", 100), 0, "ends")
+    assert len(marks.take(64)) == 64
+    marks.add(keys_of("begins", 1), 0)
+    assert [key.namespace for key, _ in marks.take(16)] == ["ends"] * 15 + ["begins"]
+
+
+def test_a_key_goes_with_the_most_urgent_kind_of_its_marks() -> None:
+    clock = Clock()
+    marks = DirtyKeys(clock)
+    marks.add([ONE, TWO], 0)
+    marks.add_for_pods(TWO, 5)
+    marks.add([TWO], 3, "ends")
+    marks.add([TWO], 0)
+    assert marks.take(9) == [(TWO, 5), (ONE, 0)]
+    assert not marks.add_for_pods(TWO, 7, "begins")
+    assert not marks.add_for_pods(TWO, 6)
+    marks.add_for_pods(ONE, 8)
+    clock.step(PODS_SECONDS)
+    assert marks.take(9) == [(TWO, 7), (ONE, 8)]
+    assert not marks.add_for_pods(TWO, 9)
+    marks.add_soon(TWO)
+    marks.add_for_pods(ONE, 9)
+    clock.step(PODS_SECONDS)
+    assert marks.take(9) == [(TWO, 9), (ONE, 9)]
 
 
 def test_a_key_is_taken_once_with_its_newest_version() -> None:
@@ -121,18 +169,44 @@ def test_a_key_is_forgotten_after_its_rest() -> None:
     assert len(marks) == 0
 
 
+def change_pod(watches: Watches, job: JobKey, name: str, version: int, phase: str) -> None:
+    key = {labels.JOB_NAME: job.name, labels.JOB_UID: job.uid}
+    owner = {"controller": True, "uid": job.uid}
+    known = {"namespace": "a", "uid": name, "resourceVersion": str(version), "ownerReferences": [owner]}
+    pod = {"metadata": {"name": name, "labels": key, **known}, "spec": {}, "status": {"phase": phase}}
+    watches.pods._reflector._sink.apply(WatchEvent("MODIFIED", pod))
+
+
+def test_the_job_whose_last_pod_has_ended_is_taken_first_and_one_whose_pods_only_change_last() -> None:
+    server: Any = SimpleNamespace(serves=bool)
+    watches = Watches(server, nodes=False, clock=Clock())
+    watches.pods._synced.set()
+    runs, fails = JobKey("a", "runs", "3"), JobKey("a", "fails", "4")
+    for version, phase in enumerate(("Pending", "Running"), start=1):
+        change_pod(watches, runs, "runs", version, phase)
+    watches.mark([TWO])
+    for version, (name, phase) in enumerate((("stays", "Running"), ("fails", "Running"), ("fails", "Failed")), start=3):
+        change_pod(watches, fails, name, version, phase)
+    for version, phase in enumerate(("Running", "Succeeded"), start=6):
+        change_pod(watches, ONE, "ends", version, phase)
+    assert [each.key for each in watches.take(9)] == [ONE, TWO, fails, runs]
+    summaries = [watches.pods_of(key, 0) for key in (runs, fails, ONE)]
+    assert [(pods.occupy, pods.ended) for pods in summaries] == [(True, False), (True, True), (False, True)]
+
+
+def test_a_job_that_has_ended_is_taken_before_jobs_that_were_submitted() -> None:
+    server: Any = SimpleNamespace(serves=bool)
+    watches = Watches(server, nodes=False, clock=Clock())
+    watches._job_changed(None, job(key=TWO))
+    watches._job_changed(job(key=ONE), job(key=ONE, finished=True))
+    assert [each.key for each in watches.take(9)] == [ONE, TWO]
+
+
 def test_the_end_of_the_last_pod_of_a_job_is_taken_at_once() -> None:
     server: Any = SimpleNamespace(serves=bool)
     watches = Watches(server, nodes=False, clock=Clock())
     watches.pods._synced.set()
-
-    def change(name: str, version: int, phase: str) -> None:
-        key = {labels.JOB_NAME: "one", labels.JOB_UID: "1"}
-        owner = {"controller": True, "uid": "1"}
-        known = {"namespace": "a", "uid": name, "resourceVersion": str(version), "ownerReferences": [owner]}
-        pod = {"metadata": {"name": name, "labels": key, **known}, "spec": {}, "status": {"phase": phase}}
-        watches.pods._reflector._sink.apply(WatchEvent("MODIFIED", pod))
-
+    change = partial(change_pod, watches, ONE)
     change("zero", 1, "Pending")
     assert watches.take(9) == [(ONE, 1, True)]
     change("one", 2, "Pending")

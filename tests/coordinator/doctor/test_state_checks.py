@@ -178,6 +178,17 @@ WORKS = {KEY: LEASED}
         ({"leases": {KEY: NOW - 5}, "records": {KEY: replace(LEASED, lease_ends=NOW - 5)}}, "stuck-lease", str(KEY)),
         ({"records": {KEY: replace(LEASED, lease_ends=None)}}, "lost-lease", str(KEY)),
         ({"records": {KEY: WorkRecord(state="ready", tenant="a", since="1")}}, "stuck-key", str(KEY)),
+        (
+            {
+                "records": {KEY: WorkRecord(state="ready", tenant="a", kind="ends", since="1")},
+                "ready": {"a": frozenset((KEY,))},
+                "turns": frozenset("a"),
+                "ready_count": 1,
+                "ready_length": 1,
+            },
+            "stuck-key",
+            str(KEY),
+        ),
         ({"records": {KEY: WorkRecord(state="delayed", tenant="a")}}, "stuck-key", str(KEY)),
         ({"records": {KEY: WorkRecord(state="")}}, "stuck-key", str(KEY)),
         # RQ and Redis

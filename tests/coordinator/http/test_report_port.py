@@ -119,7 +119,8 @@ def test_an_answer_to_the_open_request_to_save_is_work(place: Place, namespace: 
     assert place.work.inspect().records == {}, "another request is answered"
     with report_port.serving(place.coordinator, SECRET, place.reports) as port:
         assert ask(port, where, key.uid, {"pod": "train-worker-1", "step": 8, **asked}) == (200, asked)
-    assert place.work.inspect().records.keys() == {key}
+    records = place.work.inspect().records
+    assert {of: record.kind for of, record in records.items()} == {key: "ends"}, "pods are about to go"
 
 
 def test_without_a_key_or_a_port_there_is_no_server(embedded_cluster: KubernetesCluster, namespace: str) -> None:

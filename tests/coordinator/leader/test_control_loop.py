@@ -15,6 +15,7 @@ from kube.client import KubernetesCluster
 from queues import errors
 from queues.pick_cycle import FEW
 from queues.values import Offer, Reservation
+from queues.work_kinds import WorkKind
 from tests.doubles.memory_store import MemoryStore
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import LEASE_SECONDS, Clock, Desk
@@ -422,6 +423,23 @@ def test_an_audit_shortens_leases_that_the_clock_of_redis_left_behind(
     assert all(end <= desk.clock() + 20 for end in ends)
     assert len(ends) == 1
     assert "the clock of Redis was set back: 2 leases and registrations end earlier now" in caplog.text
+
+
+def test_a_job_is_offered_as_what_its_next_run_is_for(desk: Desk, namespace: str) -> None:
+    def is_offered(kind: WorkKind) -> bool:
+        record = desk.work.inspect().records.get(key)
+        return record is not None and record.kind == kind
+
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: is_offered("begins"), worker=False)
+    desk.until(lambda: desk.phase(key) == "Admitted" and desk.pods_of(key))
+    desk.move(key, "Running")
+    desk.until(lambda: desk.phase(key) == "Running" and not desk.work.inspect().records)
+    desk.move(key, "Succeeded")
+    desk.until(lambda: is_offered("ends"), worker=False)
+    desk.until(lambda: not desk.reserved())
 
 
 def test_a_suspended_job_is_offered_by_a_new_leader_but_not_by_a_resync(desk: Desk, namespace: str) -> None:

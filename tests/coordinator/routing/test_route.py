@@ -6,18 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.cache.autoscaling import Autoscaling
+from coordinator.cache.job_waits import WaitState
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobPods, JobView
+from coordinator.cache.worker_counts import WorkerCounts
 from coordinator.routing import route
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
+from crds.torchjob.status import Target
 from queues.values import Entry, Offer
+from queues.work_kinds import WorkKind
 from tests.doubles.memory_work import MemoryWork
 from tests.support.clock import Clock
 from tests.support.coordinator.builders import KEY, admission, job
 from tests.support.queues.builders import registration
 
 NOW = 1000.0
+SINCE = "2026-01-01T00:00:00Z"
 OCCUPIED = JobPods(occupy=True, queue="a", version=7)
 EMPTY = JobPods(version=7)
 ENDED = job(finished=True, admission=admission(gang_scheduler="none"))
@@ -72,7 +78,7 @@ def test_a_new_job_is_put_with_its_age_and_next_attempt() -> None:
     assert found.put == Entry(
         key=KEY, queue="a", submitted=100.0, priority=5, attempt=3, demand={"cpu": 2000, "jobs": 1}
     )
-    assert found.offer == Offer(key=KEY, tenant="/team", seen=7, delay=1.5)
+    assert found.offer == Offer(key=KEY, tenant="/team", seen=7, delay=1.5, kind="tells")
 
 
 def test_a_resumed_job_is_offered_without_delay() -> None:
@@ -104,6 +110,57 @@ def test_an_offer_that_only_writes_a_status_takes_its_turn(state: JobView | None
     found = route.route(KEY, state, pods, RoutingRules(queued_after=1.5), NOW)
     assert found.offer is not None
     assert found.in_turn == in_turn
+
+
+def counts(leaving: int = 0, target: int = 0) -> WorkerCounts:
+    """Return the counts of an elastic job, with workers that leave or a target."""
+    aim = Target.model_validate({"workers": target, "reason": "Idle", "since": SINCE}) if target else None
+    state = Autoscaling(on=True, most=8, every=300.0, leaving=leaving, target=aim)
+    return WorkerCounts(least=1, wanted=8, step=1, least_charge={}, share={}, autoscaling=state)
+
+
+RUNS = job(admission=admission(workers=3), phase="Running")
+FULL = JobPods(exist=True, occupy=True, version=7)
+PARTLY = replace(FULL, ended=True)
+ALL_ENDED = JobPods(exist=True, ended=True, version=7)
+
+
+@pytest.mark.parametrize(
+    ("state", "pods", "kind"),
+    [
+        pytest.param(None, FULL, "ends", id="gone, occupied"),
+        pytest.param(job(deleting=True), FULL, "ends", id="deleting, occupied"),
+        pytest.param(job(deleting=True), EMPTY, "tells", id="deleting, and its charge is freed already"),
+        pytest.param(job(finished=True, admission=admission()), FULL, "ends", id="finished, occupied"),
+        pytest.param(job(finished=True, admission=admission()), ALL_ENDED, "tells", id="finished, to be cleaned up"),
+        pytest.param(job(invalid=True, admission=admission()), FULL, "ends", id="invalid, occupied"),
+        pytest.param(job(suspended=True, admission=admission()), EMPTY, "ends", id="suspended, admitted"),
+        pytest.param(job(suspended=True), FULL, "ends", id="suspended, occupied"),
+        pytest.param(job(suspended=True), EMPTY, "tells", id="suspended"),
+        pytest.param(job(cancelled=True, admission=admission()), EMPTY, "ends", id="cancelled, admitted"),
+        pytest.param(job(), FULL, "ends", id="pods left of an earlier attempt"),
+        pytest.param(job(phase=""), EMPTY, "tells", id="waiting"),
+        pytest.param(RUNS, ALL_ENDED, "ends", id="every pod has ended"),
+        pytest.param(RUNS, PARTLY, "begins", id="a pod has ended"),
+        pytest.param(RUNS, FULL, "tells", id="runs"),
+        pytest.param(replace(RUNS, observed=False), FULL, "begins", id="runs, and its spec has changed"),
+        pytest.param(replace(RUNS, phase="Admitted"), EMPTY, "begins", id="admitted"),
+        pytest.param(replace(RUNS, workers=counts()), FULL, "begins", id="may be resized"),
+        pytest.param(replace(RUNS, workers=counts(leaving=1)), FULL, "ends", id="workers leave"),
+        pytest.param(replace(RUNS, workers=counts(target=1)), FULL, "ends", id="workers are to leave"),
+        pytest.param(replace(RUNS, workers=counts(target=5)), FULL, "begins", id="workers are to come"),
+        pytest.param(replace(RUNS, waits=WaitState(recalled=True)), FULL, "ends", id="its room is taken back"),
+        pytest.param(replace(RUNS, waits=WaitState()), FULL, "tells", id="its scheduler has bound it"),
+        pytest.param(job(admission=admission(queue="drains")), FULL, "ends", id="its queue drains"),
+    ],
+)
+def test_a_reconcile_ends_while_a_charge_is_to_be_freed_and_tells_when_only_the_status_is_to_be_written(
+    state: JobView | None, pods: JobPods, kind: WorkKind
+) -> None:
+    draining = RoutingRules(queues={"drains": TenantQueueSpec(stop_policy="HoldAndDrain")})
+    found = route.route(KEY, state, pods, draining, NOW)
+    assert found.offer is not None
+    assert found.offer.kind == kind
 
 
 OWNED, OTHERS = TenantQueueSpec(namespaces=("team",)), TenantQueueSpec(namespaces=("others",))

@@ -1,17 +1,20 @@
 """The contract of the work queue, clause by clause: in memory and on Redis."""
 
 import itertools
+import json
 from dataclasses import replace
 
 import pytest
 
 from crds.keys import JobKey
-from queues import errors
+from queues import errors, redis_keys
+from queues.redis import connection
 from queues.registrations import StoreIdentity
-from queues.values import Offer, Reservation
+from queues.values import Offer, Reservation, Task
 from queues.work import WorkSettings, backoff
-from tests.queues.dispatch.conftest import Stand
-from tests.support.clock import START
+from queues.work_kinds import KINDS, WorkKind
+from tests.queues.dispatch.conftest import RedisStand, Stand
+from tests.support.clock import START, Clock
 from tests.support.queues.builders import registration
 
 
@@ -302,6 +305,104 @@ def test_keys_of_one_tenant_are_served_in_order(ready: Stand) -> None:
     assert [task.key for task in ready.take()] == [key(number) for number in range(5)]
 
 
+def of_kind(kind: WorkKind, numbers: range, tenant: str = "a", delay: float = 0.0) -> list[Offer]:
+    return [replace(offer(number, tenant, delay=delay), kind=kind) for number in numbers]
+
+
+def kinds_of(tasks: list[Task]) -> str:
+    """Return the first letter of the kind of each task, by its number: ends from 0, begins from 100, tells from 200."""
+    return "".join("ebt"[int(task.key.name.removeprefix("job-")) // 100] for task in tasks)
+
+
+def kind_of(stand: Stand, number: int) -> WorkKind:
+    return stand.work.inspect().records[key(number)].kind
+
+
+def test_of_eight_keys_in_a_row_five_end_two_begin_and_one_tells(ready: Stand) -> None:
+    """The bound against starvation, whatever waits, over one dispatch or several."""
+    ready.work.offer([*of_kind("tells", range(200, 300)), *of_kind("begins", range(100, 200))])
+    ready.work.offer(of_kind("ends", range(100)))
+    running = ready.take()
+    order = kinds_of(running)
+    assert order == "ebeebeteebeebete"
+    for free in (1, 3, 5, 7):
+        for task in running[:free]:
+            ready.work.finish(task.key, task.token)
+        running = running[free:] + (taken := ready.take())
+        order += kinds_of(taken)
+    assert len(order) == 32
+    assert all(sorted(order[start : start + 8]) == sorted("eeeeebbt") for start in range(25))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "order"),
+    [
+        (("tells",), "tttttttttttttttt"),
+        (("tells", "begins"), "bbbbbbtbbbbbbbtb"),
+        (("tells", "ends"), "eeeeeeteeeeeeete"),
+        (("begins", "ends"), "ebeebeeeebeebeee"),
+    ],
+)
+def test_what_a_kind_leaves_goes_to_the_most_urgent_that_waits(
+    ready: Stand, waiting: tuple[WorkKind, ...], order: str
+) -> None:
+    for kind in waiting:
+        start = 100 * KINDS.index(kind)
+        ready.work.offer(of_kind(kind, range(start, start + 20)))
+    assert kinds_of(ready.take()) == order
+
+
+def test_tenants_take_turns_within_each_kind(ready: Stand) -> None:
+    ready.work.offer([*of_kind("ends", range(50), "flood"), *of_kind("begins", range(100, 150), "flood")])
+    ready.work.offer([*of_kind("begins", range(100, 102), "b"), *of_kind("ends", range(2), "c")])
+    tasks = ready.take()
+    assert kinds_of(tasks) == "ebeebeeeebeebeee"
+    ends = [task.tenant for task in tasks if kinds_of([task]) == "e"]
+    begins = [task.tenant for task in tasks if kinds_of([task]) == "b"]
+    assert (ends[:4], begins) == (["flood", "c", "flood", "c"], ["flood", "b", "flood", "b"])
+
+
+def test_a_more_urgent_offer_brings_a_waiting_key_forward_and_a_less_urgent_one_does_not_put_it_back(
+    ready: Stand,
+) -> None:
+    ready.work.offer([*of_kind("tells", range(3)), *of_kind("begins", range(3, 6))])
+    ready.work.offer([*of_kind("ends", range(2, 3)), *of_kind("tells", range(2, 6))])
+    ready.work.offer([*of_kind("ends", range(1, 2), delay=5.0)])
+    assert [task.key for task in ready.take()] == [key(number) for number in (2, 3, 1, 4, 5, 0)]
+    work = ready.work.inspect()
+    assert (work.ready, work.turns, work.ready_count) == ({}, set(), 0)
+
+
+@pytest.mark.parametrize("delay", [0.0, 5.0])
+@pytest.mark.parametrize("version", [0, 7])
+def test_the_next_run_of_a_key_is_of_the_most_urgent_kind_that_was_offered_during_its_run(
+    ready: Stand, delay: float, version: int
+) -> None:
+    ready.work.offer([offer(0)])
+    [task] = ready.take()
+    meanwhile = [of_kind(kind, range(1))[0] for kind in ("tells", "ends", "begins")]
+    ready.work.offer([replace(each, delay=delay, version=version) for each in meanwhile])
+    ready.work.finish(task.key, task.token)
+    assert kind_of(ready, 0) == "ends"
+    assert ready.take()
+    ready.work.offer(of_kind("tells", range(1)))
+    assert kind_of(ready, 0) == "tells", "an offer counts twice"
+
+
+def test_a_delayed_key_keeps_its_kind(ready: Stand) -> None:
+    ready.work.offer(of_kind("ends", range(2)))
+    for task in ready.take():
+        ready.work.finish(task.key, task.token, requeue_after=3.0, failed=task.key == key(1))
+    ready.work.offer([*of_kind("tells", range(2, 3), delay=3.0), *of_kind("ends", range(2, 3), delay=4.0)])
+    ready.clock.step(5.0)
+    assert len(ready.take()) == 3
+    assert [kind_of(ready, number) for number in range(3)] == ["ends"] * 3
+    ready.clock.step(WorkSettings().running_lease)
+    ready.work.register(registration("w2", 1))
+    assert len(ready.take()) == 1
+    assert [kind_of(ready, number) for number in range(3)] == ["ends"] * 3, "after the death of a worker"
+
+
 def test_dispatch_takes_at_most_as_many_keys_as_free_threads(ready: Stand) -> None:
     ready.work.offer([offer(number) for number in range(100)])
     ready.work.register(registration("w2", 4))
@@ -473,3 +574,19 @@ def test_keys_are_leased_only_to_workers_of_the_layout_of_the_store(stand: Stand
 def test_a_store_that_was_emptied_names_no_layout(stand: Stand) -> None:
     stand.lose()
     assert stand.work.register(registration("w", 4)) == StoreIdentity(layout=0, epoch=0, owner="", time=START)
+
+
+@pytest.mark.servers
+def test_keys_that_a_version_without_kinds_made_ready_begin(client: connection.Connection) -> None:
+    stand = RedisStand(client, Clock())
+    stand.work.register(registration("w1", 16))
+    for number in range(2):
+        record = {"state": "ready", "tenant": "a", "since": "1.000000", "seen": "3"}
+        client.hset(redis_keys.RECORDS, str(key(number)), json.dumps(record))
+        client.rpush(f"{redis_keys.READY}a", str(key(number)))
+    client.rpush(redis_keys.TENANTS, "a")
+    client.set(redis_keys.READY_COUNT, 2)
+    stand.work.offer([*of_kind("ends", range(1, 2)), *of_kind("tells", range(1)), *of_kind("tells", range(2, 3))])
+    tasks = stand.take()
+    assert [(task.key, task.seen) for task in tasks] == [(key(1), 3), (key(0), 3), (key(2), 0)]
+    assert int(client.get(redis_keys.READY_COUNT)) == 0

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from crds.keys import JobKey
 from queues.redis import connection
 from queues.values import Offer, Task
+from queues.work_kinds import KINDS
 from tests.queues.dispatch.conftest import Clock, MemoryStand, RedisStand, Stand
 from tests.support.queues.builders import registration
 
@@ -20,6 +21,8 @@ OFFERS = st.builds(
     tenant=st.sampled_from("abc"),
     seen=st.integers(0, 5),
     delay=st.sampled_from([0.0, 0.0, 0.0, 0.5, 20.0]),
+    version=st.sampled_from([0, 0, 3]),
+    kind=st.sampled_from(KINDS),
 )
 
 
@@ -118,6 +121,12 @@ class Twins(RuleBasedStateMachine):
         self.epoch += 1
         for stand in self.both:
             stand.set_epoch(self.epoch)
+
+    @invariant()
+    def same_ready_keys(self) -> None:
+        memory, redis = (stand.work.inspect() for stand in self.both)
+        assert (memory.ready, memory.turns, memory.ready_length) == (redis.ready, redis.turns, redis.ready_length)
+        assert redis.ready_count == redis.ready_length
 
     @invariant()
     def same_fences_and_one_worker_per_key(self) -> None:

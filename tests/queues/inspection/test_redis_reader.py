@@ -9,6 +9,7 @@ import pytest
 
 from queues import errors, order, redis_keys
 from queues.dispatch.redis_work import RedisWork
+from queues.inspection import redis_reader
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import Fault
 from queues.redis import connection
@@ -16,6 +17,7 @@ from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
 from queues.values import Offer
 from queues.work import WorkSettings
+from queues.work_kinds import KINDS
 from tests.queues.conftest import Clock, Place, RedisPlace
 from tests.support.queues.builders import START, choose, commit, entry, key, registration, reservation, spec
 
@@ -234,6 +236,30 @@ def test_work_queue_inspect_returns_all_data_and_forget_deletes_it(redis_place: 
     assert after.members == seen.members
     assert store.epoch() == 0, "nothing runs before the rebuild"
     assert client.keys("rq:*") == [b"rq:queues"]
+
+
+def test_work_queue_inspect_shows_the_lanes_of_each_kind_and_forget_deletes_them(redis_place: RedisPlace) -> None:
+    RedisStore(redis_place.client).rebuild(1, [], [])
+    work = RedisWork(redis_place.client)
+    work.offer([Offer(key=key(kind), tenant="a", kind=kind) for kind in KINDS])
+    seen = work.inspect()
+    assert {each.name: record.kind for each, record in seen.records.items()} == {kind: kind for kind in KINDS}
+    assert seen.ready == {"ends:a": {key("ends")}, "a": {key("begins")}, "tells:a": {key("tells")}}
+    assert (seen.turns, seen.ready_count, seen.ready_length) == ({"ends:a", "a", "tells:a"}, 3, 3)
+    assert not redis_reader.read_store(redis_place.client).unknown
+    work.forget(1)
+    assert (work.inspect().ready, work.inspect().turns) == ({}, set())
+
+
+def test_a_pick_of_a_key_that_was_to_tell_later_begins(redis_place: RedisPlace) -> None:
+    store, work = RedisStore(redis_place.client), RedisWork(redis_place.client)
+    store.rebuild(1, [], [])
+    store.configure([spec("a")], None)
+    store.put([entry("late"), entry("new")])
+    work.offer([Offer(key=key("late"), tenant="/team", delay=5.0, kind="tells")])
+    assert len(commit(store, choose(store.snapshot(8), START, 8, "jobs")).reservations) == 2
+    assert work.inspect().ready == {"a": {key("late"), key("new")}}
+    assert {record.kind for record in work.inspect().records.values()} == {"begins"}
 
 
 def test_forget_keeps_a_batch_that_a_worker_runs(redis_place: RedisPlace) -> None:

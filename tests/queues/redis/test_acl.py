@@ -89,7 +89,8 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
     assert len(commit(store, picks(store)).reservations) == 2
     work = RedisWork(client)
     work.register(registration("w1", 4))
-    work.offer([Offer(key=key("other"), tenant="a"), Offer(key=key("slow"), tenant="a", delay=60)])
+    work.offer([Offer(key=key("other"), tenant="a", kind="tells"), Offer(key=key("slow"), tenant="a", delay=60)])
+    work.offer([Offer(key=key("other"), tenant="a", kind="ends")])
     assert work.dispatch() == 3
     assert work.shorten_leases() == 0
     taken: list[Lease] = []
