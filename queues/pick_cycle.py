@@ -12,6 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from crds.keys import JobKey
+from crds.resources.amounts import Amounts
 from queues import errors
 from queues.picking.backfill import JobEnds, Shadows, no_job_ends
 from queues.picking.picker import OutsideLimits, Picker
@@ -22,6 +23,8 @@ from queues.rules import Patience, PickRules
 from queues.store import IdleGrowth, PendingCommit, QueueStore, RaisedCharge
 from queues.values import Batch, CommitResult, NextEntries, Refusal, Reservation
 
+Hold = tuple[float, Amounts]
+"""For how many seconds a job held its room, and what it asked for."""
 FEW = 8
 """The least number of entries that are read ahead of each queue. More are read if over half of them go in a round."""
 AGES_SECONDS = 5.0
@@ -76,16 +79,18 @@ class PickCycle:
         job_ends: Callable[[], JobEnds | None] = no_job_ends,
         outside: OutsideLimits | None = None,
         ages: Callable[[float], Mapping[str, Sequence[float]]] = lambda _: {},
+        holds: Callable[[], Sequence[Hold]] = tuple,
     ) -> None:
         """`job_ends` is called in each round in which room is reserved for a job; `outside` for each pick.
 
-        `ages` returns the ages of the running jobs of each queue at a time, in seconds."""
+        `ages` returns the ages of the running jobs of each queue at a time, in seconds; `holds` for how many seconds
+        the jobs that ended last held their room."""
         self._outside = outside
         self._store = store
         self._job_ends = job_ends
         self._shadows = Shadows()
         self._rules = rules
-        self._ages = ages
+        self._ages, self._holds = ages, holds
         self._patience = rules.patience({})
         self._aged = -math.inf
         """When the patience was computed from the ages of the running jobs."""
@@ -154,8 +159,8 @@ class PickCycle:
             picker.settle(queue, -cost)
         for raised in self._raised:
             picker.charge_raised(*raised)
-        self._change_claims(picker, now)
-        picker.patience = self._patience_at(now)
+        _change_claims(picker, self._claims, self._hastened, now)
+        picker.patience = self._patience_at(now, picker)
         picker.prepare_loans(now, self._job_ends)
         done = [*self._batches(picker, now, limit, min(most, self._reach))]
         if not done or done[0].committed.picked or not done[0].committed.refused:
@@ -170,6 +175,11 @@ class PickCycle:
         self._picker = None if refused or picker.has_set_aside else picker
         picked = sum(batch.committed.picked for batch in done)
         return CycleResult(picked, refused, tuple(batch.pending.commit for batch in done))
+
+    @property
+    def keeps_room(self) -> bool:
+        """Whether the pool keeps room for a job after the last round, for which its queue pays by the second."""
+        return self._picker is not None and bool(self._picker.reservation.liable)
 
     @property
     def known(self) -> tuple[int, ...]:
@@ -196,19 +206,10 @@ class PickCycle:
             return ["revision"] * len(growths)
         return self._store.grow_idle(growths, *self._picker.version)
 
-    def _patience_at(self, now: float) -> Patience:
+    def _patience_at(self, now: float, picker: Picker) -> Patience:
         if abs(now - self._aged) >= AGES_SECONDS:  # the clock of the machine may have been set back
-            self._aged, self._patience = now, self._rules.patience(self._ages(now))
+            self._aged, self._patience = now, self._rules.patience(self._ages(now), _costs(picker, self._holds()))
         return self._patience
-
-    def _change_claims(self, picker: Picker, now: float) -> None:
-        for queue, key in self._claims.items():
-            if key is None:
-                picker.claims.close(queue)
-            else:
-                picker.claims.open(queue, key, now)
-        for queue, key in self._hastened.items():
-            picker.claims.hasten(queue, key, now)
 
     def _batches(self, picker: Picker, now: float, limit: int, heads: int) -> Iterator[_Done]:
         """Commit batch after batch, and yield each when it is done. A batch follows the previous batch, whose result
@@ -285,6 +286,25 @@ class PickCycle:
         self._change, self._others = snapshot.change, frozenset()
         self._only_unrunnable = picker.only_unrunnable
         return picker
+
+
+def _change_claims(
+    picker: Picker, claims: Mapping[str, JobKey | None], hastened: Mapping[str, JobKey], now: float
+) -> None:
+    """Open claims by queue (None: close it), and end the patience of jobs."""
+    for queue, key in claims.items():
+        if key is None:
+            picker.claims.close(queue)
+        else:
+            picker.claims.open(queue, key, now)
+    for queue, key in hastened.items():
+        picker.claims.hasten(queue, key, now)
+
+
+def _costs(picker: Picker, holds: Iterable[Hold]) -> list[tuple[float, int]]:
+    """Return for how many seconds jobs held their room, and what each costs."""
+    price = picker.pool.prices.of
+    return [(seconds, price(charge)) for seconds, charge in holds]
 
 
 def _needs_entries(picker: Picker, most: int) -> Mapping[str, int]:

@@ -25,6 +25,8 @@ from itertools import chain
 
 LEAST_PATIENCE = 30.0
 """The patience of a job where jobs run for less than this, in seconds."""
+LEAST_HOLD = 1.0
+"""The seconds for which kept room costs at least as much as if jobs used it, where jobs end sooner."""
 LONGEST_PATIENCE = 604_800.0
 """The most seconds for which jobs are passed by default, however long others run: a week."""
 DOMINANT = "dominant"
@@ -41,6 +43,8 @@ class Patience:
     """Of a job that finds no room in the pool."""
     queues: Mapping[str, float] | None = None
     """Of a first job that its quota or its cohort refuses, towards other jobs of its queue; None: not known."""
+    hold: float = math.inf
+    """For how long jobs hold their room on average by cost, at least a second: by this, kept room is paid."""
 
     def within(self, queue: str) -> float:
         """Return for how long jobs of a queue may pass its first job, whatever room they take."""
@@ -62,13 +66,19 @@ class PickRules:
         """The seconds for which other jobs may overtake a job that finds no room in the pool, whatever jobs run."""
         return min(LEAST_PATIENCE, self.longest_patience)
 
-    def patience(self, ages: Mapping[str, Sequence[float]]) -> Patience:
-        """Return how long jobs may be passed. `ages` are the ages of the running jobs of each queue, in seconds and in
-        any order.
+    def patience(self, ages: Mapping[str, Sequence[float]], holds: Sequence[tuple[float, int]] = ()) -> Patience:
+        """Return how long jobs may be passed. `ages` are those of the running jobs of each queue, in seconds and in any
+        order; `holds` the seconds for which the jobs that ended last held their room, each with the job's cost.
+
+        Each counts by its cost: else many jobs that cost next to nothing could make the room dear or cheap.
         """
-        median = _median([*chain.from_iterable(ages.values())])
-        pool = min(max(median, LEAST_PATIENCE), self.longest_patience)
-        return Patience(pool, {queue: min(_median(found), self.longest_patience) for queue, found in ages.items()})
+        every = [*chain.from_iterable(ages.values())]
+        pool = min(max(_median(every), LEAST_PATIENCE), self.longest_patience)
+        within = {queue: min(_median(found), self.longest_patience) for queue, found in ages.items()}
+        known = holds or [(age, 1) for age in every]
+        total = sum(cost for _, cost in known)
+        mean = sum(seconds * cost for seconds, cost in known) / total if total else 0.0
+        return Patience(pool, within, max(LEAST_HOLD, mean))
 
 
 def _median(ages: Sequence[float]) -> float:

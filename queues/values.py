@@ -79,8 +79,7 @@ class Reservation:
     epoch: int
     charge: Amounts
     pick: int = 0
-    """The number of the pick; 0 if it is unknown. Sorted by epoch and pick, reservations are in the order of
-    admission."""
+    """The number of the pick; 0: unknown. Sorted by epoch and pick, reservations are in the order of admission."""
     port: int = 0
     """The port of the job; 0 if the job needs none."""
     size: int = 0
@@ -115,8 +114,7 @@ class QueueSpec:
     borrowing: Amounts = field(default_factory=lambda: NOTHING)
     """The most that the queue may use beyond its quota, by name. A missing name is limited only by the cohort."""
     strict: bool = False
-    """Whether the queue is StrictFIFO: no job goes before the first one. Otherwise a job that does not fit may be
-    overtaken by jobs that fit, a limited number of times."""
+    """Whether the queue is StrictFIFO: no job goes before the first one. Otherwise jobs that fit may."""
     aging_seconds: float = 600.0
     """The seconds of age that one step of priority is worth."""
 
@@ -176,16 +174,14 @@ class WaitingEntry:
 
 
 class Account(NamedTuple):
-    """The service that a queue has received. The store writes it only when a pick concerns the queue (see
-    `queues.picking.fair_share`)."""
+    """The service that a queue has received (`queues.picking.fair_share`)."""
 
     base: int = 0
     """The service of the queue, in 1/`queues.picking.fair_share.UNIT` of cost."""
     weight: int = 0
-    """The weight with which the queue counted after the last pick; 0: the queue neither contended nor was ahead of its
-    share."""
+    """The weight with which the queue counted last; 0: it neither contended nor was ahead of its share."""
     largest: int = 0
-    """The cost of the largest job that was picked since the queue was last at or behind its share."""
+    """The largest cost of a pick since the queue was even, or what it was ahead by as it last paid for kept room."""
 
 
 ACCOUNT_SCHEME = "lag"
@@ -210,14 +206,17 @@ NO_ACCOUNTS: Mapping[str, Account] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OvertakenJob:
-    """A job that had no room at its turn: how often others went first, and since when (0 times: the job has a
-    claim)."""
+    """A job that had no room at its turn: how often and since when others went first (0 times: it has a claim)."""
 
     key: JobKey
     times: int
     since: float
     kept: Amounts | None = None
-    """The demand for which the pool reserved room; None: it did not. The queue pays for it if the job is withdrawn."""
+    """The demand for which the pool keeps room; None: it does not."""
+    paid: float = 0.0
+    """The moment until which the queue has paid for that room, in seconds since 1970."""
+    vain: int = 0
+    """How often room was kept for the job until the queue had paid as much as it may, and in vain."""
     late: bool = False
     """Whether no job of its queue passes it any more that takes what it needs."""
     impatient: bool = False
@@ -279,7 +278,7 @@ class Pick(NamedTuple):
     accounts: Mapping[str, Account]
     """The accounts after this pick, of every queue whose account it changes."""
     overtaken: Mapping[str, OvertakenJob | None] = NONE_OVERTAKEN
-    """The queues whose head had its turn before this pick but no room in the pool; None: the record is deleted."""
+    """The records of queues whose head had its turn before this pick but no room; None: the record is deleted."""
     units: int = 0
     """The number of further workers that the pick gives (`Entry.most`)."""
 
@@ -295,7 +294,7 @@ class Pick(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """A change without a pick: room is reserved for a job, or a queue pays for room that was reserved in vain."""
+    """A change without a pick: room is reserved for a job, or a queue pays for the time for which it was."""
 
     clock: Clock | None
     """The clock after the change; None if no queue pays."""

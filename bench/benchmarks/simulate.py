@@ -116,13 +116,14 @@ class Played:
     """The seconds in which at least two queues had waiting jobs."""
 
     def step(self) -> bool:
-        """Go to the next time at which a job arrives or ends; return False if there is none."""
+        """Go to the next time at which a job arrives, ends or may be admitted; return False if there is none."""
         jobs = self.scenario.jobs
         coming = jobs[self.arrived].entry.submitted if self.arrived < len(jobs) else None
         moments = [moment for moment in (coming, self.ends[0][0] if self.ends else None) if moment is not None]
         if not moments:
             return False
-        self._pass(min(moments))
+        again = self.arena.looks_again(self.now)
+        self._pass(min(moments) if again is None else min(again, *moments))
         while self.ends and self.ends[0][0] <= self.now:
             self.arena.release(heapq.heappop(self.ends)[-1])
         while self.arrived < len(jobs) and jobs[self.arrived].entry.submitted <= self.now:

@@ -1,5 +1,6 @@
-"""Measures how much of a pool a queue keeps from the other queues by jobs that need all of it: by jobs that it
-withdraws when the picker has reserved the pool for them, and by jobs that take all of a resource that costs little.
+"""Measures how much of a pool is kept from other queues by jobs that need all of it: by jobs that are withdrawn when
+the picker has reserved the pool for them, by jobs that take all of a resource that costs little, and by two queues
+that play together.
 
 One rule: pure. The plays are fixed by a seed, under a clock that only the game moves.
 
@@ -7,6 +8,7 @@ Idle parts of the pool count as the player's, because the other queues always ha
 """
 
 import heapq
+import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -23,9 +25,13 @@ from queues.values import Entry, QueueSpec
 
 POOL = 64
 PLAYER = "player"
+PARTNER = "partner"
+"""The queue that plays together with the player: its small jobs keep the player's job from its room."""
 OTHERS = ("other-a", "other-b", "other-c", "other-d", "other-e")
 _LONGEST = 150
 """The longest run time of the other queues' jobs, in seconds; the shortest is a third of it."""
+_SHORT = 15
+"""The same where two queues play together, so that the picker reserves the pool many times."""
 _SOON = 4
 """The number of busy GPUs at which a job as large as the pool is about to start."""
 
@@ -60,6 +66,9 @@ class Table:
     arena: Production
     chance: random.Random
     shape: Shape = GPUS
+    longest: int = _LONGEST
+    partner_seconds: float = math.inf
+    """The run time of the partner's jobs, in seconds."""
     now: float = START
     idle: float = 0.0
     used: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -76,6 +85,10 @@ class Table:
         """Return a new job."""
         return entry(queue, next(self._numbers), self.now, takes, priority=priority)
 
+    def runs(self, job: Entry) -> bool:
+        """Return whether a job has room."""
+        return any(key == job.key for _, key, _ in self._ends)
+
     def second(self) -> None:
         """Let jobs end, arrive and start; then count used and idle GPUs for one second. A job that keeps a GPU from
         jobs of the other queues counts as using the GPU."""
@@ -91,7 +104,8 @@ class Table:
                 break
             for job in admitted:
                 self.started.add(job.key)
-                end = self.now + self.chance.randint(_LONGEST // 3, _LONGEST)
+                lasts = self.chance.randint(self.longest // 3, self.longest)
+                end = self.now + (self.partner_seconds if job.queue == PARTNER else lasts)
                 heapq.heappush(self._ends, (end, job.key, job))
         free = float(POOL)
         for _, _, job in self._ends:
@@ -160,14 +174,48 @@ def start(table: Table) -> Iterator[None]:
         yield
 
 
+def hinder(table: Table) -> Iterator[None]:
+    """Let a small job of the partner run whenever none does, and wait with a job as large as the pool."""
+    small = large = None
+    while True:
+        if small is None or (small.key in table.started and not table.runs(small)):
+            small = table.job({GPU: 1}, PARTNER)
+            table.arena.put(small)
+        if large is None or large.key in table.started:
+            large = table.job({GPU: POOL})
+            table.arena.put(large)
+        yield
+
+
+def hinder_anew(table: Table) -> Iterator[None]:
+    """Do the same, and replace the large job by a new one every minute."""
+    small = table.job({GPU: 1}, PARTNER)
+    table.arena.put(small)
+    while True:
+        large = table.job({GPU: POOL})
+        table.arena.put(large)
+        for _ in range(60):
+            yield
+        if large.key not in table.started:
+            table.arena.withdraw(large)
+
+
 GAMES: Mapping[str, Play] = {play.__name__: play for play in (withdraw, shrink, displace)}
+TOGETHER: Mapping[str, tuple[Play, float]] = {
+    "small job without end": (hinder, math.inf),
+    "small jobs of 100 others": (hinder, 1_000.0),
+    "small jobs of 10 others": (hinder, 100.0),
+    "large job replaced": (hinder_anew, math.inf),
+}
+"""How the two queues play, and for how long a small job runs, in seconds. Jobs of the others run for 10 on average."""
 
 
 def run(seconds: int, seed: int) -> Figures:
     """Play every game for a number of seconds.
 
-    Return the largest sum of idle and used GPUs of the player in any game, as a part of its fair share; and the same
-    figure for each shape of jobs, with the default cost and with the cost by which they are cheap.
+    Return the largest sum of idle and used GPUs of the player in any game, as a part of its fair share; the same for
+    each shape of jobs, with the default cost and with the cost by which they are cheap; and the most that two queues
+    that play together idle, as a part of the share of both.
     """
     played = {name: measure(play, seconds, seed) for name, play in GAMES.items()}
     share = 1 / (1 + len(OTHERS))
@@ -177,13 +225,33 @@ def run(seconds: int, seed: int) -> Figures:
         name: {cost: measure(start, seconds, seed, shape, cost) for cost in (DOMINANT, shape.cost)}
         for name, shape in SHAPES.items()
     }
-    return {"worst_kept_and_used_of_share": worst / share, "withdrawals": played, "shapes": shapes}
+    together = {name: measure_together(play, lasts, seconds, seed) for name, (play, lasts) in TOGETHER.items()}
+    both = 2 / (2 + len(OTHERS))
+    return {
+        "worst_kept_and_used_of_share": worst / share,
+        "withdrawals": played,
+        "shapes": shapes,
+        "worst_idle_together_of_share": max(figures["idle"] for figures in together.values()) / both,
+        "together": together,
+    }
 
 
 def measure(play: Play, seconds: int, seed: int, shape: Shape = GPUS, cost: str = GPU) -> dict[str, float]:
     """Play one game; return which parts of the pool were idle, used by the player, and used by the others."""
     specs = [QueueSpec(name=name) for name in (PLAYER, *OTHERS)]
     table = Table(Production(specs, shape.pool, PickRules(cost=cost)), random.Random(seed), shape)
+    return _parts(table, play, seconds)
+
+
+def measure_together(play: Play, lasts: float, seconds: int, seed: int) -> dict[str, float]:
+    """Play one game of two queues; `lasts` is the run time of the partner's jobs."""
+    specs = [QueueSpec(name=name) for name in (PLAYER, PARTNER, *OTHERS)]
+    arena = Production(specs, GPUS.pool, PickRules(cost=GPU))
+    table = Table(arena, random.Random(seed), longest=_SHORT, partner_seconds=lasts)
+    return _parts(table, play, seconds) | {"partner": table.used[PARTNER] / (POOL * seconds)}
+
+
+def _parts(table: Table, play: Play, seconds: int) -> dict[str, float]:
     moves = play(table)
     for _ in range(seconds):
         next(moves)

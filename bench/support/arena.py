@@ -5,13 +5,16 @@ One rule: pure. The result depends only on the jobs and times that a caller pass
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from coordinator.cache import noted_jobs
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues import order
+from queues.picking import kept_room
 from queues.picking.picker import Picker
 from queues.picking.queue_state import charge
 from queues.rules import PickRules
@@ -89,6 +92,10 @@ class Arena(ABC):
             charge(self.used, entry.demand)
         return entries
 
+    def looks_again(self, _now: float) -> float | None:
+        """Return when the jobs to admit may be others though none arrives or ends; None: never."""
+        return None
+
     @abstractmethod
     def choose(self, now: float, limit: int, /) -> Sequence[Entry]:
         """Return the jobs to admit next, without a change."""
@@ -107,6 +114,10 @@ class Production(Arena):
         self._rules = rules
         self._admitted: dict[JobKey, tuple[str, float]] = {}
         """The queues of the jobs that hold room, and when they were admitted."""
+        self._ended: list[tuple[float, Amounts]] = []
+        """When the jobs were admitted that have ended since the last picks, and what they asked for."""
+        self._holds: deque[tuple[float, int]] = deque(maxlen=noted_jobs.MOST_ENDED)
+        """For how long the jobs that ended last held their room, and what they cost."""
         self.picker = Picker(self._show(self.lines, whole=True), rules)
 
     def reweigh(self, queue: str, weight: int) -> None:
@@ -121,18 +132,26 @@ class Production(Arena):
     def release(self, entry: Entry) -> None:
         """See Arena."""
         super().release(entry)
-        self._admitted.pop(entry.key, None)
+        admitted = self._admitted.pop(entry.key, None)
+        if admitted is not None:
+            self._ended.append((admitted[1], entry.demand))
+
+    def looks_again(self, now: float) -> float | None:
+        """See Arena: while room is kept, its queue pays for it."""
+        return now + kept_room.MOST_SECONDS if self.picker.reservation.liable else None
 
     def picks(self, now: float, limit: int) -> Sequence[Pick]:
         """Return the picks to make next. Changes beyond the jobs of these picks are kept, as if the picks stood."""
         queues = self._changed.union(self.picker.needs_entries)
         self._changed = set()
         self.picker.update(self._show(queues, whole=False))
+        self._holds += [(now - since, self.picker.pool.prices.of(demand)) for since, demand in self._ended]
+        self._ended.clear()
         if any(self._overtaken.values()):
             ages: dict[str, list[float]] = {}
             for queue, since in self._admitted.values():
                 ages.setdefault(queue, []).append(now - since)
-            self.picker.patience = self._rules.patience(ages)
+            self.picker.patience = self._rules.patience(ages, self._holds)
         batch = self.picker.picks(now, limit)
         for pick in batch.picks:
             self._keep(pick.clock, pick.accounts, pick.overtaken)

@@ -2,6 +2,7 @@
 
     NotedJobs       the jobs of one kind: those whose number of workers the coordinator may change, or that hold room
     RaisedCharges   the charges that workers have raised and for which the queues have not paid yet
+    EndedJobs       for how long the jobs that ended last held their room
     Deadlines       the jobs with an `activeDeadlineSeconds`, and when their room is free again at the latest
     SeenEnds        when the ends of jobs that held room were seen, and those of their pods
     ImpliedQueues   the queues that exist without a TenantQueue, because competing jobs name them
@@ -14,10 +15,12 @@ cannot be moved to a later time (`crds.schema.change_rules`). The room may becom
 grace: their node is dead, finalizers keep them, or another client deleted them with another grace.
 """
 
+import heapq
 import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import NamedTuple
 
 from coordinator.cache.routing_rules import is_implied
@@ -25,11 +28,15 @@ from coordinator.cache.views import JobView
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
+from queues.pick_cycle import Hold
 from queues.picking.backfill import End, JobEnds
 from queues.store import RaisedCharge
 
 MOST_ENDS = 10_000
 """The most ends that are kept: a process that does not lead never takes them."""
+MOST_ENDED = 4_096
+"""The jobs that ended last, of which the time is known for which they held their room. With so many, no queue makes the
+mean much longer or shorter by a few of its own."""
 MOST_RAISED = 10_000
 """The most raised charges that are kept: a process that does not lead never takes them."""
 GRANT_SECONDS = 30.0
@@ -104,6 +111,37 @@ def idle_usage(jobs: Iterable[JobView]) -> dict[str, Amounts]:
             taken = amounts.scale(job.workers.share, scaling.idle)
             amounts.increase(usage.setdefault(job.admission.queue, {}), taken)
     return dict(usage)
+
+
+class EndedJobs:
+    """For how long the jobs that ended last held their room; safe to note in one thread and to read in another.
+
+    They count from the statuses, so that a new leader knows what the last one knew.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ended: list[tuple[float, int, Hold]] = []
+        """A heap of when jobs ended, a number that makes each different, and what they held."""
+        self._numbers = count()
+
+    def note(self, before: JobView | None, after: JobView | None) -> None:
+        """Record a change of a job."""
+        if after is None or after.ended is None or (before is not None and before.ended is not None):
+            return
+        admitted = after.admission.admitted_at if after.admission is not None else None
+        if admitted is None:
+            return
+        with self._lock:
+            hold = max(0.0, after.ended - admitted.timestamp()), after.charge
+            heapq.heappush(self._ended, (after.ended, next(self._numbers), hold))
+            if len(self._ended) > MOST_ENDED:
+                heapq.heappop(self._ended)
+
+    def holds(self) -> list[Hold]:
+        """Return for how many seconds these jobs held their room, and what they asked for."""
+        with self._lock:
+            return [hold for _, _, hold in self._ended]
 
 
 class RaisedCharges:

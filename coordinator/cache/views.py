@@ -71,6 +71,7 @@ class JobView:
     cancelled: bool = False
     held: bool = False
     finished: bool = False
+    ended: float | None = None  # when it succeeded or failed, in seconds since 1970
     deleting: bool = False
     expires: bool = False
     """Whether the finished job is deleted some time after its end."""
@@ -113,9 +114,7 @@ class JobView:
 
     @property
     def autoscaling(self) -> Autoscaling | None:
-        """The facts by which the coordinator decides about the number of workers; None if it never decides about this
-        job.
-        """
+        """The facts by which the coordinator decides about the number of workers; None if it never does."""
         return self.workers.autoscaling if self.workers is not None else None
 
     @property
@@ -249,6 +248,7 @@ def job_view(manifest: Manifest) -> JobView:
         ports=job.spec.chosen_ports,
         claims=sys.intern(job.spec.claims),
         finished=job.is_finished,
+        ended=ended.timestamp() if (ended := job.status.completion_time) is not None else None,
         expires=job.spec.ttl_seconds_after_finished is not None or job.is_cancelled,
         deleting=job.is_deleting,
         gang_scheduler=job.spec.scheduling_policy.gang_scheduler,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from coordinator.cache import noted_jobs, optional_kinds, urgency, views
 from coordinator.cache.dirty_keys import DirtyKeys, SettingsChanges
-from coordinator.cache.noted_jobs import Deadlines, ImpliedQueues, NotedJobs, RaisedCharges, SeenEnds
+from coordinator.cache.noted_jobs import Deadlines, EndedJobs, ImpliedQueues, NotedJobs, RaisedCharges, SeenEnds
 from coordinator.cache.optional_kinds import ForeignView, GangQueueKinds, OptionalKinds
 from coordinator.cache.quota_jobs import GangQueueJobs, PortJobs, QuotaJobs, RefusedJobs
 from coordinator.cache.routing_rules import RoutingRules
@@ -62,7 +62,7 @@ class Watches:
         self.completed: set[JobKey] = set()
         """The jobs of which a pod has completed its work, until somebody takes them."""
         self._settings_changes, self.implied = SettingsChanges(clock), ImpliedQueues()
-        self.raised, self.deadlines, self.ends = RaisedCharges(), Deadlines(), SeenEnds()
+        self.raised, self.deadlines, self.ends, self.ended = RaisedCharges(), Deadlines(), SeenEnds(), EndedJobs()
         self.autoscaled, self.holders = NotedJobs(noted_jobs.is_autoscaled), NotedJobs(noted_jobs.holds_room)
         self.wake = threading.Event()
         self.quota_jobs, self.port_jobs, self.refused = QuotaJobs(clock), PortJobs(), RefusedJobs()
@@ -200,7 +200,7 @@ class Watches:
         assert job is not None
         if self.implied.add(job):
             self.touch_settings()
-        others = (self.quota_jobs, self.gang_jobs, self.port_jobs, self.refused)
+        others = (self.ended, self.quota_jobs, self.gang_jobs, self.port_jobs, self.refused)
         for noted in (self.raised, self.deadlines, self.ends, self.holders, self.autoscaled, *others):
             noted.note(before, after)
         self._dirty_keys.add([job.key], 0, urgency.of_job(before, after))

@@ -36,7 +36,7 @@ from kube.process.meter import NO_METER, Meter
 from kube.process.turns import Turn
 from queues import metrics as queue_metrics
 from queues.pick_cycle import PickCycle
-from queues.picking import read_depth
+from queues.picking import kept_room, read_depth
 from queues.picking.backfill import JobEnds
 from queues.store import QueueStore
 from queues.work import WorkSource
@@ -89,7 +89,9 @@ class ControlLoop:
 
     def __post_init__(self) -> None:
         watches, store, work, settings = self.watches, self.store, self.work, self.settings
-        self._pick_cycle = PickCycle(store, settings.rules, self._forecast, self._take_gang_room, self._ages)
+        self._pick_cycle = PickCycle(
+            store, settings.rules, self._forecast, self._take_gang_room, self._ages, watches.ended.holds
+        )
         self._configuration = QueueConfiguration(watches, store, settings)
         self._rebuild = StoreRebuild(
             watches, store, work, settings, self._configuration, self.clock, self.pause, self.elapsed, self.turn
@@ -156,7 +158,8 @@ class ControlLoop:
         self.turn.mark()
         self._pick_cycle.charge(self.watches.raised.take())
         # The clock of the machine may have been set back. Time alone can hand the pool's reservation to another job.
-        is_due = abs(self.clock() - self._cycled_at) >= CYCLE_SECONDS
+        pause = kept_room.BOOKED_SECONDS if self._pick_cycle.keeps_room else CYCLE_SECONDS
+        is_due = abs(self.clock() - self._cycled_at) >= pause
         picked = self.cycle() if self.unsettled or is_due else 0
         self.turn.mark()
         self.unsettled |= self._autoscaler.step()

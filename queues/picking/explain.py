@@ -74,19 +74,26 @@ def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
         if queue is not None and code == "WaitingForCohort" and room
         else ""
     )
-    passed = "" if queue is None else _format_passed(queue, place)
+    passed = "" if queue is None else _format_passed(picker, queue, place)
     return Explanation(code, sentence, "; ".join(part for part in (needs, limits, shares, passed, ahead) if part), room)
 
 
-def _format_passed(queue: QueueState, place: QueuePosition) -> str:
-    """Return how many jobs have passed the first one of a queue, and whether others may still."""
+def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition) -> str:
+    """Return how many jobs have passed the first one of a queue, whether others may still, and whether room was kept
+    for it."""
     record = queue.first_overtaken
-    if record is None or not record.times or record.key != place.entry.key:
+    if record is None or record.key != place.entry.key:
         return ""
-    jobs = f"passed by {record.times} job{'' if record.times == 1 else 's'}"
-    if record.kept is not None:
-        return f"{jobs}; room is kept for it: no other job takes it any more"
-    return f"{jobs}; no job of its queue that takes its room passes it any more" if record.late else jobs
+    parts = [f"passed by {record.times} job{'' if record.times == 1 else 's'}"] if record.times else []
+    if parts and record.kept is not None:
+        parts.append("room is kept for it: no other job takes it any more, and its queue pays for the time")
+    elif parts and record.late:
+        parts.append("no job of its queue that takes its room passes it any more")
+    if record.kept is None and record.vain:
+        ahead = -picker.behind(queue.spec.name) / picker.pool.prices.of(place.entry.demand)
+        until = f", which has paid for it and is ahead by {ahead:.1f} such jobs" if ahead > 0 else ""
+        parts.append(f"room was kept for it in vain: it is again at the next turn of queue {queue.spec.name}{until}")
+    return "; ".join(parts)
 
 
 def _room(picker: Picker, queue: QueueState, code: Code, demand: Amounts) -> ScarceRoom | None:

@@ -152,6 +152,10 @@ class FairShare:
             return NEW_ACCOUNT
         return Account._make((member.base, member.weight, member.largest))
 
+    def lag(self, name: str) -> float:
+        """Return how much cost a queue is behind its share; below 0: ahead of it."""
+        return lag(self.account(name), self.clock)
+
     def changes(self) -> dict[str, Account]:
         """Return the accounts that differ from those last stored. They count as stored from now on."""
         changes: dict[str, Account] = {}
@@ -219,14 +223,18 @@ class FairShare:
 
     def charge(self, name: str, cost: int, weight: int) -> None:
         """Charge a queue of that weight for a job of that cost without a pick, whether the queue contends or not."""
-        member = self._members.get(name)
-        if member is None:
-            member = self._add_member(name, 0)
-        if not member.weight:
-            self._enter(member, weight, self._even_base(weight))
-            self._note(member)
+        member = self._counting_member(name, weight)
         self._enlarge(member, cost, member.weight * self._served - member.base * self._weights)
         self._serve(member, cost * UNIT)
+
+    def charge_room(self, name: str, amount: int, weight: int) -> None:
+        """Charge a queue of that weight for idle room, in 1/UNIT of cost. What it is ahead by then counts as one job:
+        else the others would lose what they are behind beyond the bound of lags."""
+        member = self._counting_member(name, weight)
+        self._serve(member, amount)
+        ahead = member.base * self._weights - member.weight * self._served
+        member.largest = max(member.largest, -(-ahead // (self._weights * UNIT)))
+        self._resize(member)
 
     def refund(self, name: str, cost: int) -> None:
         """Undo the charge of a job of that cost, which was picked but not granted.
@@ -289,6 +297,16 @@ class FairShare:
     def _add_member(self, name: str, base: int) -> ShareMember:
         member = self._members[name] = ShareMember(name, 0, base, 0)
         self._sizes[0] = self._sizes.get(0, 0) + 1
+        return member
+
+    def _counting_member(self, name: str, weight: int) -> ShareMember:
+        """Return a queue that counts from now on, with this weight if it did not."""
+        member = self._members.get(name)
+        if member is None:
+            member = self._add_member(name, 0)
+        if not member.weight:
+            self._enter(member, weight, self._even_base(weight))
+            self._note(member)
         return member
 
     def _enter(self, member: ShareMember, weight: int, base: int) -> None:

@@ -1,36 +1,50 @@
-"""The pool's one reservation: the job for which room is reserved, and what its queue owes if the job is withdrawn.
+"""The pool's one reservation: the job for which room is reserved, and what its queue pays for that room.
 
-One rule: every debt follows from what the store holds, so that a new picker collects it as well.
+One rule: what is paid follows from what the store holds, so that a new picker goes on where the last one stopped.
 
 The problem: reserved room is idle while other queues wait. If it were free of charge, an owner could submit a job for
-the whole pool, let room be kept for it, withdraw it, and begin again. So a reservation costs what the use of the room
-costs, once. Queue a has 8 of 8 GPUs reserved, and a job of 8 costs 8:
+the whole pool, let room be kept for it, and withdraw it; or let it wait for a small job of another queue that never
+ends. So idle room costs what jobs in it would have cost: once a second the queue is charged `k * t / H`. k is the cost
+of a job as large as what is idle, t the time since the last charge, and H for how long jobs hold their room: the mean
+of those that ended last, of all queues, each by its cost. Queue a has 8 GPUs reserved for a job of 8, and H is 60 s:
 
-    the job of a                                              a pays
-    starts                                                    8, for the pick
-    is deleted, held, moved, edited, or passed by a job of a  8, and its patience begins anew
-    is no longer allowed by quota or cohort                   8, likewise
-    is larger than the queue or the pool can ever be now      0: its owner did not cause that
-    leaves while the admin has closed the queue               0, likewise
+    seconds     busy   idle   a pays
+    0 to 30     4      4      2
+    30 to 60    2      6      3
+    60          0      8      8, for the pick; if the job is withdrawn now, nothing
 
-A queue is liable (it owes for its job) from the moment when room is first reserved. It stays liable while the
-reservation serves a job of another queue that was overtaken earlier. Other jobs of a liable queue pass its first one
-only if they leave the quota and the room that it needs.
+Room is reserved until the job begins, leaves, or may not be kept any room (`QueueState.may_be_kept_room`). If its queue
+is ahead of its share by MOST_JOBS such jobs before, it was in vain: the room goes to others, and the job begins its
+patience anew at its queue's next turn, which comes once the queue is even. So a queue is ahead by one largest job and
+one keeping at most, and what it idles and uses over time is its share, whoever else plays with it. From the third time
+on, a keeping may cost the same again: so a large job begins in the end, however differently jobs last. The plan of
+resizes can end the patience of a job at once, but not while its queue is ahead by more than that job.
 
 Room is reserved only for a job that fits beside what its own queue uses: else a small job of the same owner that never
-ends would keep the pool idle, and the owner would pay nothing. It is reserved for no job that borrows quota: a lender
-that takes its quota back would make the borrower pay for room that nothing used. To reserve for several jobs at once
-would keep more room idle, and the order in which they get it would not follow from the store.
+ends would idle the pool. It is reserved for no job that borrows quota: a lender that takes its quota back would make
+the borrower pay for room that nothing used. To reserve for several jobs at once would keep more room idle, and the
+order in which they get it would not follow from the store. While another job has the reservation, because it was
+overtaken earlier, a job's queue pays nothing.
 """
 
+import math
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from crds.resources.amounts import NOTHING, Amounts
-from queues.picking.fair_share import FairShare
-from queues.picking.prices import Prices
+from queues.picking.fair_share import UNIT, FairShare
+from queues.picking.pool import Pool
 from queues.picking.queue_state import Candidate, QueueState
 from queues.values import OvertakenJob, Settlement
 
+MOST_JOBS = 8
+"""The jobs by whose cost a queue may be ahead of its share while room is reserved for one of them. Where jobs last for
+random times of one mean, the room of a thousand of them is free after about 6; in the openb trace, no job costs 4."""
+BOOKED_SECONDS = 1.0
+"""The least time for which a queue is charged."""
+MOST_SECONDS = 15.0
+"""The longest time for which a queue is charged at once. The room was idle for longer only if nobody led, so that it
+could not go to others, or if the clock was set forward."""
 Records = Mapping[str, OvertakenJob | None]
 """By queue, the record of its overtaken job; None: the record ends."""
 Claim = tuple[float, str]
@@ -40,11 +54,13 @@ Claim = tuple[float, str]
 class PoolReservation:
     """The holder of the reservation and the liable queues, while picks are made."""
 
-    def __init__(self, queues: Mapping[str, QueueState], patience: float) -> None:
-        """`queues` belongs to the caller, who calls `add` when one is loaded and `consider` when one bids.
+    def __init__(self, queues: Mapping[str, QueueState], pool: Pool, fair_share: FairShare, patience: float) -> None:
+        """All belongs to the caller, who calls `add` when a queue is loaded and `consider` when one bids.
 
         `patience` is that of the jobs, in seconds."""
         self._queues = queues
+        self._pool = pool
+        self._fair_share = fair_share
         self.patience = patience
         self.holder: QueueState | None = None
         """The queue whose first job holds the reservation since the last choice."""
@@ -73,8 +89,7 @@ class PoolReservation:
             self._delayed.discard(name)
         else:
             self._delayed.add(name)
-        since = queue.impatient_since(now, self.patience)
-        claim = None if since is None else (since, name)
+        claim = self._claim_of(queue, now)
         if self._claim is not None and self._claim[1] == name:
             self.outdated |= claim != self._claim
         else:
@@ -86,54 +101,84 @@ class PoolReservation:
         Return the job's demand; nothing if there is no such job.
         """
         self.outdated = False
-        since = ((self._queues[name].impatient_since(now, self.patience), name) for name in self._delayed)
-        self._claim = min(((start, name) for start, name in since if start is not None), default=None)
+        claims = (self._claim_of(self._queues[name], now) for name in self._delayed)
+        self._claim = min((claim for claim in claims if claim is not None), default=None)
         self.holder = self._queues[self._claim[1]] if self._claim else None
         return NOTHING if self.holder is None or self.holder.first is None else self.holder.first.demand
 
-    def bind(self) -> bool:
+    def _claim_of(self, queue: QueueState, now: float) -> Claim | None:
+        since = queue.impatient_since(now, self.patience)
+        return None if since is None or (not queue.is_liable and self.is_barred(queue)) else (since, queue.spec.name)
+
+    def is_barred(self, queue: QueueState) -> bool:
+        """Return whether no room begins to be reserved for a queue, because it is ahead of its share by more than what
+        its first job costs."""
+        first = queue.first
+        return first is not None and -self._fair_share.lag(queue.spec.name) > self._pool.prices.of(first.demand)
+
+    def bind(self, now: float) -> bool:
         """Make the queue that holds the reservation liable; return whether it became liable just now."""
         queue = self.holder
         if queue is not None and queue.spec.name not in self._liable:
             name = queue.spec.name
-            self._unsaved[name] = queue.mark_reserved()
+            self._unsaved[name] = queue.mark_reserved(now)
             self._liable.add(name)
             return True
         return False
 
     @property
     def liable(self) -> Collection[str]:
-        """The queues that owe for a waiting job for which room is or was reserved."""
+        """The queues with a waiting job for which room is or was reserved."""
         return self._liable
 
-    def collect(self, fair_share: FairShare, prices: Prices) -> list[str]:
-        """Charge the liable queues whose jobs were withdrawn, and return their names."""
-        names = []
-        for name in sorted(self._liable):
-            queue = self._queues[name]
-            state, record = queue.reservation_state, queue.overtaken
-            if state in ("waits", "unknown"):
-                continue
-            self._release(queue)
-            if state == "withdrawn" and queue.spec.open and record is not None and record.kept is not None:
-                self.settle(fair_share, name, prices.of(record.kept))
-                names.append(name)
+    def drop_withdrawn(self) -> list[str]:
+        """Drop the records of jobs for which no room may be reserved any more, and return their queues."""
+        names = [name for name in sorted(self._liable) if not self._queues[name].may_be_kept_room]
+        for name in names:
+            self._release(self._queues[name])
         return names
 
-    def settle(self, fair_share: FairShare, name: str, cost: int) -> None:
+    def book(self, now: float, hold: float) -> str:
+        """Charge the queue that holds the reservation for the time since it was charged last, if that is due.
+
+        `hold` is for how many seconds jobs hold their room; if it is not known, nothing is charged. Return the queue if
+        the room was reserved in vain, so that it is free now; else nothing.
+        """
+        queue = self.holder
+        record = None if queue is None else queue.first_overtaken
+        if queue is None or record is None or record.kept is None or math.isinf(hold):
+            return ""
+        seconds = now - record.paid
+        if 0 <= seconds < BOOKED_SECONDS:
+            return ""
+        name, prices = queue.spec.name, self._pool.prices
+        idle = self._pool.idle_part(record.kept)
+        if idle and seconds > 0:  # the clock may have been set back
+            amount = math.ceil(prices.of(idle) * UNIT * min(seconds, MOST_SECONDS) / hold)
+            self._fair_share.charge_room(name, amount, queue.spec.weight)
+            self._paid = True
+        is_spent = -self._fair_share.lag(name) > MOST_JOBS * max(1, record.vain) * prices.of(record.kept)
+        if not is_spent:
+            queue.overtaken = self._unsaved[name] = replace(record, paid=now)
+            return ""
+        self._release(queue)
+        self.keep(queue, replace(record, times=0, kept=None, paid=0.0, impatient=False, vain=record.vain + 1))
+        return name
+
+    def settle(self, name: str, cost: int) -> None:
         """Charge a queue without a pick, or refund it if the cost is below 0. Ignore a queue that is not configured."""
         if name not in self._queues:
             return
         if cost < 0:
-            fair_share.refund(name, -cost)
+            self._fair_share.refund(name, -cost)
         else:
-            fair_share.charge(name, cost, self._queues[name].spec.weight)
+            self._fair_share.charge(name, cost, self._queues[name].spec.weight)
         self._paid = True
 
     def with_pick(self, queue: QueueState, candidate: Candidate, records: Records) -> Records:
         """Return the records of a pick with those that changed before it.
 
-        If the pick is the job for which room is reserved, the queue pays for the pick only.
+        The pick of the job for which room is reserved ends that.
         """
         if queue.spec.name in self._liable and queue.first is not None and candidate.position == queue.first.position:
             self._release(queue)
@@ -151,10 +196,11 @@ class PoolReservation:
         """Whether a record or an account has changed that no pick will store."""
         return self._paid or bool(self._unsaved)
 
-    def settlement(self, fair_share: FairShare) -> Settlement:
+    def settlement(self) -> Settlement:
         """Return the changes that no pick will store. They count as stored from now on."""
         records, self._unsaved = self._unsaved, {}
         paid, self._paid = self._paid, False
+        fair_share = self._fair_share
         return Settlement(fair_share.clock, fair_share.changes(), records) if paid else Settlement(None, {}, records)
 
     def _release(self, queue: QueueState) -> None:

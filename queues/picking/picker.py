@@ -15,8 +15,8 @@ pool's one reservation, unless that serves a job that was overtaken earlier. A p
     9        c          1          1      picked
     30       b          1          1      nothing: 8 are reserved, and what becomes free is kept, until a's job begins
 
-A queue pays for reserved room whether its job starts or is withdrawn (`queues.picking.kept_room`). Jobs that end before
-the room is needed may borrow it (`queues.picking.backfill`). A job that can use further workers takes as many as there
+A queue pays for reserved room by the time for which it is idle (`queues.picking.kept_room`). Jobs that end before the
+room is needed may borrow it (`queues.picking.backfill`). A job that can use further workers takes as many as there
 is room for at its turn, and its queue bids with all of that (`queues.picking.further_workers`).
 
 Inside a queue, jobs that fit may pass a first job that does not, unless the queue is StrictFIFO: the first job of each
@@ -59,7 +59,7 @@ class Picker(PickerState):
         self._refresh()
         self._backfill.drop_other_shadows()
         self._reserve()
-        self._backfill.job_ends = job_ends() if self._reservation.holder is not None else None
+        self._backfill.job_ends = job_ends() if self.reservation.holder is not None else None
 
     def charge_raised(self, queue: str, before: Amounts, after: Amounts) -> None:
         """Charge a queue for a job that takes more than when it was picked."""
@@ -78,10 +78,14 @@ class Picker(PickerState):
         if self.claims.passed:
             self.claims.note_late(self.patience, now)
         self._refresh()
-        if self._reservation.liable:
-            self._dirty.update(self._reservation.collect(self._fair_share, self.pool.prices))
+        if self.reservation.liable:
+            self._dirty.update(self.reservation.drop_withdrawn())
             self._refresh_bids()
         self._reserve(bind=True)
+        if self.reservation.liable and (spent := self.reservation.book(now, self.patience.hold)):
+            self._dirty.add(spent)
+            self._refresh_bids()
+            self._reserve(bind=True)
         self._backfill.begin_batch(now)
         picks: list[Pick] = []
         while len(picks) < limit and (choice := self._next()):
@@ -91,7 +95,7 @@ class Picker(PickerState):
             else:
                 self._set_aside(queue, candidate)
         snapshot = self._snapshot
-        settlement = self._reservation.settlement(self._fair_share) if self._reservation.has_unsaved else None
+        settlement = self.reservation.settlement() if self.reservation.has_unsaved else None
         return Batch(
             epoch=snapshot.epoch,
             revision=snapshot.revision,
@@ -104,7 +108,7 @@ class Picker(PickerState):
         """Return the first queue in the order of turns that has a job with room, and that job."""
         if self._dirty or self._stale_cohorts:
             self._refresh_bids()
-        if self._reservation.outdated:
+        if self.reservation.outdated:
             self._reserve(bind=True)
             self._refresh_bids()
         if self._unread.exhausted or (self._scarce and self.pool.is_exhausted()) or not (choice := self._choose()):
@@ -132,7 +136,7 @@ class Picker(PickerState):
                 job = self._further.enlarge(queue, candidate) if candidate.waiting.most else candidate
                 if job is queue.eligible[0] or not self._costs_more(queue, job):
                     choice = queue, job, turn
-        reserved = self._choice_with_reservation() if self._reservation.holder is not None else None
+        reserved = self._choice_with_reservation() if self.reservation.holder is not None else None
         return reserved if reserved and (choice is None or reserved[-1] <= choice[-1]) else choice
 
     def _costs_more(self, queue: QueueState, candidate: Candidate) -> bool:
@@ -150,7 +154,7 @@ class Picker(PickerState):
 
     def _choice_with_reservation(self) -> Choice | None:
         """Return the job that holds the reservation, if there is room for it now."""
-        queue = self._reservation.holder
+        queue = self.reservation.holder
         if queue is None or queue.first is None or not self.pool.fits_reserved(queue.first.demand):
             return None
         job = self._further.enlarge(queue, queue.first) if queue.first.waiting.most else queue.first
@@ -165,8 +169,8 @@ class Picker(PickerState):
             overtaken = self._overtake(queue, candidate, turn)
         if self.claims.names and queue.first is not None and candidate.position == queue.first.position:
             self.claims.close(spec.name, late=False)
-        if self._reservation.has_unsaved or spec.name in self._reservation.liable:
-            overtaken = self._reservation.with_pick(queue, candidate, overtaken)
+        if self.reservation.has_unsaved or spec.name in self.reservation.liable:
+            overtaken = self.reservation.with_pick(queue, candidate, overtaken)
         fair_share.pay(spec.name, cost)
         pick = Pick._make((candidate.waiting, cost, fair_share.clock, fair_share.changes(), overtaken, candidate.units))
         queue.take(candidate)

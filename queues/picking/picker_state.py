@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state, quotas
 from queues.picking.backfill import Backfill, Shadows
-from queues.picking.fair_share import FairShare, lag
+from queues.picking.fair_share import FairShare
 from queues.picking.further_workers import FurtherWorkers
 from queues.picking.grouped_index import Bid
 from queues.picking.kept_room import PoolReservation
@@ -100,11 +100,11 @@ class PickerState:
         accounts = {**snapshot.departed, **{view.spec.name: view.account for view in snapshot.queues}}
         self._fair_share = FairShare(snapshot.clock, accounts, prices.scheme)
         self._queues: dict[str, QueueState] = {}
-        self._reservation = PoolReservation(self._queues, self.patience.pool)
-        self.claims = OpenClaims(self._queues, self._reservation)
-        self._further = FurtherWorkers(self._cohorts, self.pool, self._reservation)
+        self.reservation = PoolReservation(self._queues, self.pool, self._fair_share, self.patience.pool)
+        self.claims = OpenClaims(self._queues, self.reservation)
+        self._further = FurtherWorkers(self._cohorts, self.pool, self.reservation)
         self._backfill = Backfill(
-            self._queues, self._cohorts, self.pool, self._fair_share, self._reservation, self._shadows
+            self._queues, self._cohorts, self.pool, self._fair_share, self.reservation, self._shadows
         )
         self._unread = UnreadEntries(self._queues)
         self._dirty: set[str] = set()
@@ -150,7 +150,7 @@ class PickerState:
 
     def settle(self, queue: str, cost: int) -> None:
         """Charge a queue apart from its picks. A cost below 0 refunds a pick that was not granted."""
-        self._reservation.settle(self._fair_share, queue, cost)
+        self.reservation.settle(queue, cost)
 
     def _load(self, view: QueueSnapshot) -> None:
         spec = view.spec
@@ -170,7 +170,7 @@ class PickerState:
     def _mark_dirty(self, queue: QueueState) -> None:
         """Mark a queue whose known entries have changed."""
         self._dirty.add(queue.spec.name)
-        self._reservation.add(queue)
+        self.reservation.add(queue)
         self.claims.add(queue)
         self._unread.add(queue)
 
@@ -199,7 +199,7 @@ class PickerState:
     @property
     def reservation_holder(self) -> str:
         """The queue whose first job holds the pool's reservation; empty if none does."""
-        return "" if self._reservation.holder is None else self._reservation.holder.spec.name
+        return "" if self.reservation.holder is None else self.reservation.holder.spec.name
 
     @property
     def rules(self) -> PickRules:
@@ -208,7 +208,7 @@ class PickerState:
 
     def behind(self, name: str) -> float:
         """Return how much cost a queue is behind its share; below 0: ahead of it."""
-        return lag(self._fair_share.account(name), self._fair_share.clock)
+        return self._fair_share.lag(name)
 
     # Bids
 
@@ -265,7 +265,7 @@ class PickerState:
         if queue.unread and queue.is_low:
             self._unread.note(queue)
         if self._scarce and queue.overtaken is not None:
-            self._reservation.consider(queue, self._now)
+            self.reservation.consider(queue, self._now)
 
     def _allows(self, queue: QueueState, demand: Amounts) -> bool:
         """Return whether quota and cohort allow a demand. The first one that makes a cohort scarce concerns all its
@@ -280,15 +280,15 @@ class PickerState:
     # The pool's reservation (`queues.picking.kept_room`)
 
     def _reserve(self, *, bind: bool = False) -> None:
-        """Reserve room in a scarce pool for the job that is due for it; with `bind`, its queue becomes liable."""
-        self._reservation.patience = self.patience.pool
-        demand = self._reservation.choose(self._now)
+        """Reserve room in a scarce pool for the job that is due for it; with `bind`, its queue pays from now on."""
+        self.reservation.patience = self.patience.pool
+        demand = self.reservation.choose(self._now)
         if self._scarce:
             self.pool.reserve(demand)
             for group in list(self._fair_share.groups_without_room):
                 self._fair_share.set_state(group, "open")
             self._dirty |= self._further.outdated()
-        if bind and self._reservation.bind():
+        if bind and self.reservation.bind(self._now):
             self._backfill.begin_reservation()
-            self._dirty.update(self._reservation.liable)
+            self._dirty.update(self.reservation.liable)
             self._refresh_bids()

@@ -39,6 +39,13 @@ class Pool:
         """Return whether there is room for the job that holds the reservation."""
         return amounts.fits(demand, self.used, self.capacity)
 
+    def idle_part(self, demand: Amounts) -> Amounts:
+        """Return what is free of a demand, of the resources that the pool limits; empty if that is nothing."""
+        limits = {name: amounts.limit_for(self.capacity, name) for name in demand}
+        free = {name: limit - self.used.get(name, 0) for name, limit in limits.items() if limit is not None}
+        idle = {name: min(demand[name], rest) for name, rest in free.items()}
+        return {name: amount for name, amount in idle.items() if amount > 0}
+
     def first_fitting(self, queue: QueueState) -> Candidate | None:
         """Return the first of a queue's eligible jobs that fits beside the reservation. Those that pass a late job must
         leave what it needs of the resources that they use."""

@@ -7,7 +7,6 @@ its queue, its cohort or the pool can ever give is skipped: it delays no other j
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
@@ -15,14 +14,6 @@ from queues.values import NextEntries, OvertakenJob, QueueSnapshot, WaitingEntry
 
 Shape = frozenset[tuple[str, int]]
 """A demand as a hashable value. Equal demands have equal shapes."""
-ReservationState = Literal["waits", "impossible", "unknown", "withdrawn"]
-"""The state of a job for which the pool's room is or was reserved:
-
-- waits: it is its queue's first job, has the same demand, and quota, cohort and the queue's own usage allow it;
-- impossible: it is larger than its queue, its cohort or the pool can ever give;
-- unknown: none of the queue's jobs is known;
-- withdrawn: it left its position, changed its demand, or quota, cohort or the queue's own usage no longer allow it.
-"""
 
 
 @dataclass(slots=True)
@@ -246,17 +237,17 @@ class QueueState:
         self.overtaken = replace(record, times=record.times + 1, since=since)
         return self.overtaken
 
-    def mark_reserved(self) -> OvertakenJob:
+    def mark_reserved(self, now: float) -> OvertakenJob:
         """Record that room is reserved for the first job, which was overtaken, and return the record."""
         record = self.first_overtaken
         if self.first is None or record is None:
             raise ValueError(f"queue {self.spec.name} has no job that was overtaken")
-        self.overtaken = replace(record, kept=self.first.demand)
+        self.overtaken = replace(record, kept=self.first.demand, paid=now)
         return self.overtaken
 
     @property
     def is_liable(self) -> bool:
-        """Whether room is or was reserved for the first job, so that the queue pays if the job is withdrawn."""
+        """Whether room is or was reserved for the first job, so that it may be again at once."""
         record = self.first_overtaken
         return record is not None and record.kept is not None
 
@@ -274,17 +265,19 @@ class QueueState:
         return record is not None and record.late and self.first_overtaken is record
 
     @property
-    def reservation_state(self) -> ReservationState:
-        """The state of the job for which room is reserved. Valid while no other job is picked."""
+    def may_be_kept_room(self) -> bool:
+        """Whether room may still be reserved for the job for which it is or was. Valid while no other job is picked.
+
+        It may if the job is the first one with the same demand, and quota, cohort and the queue's own usage allow it;
+        and while none of the queue's jobs is known.
+        """
         record, first = self.overtaken, self.first
         if record is None or record.kept is None:
-            return "withdrawn"
-        if first is not None and first.waiting.entry.key == record.key:
-            waits = first.demand == record.kept and (self.contends_with_first or not self.spec.open)
-            return "waits" if waits else "withdrawn"
-        if any(waiting.entry.key == record.key and waiting.demand == record.kept for waiting in self._unrunnable):
-            return "impossible"
-        return "unknown" if first is None and self.unread and not self.remaining else "withdrawn"
+            return False
+        if first is None:
+            return self.unread > 0 and not self.remaining
+        waits = first.waiting.entry.key == record.key and first.demand == record.kept
+        return waits and (self.contends_with_first or not self.spec.open)
 
     def impatient_since(self, now: float, patience: float) -> float | None:
         """Return when the first job was first overtaken, once its patience, in seconds, has ended; else None.

@@ -108,7 +108,7 @@ class GivingBack:
         holder, first = self._picker.reservation_holder, queue.first
         if holder or self.hasten or first is None or not queue.reservable:
             return queue.spec.name == holder
-        if self._present.lacks(queue, first.demand) != "pool":
+        if self._present.lacks(queue, first.demand) != "pool" or self._picker.reservation.is_barred(queue):
             return False
         ends = first.waiting.entry.submitted + self._picker.rules.least_patience
         self.patient_until = max(self.patient_until, ends)

@@ -53,7 +53,7 @@ def test_no_submission_pattern_gains_more_than_one_largest_job() -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_capacity_reserved_for_withdrawn_jobs_counts_toward_the_share_of_their_queue(seed: int) -> None:
     figures = withdrawals.run(1500, seed)
-    assert 0 < figures["worst_kept_and_used_of_share"] <= 1
+    assert 0 < figures["worst_kept_and_used_of_share"] <= 1.02, "the last seconds before a withdrawal are not paid"
     games = figures["withdrawals"]
     assert games.keys() == {"withdraw", "shrink", "displace", "start"}
     for each in games.values():
@@ -64,6 +64,12 @@ def test_capacity_reserved_for_withdrawn_jobs_counts_toward_the_share_of_their_q
         assert by_cost[cheap]["others"] < 0.4
         assert by_cost["dominant"]["others"] > 0.7
         assert 0 < by_cost["dominant"]["player"] < 1 / 6 + 150 / 1500
+        assert by_cost["dominant"]["player"] + by_cost["dominant"]["idle"] < 1 / 6 + 150 / 1500
+    together = figures["together"]
+    assert figures["worst_idle_together_of_share"] == max(each["idle"] for each in together.values()) / (2 / 7) <= 1
+    for each in together.values():
+        assert sum(each.values()) == pytest.approx(1)
+        assert each["idle"] > 0
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -344,7 +344,7 @@ class Cluster:
         self.store = MemoryStore(lambda *_: None)
         self.store.rebuild(1, [], [])
         self.store.configure([spec(name) for name in "abc"], {GPU: self.pool})
-        self.rounds = PickCycle(self.store, RULES, self.forecast)
+        self.rounds = PickCycle(self.store, RULES, self.forecast, holds=lambda: [(10.0, {GPU: 1})])
 
     def forecast(self) -> JobEnds | None:
         ends = sorted(self.known.values(), key=lambda end: end[0])

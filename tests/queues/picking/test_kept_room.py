@@ -1,4 +1,4 @@
-"""Reserved room: the pool reserves room for one job at a time, and its queue pays even if the job is withdrawn."""
+"""Reserved room: the pool reserves room for one job at a time, and its queue pays for the time for which it is idle."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -6,15 +6,32 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from crds.keys import JobKey
 from queues.pick_cycle import PickCycle
+from queues.picking.fair_share import UNIT, FairShare, lag
+from queues.picking.grouped_index import Bid
+from queues.picking.kept_room import MOST_JOBS
 from queues.picking.picker import Picker
-from queues.rules import PickRules
+from queues.rules import Patience, PickRules
 from queues.store import QueueStore
 from queues.values import Account, Batch, Clock, OvertakenJob, QueueSpec, Settlement
 from tests.doubles.memory_store import MemoryStore
-from tests.support.queues.builders import GPU, START, choose, commit, entry, key, reservation, resources, spec, specs
+from tests.support.queues.builders import (
+    GPU,
+    START,
+    choose,
+    commit,
+    entry,
+    key,
+    opened,
+    reservation,
+    resources,
+    spec,
+    specs,
+)
 
 OTHERS = "abcde"
 POOL = 64
@@ -39,7 +56,7 @@ class Cluster:
         self.store = MemoryStore(lambda *_: None)
         self.store.rebuild(1, [], [])
         self.store.configure(self.queues, {GPU: POOL})
-        self.rounds = PickCycle(self.store, self.rules)
+        self.rounds = PickCycle(self.store, self.rules, holds=lambda: [(SECONDS, {GPU: 1})])
 
     @property
     def free(self) -> int:
@@ -214,7 +231,7 @@ def test_room_reserved_in_vain_counts_as_the_attackers_share(attack: Attack, att
 def test_job_with_reserved_room_starts_despite_small_jobs_in_its_queue() -> None:
     cluster = play(outgrow, "x")
     total = POOL * (cluster.now - START)
-    assert cluster.used["x"] / total > 0.1
+    assert cluster.used["x"] / total > 0.08
     assert cluster.idle / total <= 1 / (1 + len(OTHERS))
 
 
@@ -278,6 +295,8 @@ def test_a_picker_sees_from_its_own_picks_that_a_queue_blocks_itself() -> None:
 
 RULES = PickRules(cost=GPU, longest_patience=0.0)
 """Room is reserved for a job as soon as another one has overtaken it."""
+HOLD = 60.0
+"""For how long jobs hold their room, in seconds."""
 PATIENT = PickRules(cost=GPU)
 STRICT = QueueSpec(name="x", strict=True)
 LARGE = entry("large", "x", START - 9, gpu=8)
@@ -309,7 +328,8 @@ def waiting_for_room(
 
 def pick(store: QueueStore, rules: PickRules, now: float = START, limit: int = 99) -> list[str]:
     """Commit the picks of one snapshot, even if there are none, and return the names of the admitted jobs."""
-    committed = commit(store, choose(store.snapshot(99), now, limit, rules))
+    patience = Patience(rules.least_patience, hold=HOLD)
+    committed = commit(store, choose(store.snapshot(99), now, limit, rules, patience))
     assert not committed.refused
     return [each.key.name for each in committed.reservations]
 
@@ -339,53 +359,63 @@ WITHDRAWALS: dict[str, Callable[[MemoryStore], object]] = {
 }
 
 
+def paid(store: QueueStore, queue: str = "x") -> float:
+    """Return what a queue has paid, in GPUs."""
+    return accounts(store)[1][queue].base / UNIT
+
+
+def record(store: QueueStore, queue: str = "x") -> OvertakenJob | None:
+    return next(view.overtaken for view in store.snapshot(0).queues if view.spec.name == queue)
+
+
+def test_idle_room_costs_what_jobs_in_it_would_have_cost() -> None:
+    store, rules = waiting_for_room()
+    pick(store, rules, START + 0.9)
+    assert paid(store) == 0
+    pick(store, rules, START + 15)
+    assert paid(store) == 2 * 15 / HOLD
+    store.remove([key("runs")])
+    for seconds in (16, 18, 30):
+        pick(store, rules, START + seconds)
+    assert paid(store) == pytest.approx(2 * 15 / HOLD + 6 * 15 / HOLD, abs=3 / UNIT)
+    store.remove([key("small-0"), key("small-1")])
+    assert pick(store, rules, START + 30, limit=1) == ["large"]
+    assert paid(store) == pytest.approx(2 + 8, abs=3 / UNIT), "the pick costs what it costs"
+
+
 @pytest.mark.parametrize("withdrawal", WITHDRAWALS.values(), ids=WITHDRAWALS)
-def test_withdrawn_job_with_reserved_room_is_charged_like_a_pick(
+def test_a_withdrawn_job_has_cost_the_time_for_which_room_was_idle(
     withdrawal: Callable[[MemoryStore], object],
 ) -> None:
-    started, rules = waiting_for_room()
-    started.remove([key("runs"), *(key(f"small-{number}") for number in range(2))])
-    assert pick(started, rules, limit=1) == ["large"]
-    store, _ = waiting_for_room()
-    withdrawal(store)
-    assert pick(store, rules, limit=0) == []
-    assert accounts(store) == accounts(started)
-    again, _ = waiting_for_room()
-    withdrawal(again)
-    assert pick(again, rules, limit=1) == pick(store, rules, limit=1), "it makes no difference when the store is told"
-    assert accounts(again) == accounts(store)
-
-
-def test_job_hidden_behind_jobs_that_can_never_run_is_charged() -> None:
     store, rules = waiting_for_room()
-    before = accounts(store)
+    pick(store, rules, START + 15)
+    withdrawal(store)
+    pick(store, rules, START + 16, limit=0)
+    left = record(store)
+    assert paid(store) == 2 * 15 / HOLD
+    assert left is None or left.kept is None
+    pick(store, rules, START + 30, limit=0)
+    assert paid(store) == 2 * 15 / HOLD
+
+
+def test_a_job_hidden_behind_jobs_that_can_never_run_keeps_its_room_while_it_is_known() -> None:
+    store, rules = waiting_for_room()
     store.put([entry(f"hopeless-{number}", "x", START, 9, gpu=9) for number in range(20)])
     assert not commit(store, choose(store.snapshot(30), START, 0, rules)).refused
-    assert accounts(store) == before, "the job is still the first one that could run"
+    assert record(store) is not None
     assert not commit(store, choose(store.snapshot(20), START, 0, rules)).refused
-    assert accounts(store) != before
+    assert record(store) is None
 
 
-def test_withdrawn_last_job_of_a_queue_is_charged() -> None:
+def test_a_queue_that_is_gone_while_it_keeps_room_stays_ahead() -> None:
     store, rules = waiting_for_room()
+    pick(store, rules, START + 15)
     store.remove([LARGE.key, NEXT.key])
-    pick(store, rules)
+    pick(store, rules, START + 16, limit=0)
+    ahead = accounts(store)
     store.put([LARGE, NEXT])
-    store.remove([key("runs"), *(key(f"small-{number}") for number in range(2))])
-    assert "large" not in pick(store, rules)
-
-
-def test_reserved_room_is_charged_once() -> None:
-    store, rules = waiting_for_room()
-    store.remove([LARGE.key])
-    pick(store, rules, limit=0)
-    paid = accounts(store)
-    for _ in range(3):
-        store.put([LARGE])
-        pick(store, rules, limit=0)
-        store.remove([LARGE.key])
-        pick(store, rules, limit=0)
-    assert accounts(store) == paid
+    pick(store, rules, START + 16, limit=0)
+    assert accounts(store) == ahead
 
 
 def test_a_job_that_comes_back_begins_its_patience_again() -> None:
@@ -400,22 +430,114 @@ def test_a_job_that_comes_back_begins_its_patience_again() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda store: store.remove([key("runs")]),  # the job will start soon
         close,
         smaller_pool,
         lambda store: (close(store), store.remove([LARGE.key])),
-        lambda store: (smaller_pool(store), store.configure([STRICT, spec("a")], {GPU: 8})),
         lambda store: store.configure([spec("a")], {GPU: 8}),
-        lambda store: store.put([replace(LARGE, priority=3), replace(NEXT, demand=NEXT.demand | {GPU: 1})]),
-        lambda store: store.rebuild(2, store.all_reservations().values(), [LARGE, NEXT]),
     ],
 )
-def test_reserved_room_lost_without_the_owners_action_is_not_charged(change: Callable[[MemoryStore], object]) -> None:
+def test_room_that_an_admin_takes_away_is_not_paid_for(change: Callable[[MemoryStore], object]) -> None:
     store, rules = waiting_for_room()
-    before = accounts(store)
     change(store)
-    pick(store, rules, limit=0)
-    assert accounts(store) == before or "x" not in accounts(store)[1]
+    pick(store, rules, START + 15, limit=0)
+    assert accounts(store)[1].get("x", Account()).base == 0
+
+
+def test_room_in_vain_goes_to_others_until_its_queue_is_even() -> None:
+    store, rules = waiting_for_room()
+    now = START
+    while (kept := record(store)) is not None and kept.kept is not None:
+        now += 15
+        assert pick(store, rules, now, limit=0) == []
+        assert now < START + 9_999
+    assert kept is not None
+    assert (kept.vain, kept.times, kept.impatient) == (1, 0, False)
+    clock, found = accounts(store)
+    cost = MOST_JOBS * 8
+    assert cost < -lag(found["x"], clock) < cost + 1
+    assert pick(store, rules, now) == ["small-2", "small-3"]
+    for number in range(4, 30):
+        store.remove([key(f"small-{number - 2}")])
+        store.put([entry(f"small-{number + 40}", "a", START + number + 40, gpu=1)])
+        now += 30
+        assert pick(store, rules, now) == [f"small-{number}"], "no room is kept for it"
+    store.remove([key("runs"), *(key(f"small-{number}") for number in (28, 29))])
+    assert "large" not in pick(store, rules, now, limit=4), "nor does it go before others"
+
+
+def test_a_job_for_which_patience_is_ended_gets_no_room_while_its_queue_is_ahead() -> None:
+    store, rules = waiting_for_room()
+    store._content.overtaken["x"] = OvertakenJob(key=LARGE.key, times=0, since=START, impatient=True, vain=1)
+    picker = Picker(store.snapshot(99), rules)
+    picker.patience = Patience(0.0, hold=HOLD)
+    picker.settle("x", 30)
+    picker.picks(START, 0)
+    assert picker.reservation_holder == ""
+    picker.settle("x", -30)
+    picker.picks(START, 0)
+    assert picker.reservation_holder == "x"
+
+
+@pytest.mark.parametrize(("seconds", "charged"), [(-60, 0), (0, 0), (1, 1), (15, 15), (3600, 15)])
+def test_time_without_a_leader_is_not_paid_nor_paid_twice(seconds: float, charged: float) -> None:
+    store, rules = waiting_for_room()
+    for _ in range(3):
+        pick(store, rules, START + seconds, limit=0)  # each time by a new picker
+    assert paid(store) == pytest.approx(2 * charged / HOLD, abs=2 / UNIT)
+
+
+def test_a_rebuild_goes_on_with_what_is_paid_and_an_empty_store_begins_anew() -> None:
+    store, rules = waiting_for_room()
+    pick(store, rules, START + 15, limit=0)
+    waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
+    store.rebuild(2, store.all_reservations().values(), waiting)
+    assert paid(store) == 2 * 15 / HOLD
+    pick(store, rules, START + 16, limit=0)
+    assert paid(store) == pytest.approx(2 * 16 / HOLD, abs=2 / UNIT)
+    new = opened([STRICT, spec("a")], waiting, {GPU: 8}, list(store.all_reservations().values()))
+    pick(new, rules, START + 30, limit=0)
+    assert (paid(new), record(new)) == (0, None)
+
+
+def test_what_others_are_behind_because_of_kept_room_is_not_cut() -> None:
+    fair_share = FairShare(Clock(scheme="x"), {}, "x")
+    fair_share.bid("a", Bid(1, 1, 0))
+    fair_share.bid("x", Bid(1, 8, 0))
+    fair_share.settle()
+    fair_share.charge_room("x", 64 * UNIT, 1)
+    for _ in range(9):
+        fair_share.pay("a", 1)
+    assert fair_share.lag("x") == -(64 - 9) / 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_no_queue_gains_more_than_one_job_and_one_keeping(data: st.DataObject) -> None:
+    """Two queues play together: one has a small job without end, the other one large jobs, which it may withdraw."""
+    weights = {name: data.draw(st.integers(1, 5), name) for name in ("small", "large", "a", "b")}
+    store = opened(specs(**weights), [entry("endless", "small", gpu=1)], {GPU: 8})
+    hold, lives = data.draw(st.sampled_from([1.0, 10.0])), data.draw(st.sampled_from([5, 40, 999]))
+    cycle = PickCycle(store, RULES, holds=lambda: [(hold, {GPU: 1})])
+    numbers, now, keepings = count(), START, 1
+    for step in range(80):
+        now += data.draw(st.sampled_from([1, 15, 15, 15]))
+        waiting = {view.spec.name: [each.entry.key for each in view.heads] for view in store.snapshot(9).queues}
+        for queue in ("a", "b"):
+            missing = range(len(waiting[queue]), 8)
+            store.put([entry(f"{queue}-{next(numbers):04}", queue, now, gpu=1) for _ in missing])
+        held = sorted(each.key for each in store.reservations().values() if each.queue != "small")
+        store.remove(data.draw(st.lists(st.sampled_from(held), unique=True)) if held else [])
+        if step % lives == lives - 1:
+            store.remove(waiting["large"])
+        if not waiting["large"]:
+            store.put([entry(f"large-{next(numbers):04}", "large", now, gpu=data.draw(st.integers(6, 8)))])
+        while cycle.run(now, 9, 9).picked:
+            pass
+        clock, found = accounts(store)
+        kept = record(store, "large")
+        keepings = max(keepings, 0 if kept is None else kept.vain)
+        bound = 8 * (MOST_JOBS * keepings + 15 / hold + 1)
+        assert all(-lag(account, clock) <= bound for account in found.values())
 
 
 def test_withdrawal_before_room_is_reserved_is_not_charged() -> None:
@@ -435,62 +557,48 @@ def test_a_passing_job_leaves_the_first_one_its_quota() -> None:
     assert pick(store, rules, limit=1) == ["large"]
 
 
-def test_a_job_that_its_quota_no_longer_allows_is_paid_for() -> None:
+def test_no_room_stays_kept_for_a_job_that_its_quota_no_longer_allows() -> None:
     store, rules = waiting_for_room(gpu=8)
-    before = accounts(store)
     waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
     store.rebuild(2, [*store.all_reservations().values(), reservation("own", "x", gpu=1)], waiting)
     pick(store, rules, limit=0)
-    assert accounts(store) != before
-    assert store.snapshot(0).queues[1].overtaken is None
+    assert record(store) is None
 
 
-def test_a_new_leader_collects_debts() -> None:
+def test_a_refused_batch_charges_nothing_and_the_next_one_charges_all() -> None:
     store, rules = waiting_for_room()
-    lost, _ = waiting_for_room()
-    lost.remove([LARGE.key])
-    pick(lost, rules, limit=0)
-    waiting = [each.entry for view in store.snapshot(99).queues for each in view.heads]
-    store.rebuild(2, store.all_reservations().values(), [each for each in waiting if each != LARGE])
-    pick(store, rules, limit=0)
-    assert accounts(store) == accounts(lost)
+    picker = Picker(store.snapshot(99), rules)
+    picker.patience = Patience(0.0, hold=HOLD)
+    store.remove([LARGE.key, NEXT.key])
+    store.put([entry("wide", "x", gpu=7)])
+    batch = picker.picks(START + 15, 0)
+    assert batch.settlement is not None
+    stale = replace(batch, revision=batch.revision + 1)
+    assert commit(store, stale).refused == "revision"
+    assert paid(store) == 0
+    store.put([LARGE, NEXT])
+    pick(store, rules, START + 15, limit=0)
+    assert paid(store) == 2 * 15 / HOLD
 
 
-def test_refused_batch_charges_nothing_and_the_next_one_charges_all() -> None:
+def test_a_round_without_picks_commits_what_is_paid() -> None:
     store, rules = waiting_for_room()
-    first = store.snapshot(99)
-    picker = Picker(first, rules)
-    before = accounts(store)
-    store.remove([LARGE.key])
-    picker.update(store.snapshot(99, first.change))
-    batch = picker.picks(START, 9)
-    assert [each.waiting.entry.key.name for each in batch.picks][:1] == ["small-2"]
-    store.remove([key("small-2")])
-    assert commit(store, batch).refused == "entry"
-    assert accounts(store) == before
-    pick(store, rules, limit=0)
-    expected, _ = waiting_for_room()
-    expected.remove([LARGE.key])
-    pick(expected, rules, limit=0)
-    assert accounts(store) == accounts(expected)
-
-
-def test_a_round_without_picks_commits_debts() -> None:
-    store, rules = waiting_for_room()
-    rounds = PickCycle(store, rules)
-    before = accounts(store)
-    store.remove([LARGE.key, *(key(f"small-{number}") for number in range(2, 40))])
-    assert rounds.run(START, 0, 9).picked == 0
-    assert accounts(store) != before
-    assert all(view.overtaken is None for view in store.snapshot(0).queues)
+    rounds = PickCycle(store, rules, holds=lambda: [(HOLD, {GPU: 1})])
+    assert rounds.run(START + 15, 0, 9).picked == 0
+    assert rounds.keeps_room
+    assert paid(store) == 2 * 15 / HOLD
+    store.remove([LARGE.key, NEXT.key])
+    rounds.run(START + 16, 0, 9)
+    assert record(store) is None
+    assert not rounds.keeps_room
 
 
 def test_every_store_commits_a_settlement_without_a_pick(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put([entry("one", "a"), entry("two", "b")])
     before = store.snapshot(9)
-    kept = OvertakenJob(key=key("one"), times=2, since=START, kept={GPU: 8, "jobs": 1})
-    paid = Account(base=-7, weight=1, largest=8)
+    kept = OvertakenJob(key=key("one"), times=2, since=START, kept={GPU: 8, "jobs": 1}, paid=START + 1.5, vain=2)
+    account = Account(base=-7, weight=1, largest=8)
     clock = before.clock._replace(served=5)
     batch = Batch(epoch=1, revision=before.revision, picks=(), change=before.change)
     committed = commit(store, replace(batch, settlement=Settlement(None, {}, {"a": kept})))
@@ -498,12 +606,12 @@ def test_every_store_commits_a_settlement_without_a_pick(store: QueueStore) -> N
     shown = store.snapshot(9, before.change)
     assert [(view.spec.name, view.overtaken) for view in shown.queues] == [("a", kept)]
     assert shown.clock == before.clock
-    settlement = Settlement(clock, {"b": paid}, {"a": None})
+    settlement = Settlement(clock, {"b": account}, {"a": None})
     assert commit(store, replace(batch, revision=9, settlement=settlement)).refused == "revision"
     assert store.snapshot(9).queues[0].overtaken == kept
     assert not commit(store, replace(batch, settlement=settlement)).refused
     last = store.snapshot(9)
-    assert (last.clock, last.queues[0].overtaken, last.queues[1].account) == (clock, None, paid)
+    assert (last.clock, last.queues[0].overtaken, last.queues[1].account) == (clock, None, account)
     assert store.inspect().faults == ()
 
 
@@ -511,8 +619,8 @@ def test_every_store_commits_a_settlement_only_if_all_picks_stand(store: QueueSt
     store.configure(specs(a=1, b=1), None)
     store.put([entry("one", "a"), entry("two", "b")])
     batch = choose(store.snapshot(9), START, 9, RULES)
-    paid = Account(base=-7, weight=1, largest=8)
-    settlement = Settlement(batch.picks[-1].clock._replace(served=99), {"a": paid}, {})
+    account = Account(base=-7, weight=1, largest=8)
+    settlement = Settlement(batch.picks[-1].clock._replace(served=99), {"a": account}, {})
     cut_short = batch.picks[1]._replace(waiting=batch.picks[0].waiting)
     assert commit(store, replace(batch, picks=(batch.picks[0], cut_short), settlement=settlement)).refused == "entry"
     assert accounts(store) == (batch.picks[0].clock, batch.picks[0].accounts)
@@ -520,4 +628,4 @@ def test_every_store_commits_a_settlement_only_if_all_picks_stand(store: QueueSt
     batch = choose(store.snapshot(9), START, 9, RULES)
     assert not commit(store, replace(batch, settlement=settlement)).refused
     assert accounts(store)[0].served == 99
-    assert accounts(store)[1]["a"] == paid
+    assert accounts(store)[1]["a"] == account

@@ -1,5 +1,6 @@
 """The picker: updates by differences, entries on request, refunds, bypasses within a queue, cohorts, and lags."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -170,7 +171,8 @@ def test_a_picker_updated_by_differences_picks_what_a_new_one_picks(data: st.Dat
         picker.update(store.snapshot(EVERYTHING, since=change, known_heads=picker.needs_entries))
         limit, found = data.draw(st.integers(1, 12)), data.draw(orders(store))
         within = {name: data.draw(st.sampled_from([1.0, 30.0])) for name in data.draw(st.sets(st.sampled_from(QUEUES)))}
-        patience = Patience(data.draw(st.sampled_from([0.0, 1.0, 30.0])), within)
+        hold = data.draw(st.sampled_from([math.inf, 1.0, 30.0]))
+        patience = Patience(data.draw(st.sampled_from([0.0, 1.0, 30.0])), within, hold)
         new = Picker(store.snapshot(EVERYTHING), rules)
         for each in (picker, new):
             each.patience = patience
