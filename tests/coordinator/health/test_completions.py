@@ -129,11 +129,11 @@ def test_job_that_is_not_complete_gets_no_record(absence: Absence, phase: str) -
 def test_pod_that_ends_just_before_the_look_is_judged_when_it_has_settled(absence: Absence) -> None:
     master, worker = absence.desk.pods_of(absence.key)
     absence.report(worker, phase="Succeeded")
-    absence.wait(lambda: sum(pod.completed for pod in absence.pods(absence.key)) == 1)
+    absence.wait(lambda: absence.key in absence.desk.watches.completed)
     assert absence.look_once() == 0
     absence.clock.step(WORKERS_SECONDS)
     absence.end_container(master, ago=-1.0)  # the clock of its node is ahead
-    absence.wait(lambda: all(pod.completed for pod in absence.pods(absence.key)))
+    absence.wait(lambda: absence.key in absence.desk.watches.completed)
     assert absence.look_once() == 0
     absence.clock.step(WORKERS_SECONDS)
     assert absence.look_once() == 0, "its node may still say that the end was its own deed"

@@ -389,6 +389,7 @@ def test_an_audit_finds_an_admission_that_the_store_lost(desk: Desk, namespace: 
     key = desk.submit("train", namespace, "a")
     desk.until(lambda: desk.phase(key) == "Admitted")
     assert desk.term.audit()
+    desk.see()
     desk.store.remove([key])  # as if Redis had restarted from an older file
     assert not desk.term.audit()
     desk.begin(epoch=2)

@@ -167,6 +167,7 @@ def test_jobs_that_chose_one_port_go_one_after_the_other(
         line.change(one, suspend=True)
         line.until(lambda: has_port(two))
         line.until(lambda: said(line, three) == f"{taken}{two.name}")
+        line.see()
         line.cluster.delete(desks.TORCHJOBS, two.name, namespace)
         line.until(lambda: has_port(three))
         line.move(three, "Succeeded")

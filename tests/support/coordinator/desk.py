@@ -171,7 +171,9 @@ class Desk:
         self._jumped += seconds
 
     def begin(self, epoch: int = 1) -> None:
-        """Start the control loop in an epoch."""
+        """Start the control loop in an epoch. The first leader sees what was written before."""
+        if epoch == 1:
+            self.see()
         self.term = self.new_term()
         self.term.rebuild(epoch)
 
