@@ -131,14 +131,17 @@ class DirtyKeys:
             return due + len(self._again) + len(self._later) + len(self._resting) + len(self._repeats)
 
     def _is_due(self, key: JobKey) -> bool:
-        return any(key in due for due in self._due.values())
+        return any(due and key in due for due in self._due.values())
 
     def _add(self, key: JobKey, mark: _Mark) -> None:
         """Make a key due, together with what marked it before. It keeps its place, unless it is more urgent now."""
-        self._again.pop(key, None)
-        mark = mark.with_earlier(self._later.pop(key, None))
+        # The hash of a key costs more than a look whether there is anything to look for.
+        if self._again:
+            self._again.pop(key, None)
+        if self._later:
+            mark = mark.with_earlier(self._later.pop(key, None))
         for kind, due in self._due.items():
-            if key in due:
+            if due and key in due:
                 mark = mark.with_earlier(due[key])
                 if mark.kind != kind:
                     del due[key]
