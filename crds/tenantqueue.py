@@ -74,7 +74,7 @@ class TenantQueueSpec(StrictModel):
         return self.gang_queue or next(iter(self.gang_queues), "")
 
     def allows_gang_queue(self, name: str) -> bool:
-        """Return whether jobs of the queue may name a queue of the gang scheduler. Each namespace may name no queue."""
+        """Return whether jobs of the queue may name a queue of the gang scheduler. Every job may name none."""
         return not (name and self.gang_queues) or name in self.gang_queues
 
     @cached_property

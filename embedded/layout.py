@@ -69,7 +69,7 @@ class Layout:
 
     @property
     def outputs(self) -> Path:
-        """The folder with the outputs of TorchJobs; with a folder for each namespace."""
+        """The folder with the outputs of TorchJobs, in one folder for each namespace."""
         return self.root / "outputs"
 
     def output(self, job: JobKey) -> Path:
@@ -80,7 +80,7 @@ class Layout:
 
     @property
     def job_logs(self) -> Path:
-        """The folder with the logs of TorchJobs; with a folder for each namespace."""
+        """The folder with the logs of TorchJobs, in one folder for each namespace."""
         return self.root / "job-logs"
 
     def logs_of_job(self, job: JobKey) -> Path:

@@ -6,7 +6,7 @@ The scheduler with the plugin has the name that its admin chose, usually a secon
 setting or the templates name it. Any other scheduler binds the pods singly.
 
 A gang that the scheduler has turned down is tried again when a pod of it is made or its PodGroup changes, and else
-after five minutes: room that comes free does not wake the scheduler. So torchq writes the PodGroup of a waiting gang
+after five minutes: room that comes free does not wake the gang. So torchq writes the PodGroup of a waiting gang
 every 15 s.
 """
 

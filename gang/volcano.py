@@ -13,7 +13,7 @@ torchq relies on this behaviour of Volcano:
 - If minMember exceeds the number of bound pods, a running group becomes Pending again. So minMember is the least that
   the job needs, for the group's whole life.
 - Its actions preempt and reclaim, which an admin enables, take every pod without `volcano.sh/preemptable: "false"`,
-  also below minMember. These plugins read the annotation of the pod, then its label; gangpreempt and gangreclaim also
+  also below minMember. These actions read the annotation of the pod, then its label; gangpreempt and gangreclaim also
   read those of the group.
 - A completed group keeps its minResources until it is deleted.
 """

@@ -115,7 +115,7 @@ class KubernetesCluster(LogStreams):
 
     A request without an answer is sent again if that is safe (kube.retries). A create may therefore raise
     AlreadyExists for the object that it created itself, and a delete NotFound for the object that it deleted itself.
-    Both repetitions are harmless with names and uids that identify the object.
+    Both errors are harmless with names and uids that identify the object.
     """
 
     @property

@@ -43,8 +43,8 @@ def score(entry: Entry, aging_seconds: float) -> float:
 
 
 def place(entry: Entry, aging_seconds: float) -> tuple[float, str]:
-    """Return the sort key of a job in its queue. The job with the lowest score is first, and no two jobs have the same
-    score.
+    """Return the sort key of a job in its queue. The job with the lowest key is first, and no two jobs have the same
+    key.
     """
     return score(entry, aging_seconds), member(entry)
 
@@ -58,7 +58,7 @@ def member(entry: Entry) -> str:
 
 
 def place_of(tie: str, key: str) -> str:
-    """Return the text of `member` from its parts. The score ends with the length of the tie-break, for `key_in`."""
+    """Return the text of `member` from its parts. The text ends with the length of the tie-break, for `key_in`."""
     return f"{tie}{key} {len(tie):03d}"
 
 

@@ -189,7 +189,7 @@ class PickCycle:
     def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan | None:
         """Return which jobs grow and which jobs give room back after the last round; None if that round did not stand.
 
-        `idle_since` is the result of the previous plan.
+        `idle_since` is that of the previous plan.
         """
         return None if self._picker is None else resize_plan.plan(self._picker, jobs, now, idle_since)
 

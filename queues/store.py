@@ -88,7 +88,7 @@ class PendingCommit(Protocol):
 
     def begin(self, change: int) -> None:
         """Begin the commit. `change` replaces the batch's `change`: the last change that the picker knows by now. The
-        commit has no effect if the batch follows another commit."""
+        argument has no effect if the batch follows another commit."""
 
     def outcome(self) -> CommitResult:
         """Wait until the commit is done. Return the result of the commit without the reservations and the next
@@ -134,7 +134,7 @@ class QueueReader(Protocol):
         The method changes nothing and needs no right to write.
 
         With `since` (the `change` of a snapshot, or of a commit that stood alone) the result is a difference. The
-        snapshot has the queues that changed after `since`, and the queues in `more`. The result is a whole snapshot
+        difference has the queues that changed after `since`, and the queues in `more`. The result is a whole snapshot
         instead if the settings or the epoch have changed, or if the store does not remember the change of `since`.
 
         `known_heads` is the number of a queue's first entries that the caller knows, after its own commits. If nothing
@@ -173,8 +173,8 @@ class QueueWriter(Protocol):
         """Return why a leader must not use this store now, as a sentence for an admin; empty if a leader may use the
         store.
 
-        The server does not answer, takes no writes, or could lose a part of the writes. Another cause: the
-        store belongs to another installation than this object.
+        The server does not answer, takes no writes, or could lose a part of the writes. Or the store
+        belongs to another installation than the one that this object speaks for.
         """
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:

@@ -70,7 +70,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """The room of one admitted job. This charge counts against the queue and the pool until the room is freed."""
+    """The room of one admitted job. Its charge counts against the queue and the pool until the reservation is freed."""
 
     key: JobKey
     queue: str

@@ -164,7 +164,7 @@ class Observer:
 
     def _with_nodes(self, observation: Observation, job: TorchJob, pods: list[PodView]) -> Observation:
         """Return the observation of a job with the consequences of the states of nodes. A value that may need a look at
-        thousands of pods, or at a report, is computed only for a job to which it matters.
+        thousands of nodes, or at a report, is computed only for a job to which it matters.
         """
         taints, admission = self.settings.taints_of_leaving_nodes, job.admission
         has_range = job.spec.is_elastic or job.spec.worker_range is not None

@@ -62,8 +62,8 @@ Times = Sequence[tuple[float, float]]
 def figures(version: Times, status: Times, listed: Times) -> Figures:
     """Return the shortest times of the commands and of their references, and how many references a command takes.
 
-    A program that starts while others use the cores takes several times as long, so a median is more telling than a
-    mean.
+    A program that starts while others use the cores takes several times as long, so a median says more about
+    the others than about the command.
     """
     empty, api = min(reference for reference, _ in (*version, *status)), min(each for each, _ in listed)
     named = {"version": version, "status": status, "job_list": listed}

@@ -184,7 +184,7 @@ class Runner:
             return time.monotonic() - began
 
     def fail(self) -> Figures:
-        """End one pod with exit code 1, and return the requests to the other pods."""
+        """End one pod with exit code 1, and return the figures of the requests to the other pods."""
         ended = {"exitCode": 1, "reason": "Error", "finishedAt": timestamps.format_time(time.time())}
         container = {"name": "torch", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
         status = {"phase": "Failed", "containerStatuses": [{**container, "state": {"terminated": ended}}]}

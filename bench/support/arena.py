@@ -141,7 +141,7 @@ class Production(Arena):
         return now + kept_room.MOST_SECONDS if self.picker.reservation.liable else None
 
     def picks(self, now: float, limit: int) -> Sequence[Pick]:
-        """Return the picks to make next. Changes beyond the jobs of these picks are kept, as if the picks stood."""
+        """Return the picks to make next. What they change beside their jobs is kept, as if the picks stood."""
         queues = self._changed.union(self.picker.needs_entries)
         self._changed = set()
         self.picker.update(self._show(queues, whole=False))

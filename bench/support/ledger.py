@@ -54,7 +54,7 @@ class JobLedger:
             return is_held and not was
 
     def has_ended(self, jobs: int) -> bool:
-        """Return whether this number of jobs has ended. Raises BenchError if a process has failed."""
+        """Return whether this number of jobs has ended. Raises BenchError if a job has failed."""
         if self.failed:
             raise BenchError(f"job {self.failed} failed")
         return len(self.ended) >= jobs

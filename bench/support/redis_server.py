@@ -61,7 +61,7 @@ def operations_per_second(folder: Path) -> dict[str, float]:
 
 
 def parse(text: str) -> float:
-    """Return the rate in redis-benchmark's CSV. Raises BenchError if redis-benchmark is not installed."""
+    """Return the rate in redis-benchmark's CSV. Raises BenchError if the CSV has no rate."""
     for row in csv.DictReader(text.splitlines()):
         if row.get("rps"):
             return float(row["rps"])

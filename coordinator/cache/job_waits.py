@@ -64,7 +64,7 @@ class WaitState:
 
 
 def of(job: TorchJob) -> WaitState | None:
-    """Return the reason to wait in the status of a job; None if the status has no reason."""
+    """Return the wait state that the status of a job shows; None if the status shows none."""
     status, refused = job.status.queue, job.status.refused_since
     if status is None and refused is None:
         return None

@@ -81,12 +81,12 @@ class ScaleRequests:
         return any(key in self.keys_of(request) for request in self._named(key))
 
     def is_under_way(self, key: JobKey) -> bool:
-        """Return whether a request among those given has yet to succeed or fail."""
+        """Return whether a request of this key has yet to succeed or fail."""
         return any(not request.over and key in self.keys_of(request) for request in self._named(key))
 
     def is_unseen(self, key: JobKey) -> bool:
-        """Return whether a worker has yet to see a request among those given. The first worker may have looked too
-        early.
+        """Return whether a worker has yet to see a request that names this job. The first worker may have looked
+        too early.
         """
         return any(request.unseen for request in self._named(key))
 

@@ -165,7 +165,7 @@ class Watches:
             self.wake.set()
 
     def mark_again(self, keys: Iterable[JobKey]) -> None:
-        """Route these jobs again although nothing has changed. Resyncs take only a part of each step."""
+        """Route these jobs again although nothing has changed. Such jobs take only a part of each step."""
         marked = list(keys)
         if marked:
             self._forced.update(marked)

@@ -74,7 +74,7 @@ class PlanTimes:
     def note(
         self, state: Hashable, jobs: Iterable[ElasticJob], now: float, *, acts: bool, patient_until: float = -math.inf
     ) -> None:
-        """Record a plan. If a plan changes nothing (`acts`), only time can change the next plan, until room has been
+        """Record a plan. If a plan changes nothing (`acts`), time alone may change the next plan until room has been
         idle for long enough, jobs have rested for long enough, and waiting jobs have lost their patience
         (`patient_until`).
         """

@@ -104,7 +104,7 @@ def _judge(
 
 
 def withdrawn(job: JobView, granted: int, now: float) -> Target | None:
-    """Return the target with which a job keeps the size that it has; None if its owner wants this number of workers."""
+    """Return the target with which a job keeps the size that it has; None if its owner wants no fewer workers."""
     wanted = _wanted(job)
     if granted <= wanted:
         return None

@@ -277,7 +277,7 @@ class HttpServer:
 
     async def _answer(self, question: Question, reader: asyncio.StreamReader) -> Answer:
         """Return the answer that another thread makes. Raises EOFError if the client closes the connection before
-        the request is complete."""
+        the answer is made."""
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting.put(_Request(question, answer))
         leaving = asyncio.ensure_future(reader.read(1))

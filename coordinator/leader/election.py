@@ -95,7 +95,7 @@ def may_take(observed: ObservedLease, config: LeaseConfig, now: float) -> bool:
 
 
 def pause_until_end(pause: float, observed: ObservedLease, config: LeaseConfig, now: float) -> float:
-    """Return the pause before the next attempt. The wait ends no later than the Lease of another coordinator, so that
+    """Return the pause before the next attempt. The pause ends no later than the Lease of another coordinator, so that
     the next leader comes as soon as it may.
     """
     return pause if may_take(observed, config, now) else min(pause, observed.at + config.lease_seconds - now)
@@ -264,7 +264,7 @@ class LeaderElection:
                 self._rest(pause_until_end(pause, self._observed, self._config, self._clock()))
 
     def _rest(self, seconds: float) -> None:
-        """Wait until the next attempt is due. The renewal is due earlier if the work of the leader hangs."""
+        """Wait until the next attempt is due. The attempt is due earlier if the work of the leader hangs."""
         self._turn.allow(seconds)
         is_over = self._stopping.wait(seconds / 2) or (self.leading and bool(self._fitness.hung()))
         if not is_over:

@@ -96,7 +96,7 @@ class QueueStatuses(Rounds):
     def look(self) -> None:
         """Put the changed statuses of queues."""
         queues = {queue.metadata.name: queue for queue in self.watches.queues.values()}
-        # The room of other pods counts as well: to leave those pods out takes a look at every pod, and shares hardly
+        # The room of foreign pods counts as well: to leave those pods out takes a look at every pod, and shares hardly
         # differ.
         nodes = self.watches.nodes.values() if self.watches.nodes else []
         room = pool_capacity.capacity(self.pool, nodes, ())

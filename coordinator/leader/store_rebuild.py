@@ -114,7 +114,7 @@ class StoreRebuild:
         older file, or that a usage is not the sum of the reservations. Only a rebuild helps. The audit also routes
         every charged job again, to find jobs that do not exist any more, and repeats the offers of picks that no worker
         has written. A worker ignores such a pick while the job is held or its queue drains; the pick may have become
-        valid again. The rebuild also shortens leases that would outlive the clock of Redis.
+        valid again. The audit also shortens leases that would outlive the clock of Redis.
         """
         self.turn.allow(STAGE_SECONDS)
         self._shorten_leases()
@@ -139,7 +139,7 @@ class StoreRebuild:
 
     def _is_summed(self) -> bool:
         """Return whether usages are the sums of the reservations. A worker may raise a charge between two readings, so
-        only a difference that several readings show is a difference."""
+        only a difference that all of several readings show is real."""
         return any(
             held_charges.are_summed(self.store.snapshot(1), self.store.reservations().values()) for _ in range(LOOKS)
         )

@@ -82,7 +82,7 @@ def describe_unqueued(job: JobView, stands: Eligibility) -> Document:
 def describe_rest(job: JobView, held: Document, limits: ClusterLimits, now: float) -> Document:
     """Return how many workers an admitted job has and wants, and why the rest waits; empty if it wants no more.
 
-    `held` is the store's charge for the job (`Queries.job`).
+    `held` is what the store holds for the job (`Queries.job`).
     """
     missing = growth_entries.missing(job)
     if not missing or job.admission is None:

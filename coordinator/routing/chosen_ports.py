@@ -41,7 +41,7 @@ def owners(claims: Iterable[PortClaim], before: Owners) -> Owners:
 
 
 def taken_by(port: HostPort, key: JobKey, owners: Owners) -> JobKey | None:
-    """Return the other job to which a port belongs, or a port that cannot be used beside it; None if there is no such
+    """Return the other job that has this port, or a port that cannot be used beside this port; None if there is no such
     job.
     """
     return next((owner for other, owner in owners.items() if owner != key and port.conflicts(other)), None)

@@ -195,7 +195,7 @@ def outside_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility 
 
 
 def quota_block(job: JobView, rules: RoutingRules, now: float) -> Eligibility | None:
-    """Return the eligibility of a job for which the ResourceQuotas of its namespace have no room; The result is None if
+    """Return the eligibility of a job for which the ResourceQuotas of its namespace have no room. The result is None if
     these limits have room.
     """
     namespace, refused = job.key.namespace, job.waits is not None and job.waits.refusal is not None

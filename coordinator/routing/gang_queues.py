@@ -1,7 +1,7 @@
 """The room in the queues of a gang scheduler, such as Volcano's, for the jobs that name such a queue.
 
 One rule: pure. Without this check, such a job would be admitted and its group never let in: its room in the pool would
-stay idle. A job whose queue is not known has no limit.
+stay idle. A job of whose queue nothing is known is not limited here.
 
 The room that pods of others use is the amount that the scheduler reports as allocated, less the pods of jobs that have
 a node. The amounts that torchq's jobs hold are added to this number. So the charges of jobs that were just picked count

@@ -104,7 +104,7 @@ def yielding_jobs(
     In each queue, only the first jobs that fit together are in the order. Otherwise all refused jobs would be picked
     when there is room for one, and all jobs but one would be refused again.
 
-    `arrived` returns how many pods of a job exist: until all of these pods do, the ResourceQuota does not show the
+    `arrived` returns how many pods of a job exist: until all of its pods do, the ResourceQuota does not show the
     others as used. `place` sorts the jobs of a queue. A job whose status has another reason to wait, for example free
     GPUs, keeps no other job waiting, since this wait may be long.
     """

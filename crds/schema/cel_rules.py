@@ -253,7 +253,7 @@ def unchanged(*paths: str) -> str:
 def absent_or_equal(new: str, old: str, path: str) -> str:
     """Return CEL that is true if an optional field is absent in both values, or equal."""
     present, present_before = _has(new, path), _has(old, path)
-    # An API server bounds the brackets of a rule, and the field table has one pair of brackets for each field.
+    # An API server bounds the brackets of a rule, and the field table has one such expression for each field.
     absent_before = f"!({present_before})" if "." in path else f"!{present_before}"
     return f"({present} ? {present_before} && {new}.{path} == {old}.{path} : {absent_before})"
 

@@ -129,8 +129,8 @@ def transition() -> Rule:
 
 
 def one_way() -> Rule:
-    """Return the transition rule for the root of a TorchJob that a cancellation stays. The table has the same row for
-    a finished job."""
+    """Return the transition rule for the root of a TorchJob that a cancellation stays. The table says the same of a
+    finished job."""
     before, after = f"oldSelf.spec.{CANCELLATION}", f"self.spec.{CANCELLATION}"
     stays = f"!has({before}) || !{before} || (has({after}) && {after})"
     return cel_rules.rule(f"{stays} || {_STATES['finished'][0]}", NOT_TAKEN_BACK, ".spec")

@@ -114,7 +114,7 @@ def _scale_request(resource: Resource, short: str, model: type[BaseModel]) -> di
 def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> Schema:
     """Return a root schema as the API server requires it.
 
-    A rule may restrict only the name in metadata, and the status has no defaults.
+    The schema may restrict only the name in metadata, and the status has no defaults.
     """
     spec = structural.schema(model, defaults=defaults)["properties"]["spec"]
     status = structural.schema(model, defaults=False)["properties"]["status"]

@@ -2,7 +2,7 @@
 
 One rule: pure, and the only way of counting: for a job's charge, for the pods of others and for the embedded scheduler.
 
-Pod specs are opaque JSON. `crds.torchjob.template` has checked the values of a parsed TorchJob, and the API server
+Pod specs are opaque JSON. `crds.torchjob.template` has checked those of a parsed TorchJob, and the API server
 those of pods.
 """
 

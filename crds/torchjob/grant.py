@@ -16,7 +16,7 @@ def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
     """Return the job with the number of workers that an admission grants. The job needs no more workers to run than it
     requests.
 
-    Versions that wrote no number of growths did not imply a task Rendezvous. The pods of these tasks run without it.
+    Versions that wrote no number of growths did not imply a task Rendezvous. The pods of their jobs run without it.
     """
     before = job.spec.torch_task_specs
     if WORKER not in before:

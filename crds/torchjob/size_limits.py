@@ -106,7 +106,7 @@ def _metadata_problems(metadata: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _exceeding(bounded: Iterable[tuple[str, Any, int]]) -> Iterator[Problem]:
-    """Yield the problems of fields whose values may have that number of items."""
+    """Yield the problems of fields whose values have more items than they may."""
     for where, value, most in bounded:
         if isinstance(value, dict | list) and len(value) > most:
             yield too_many(where, len(value), most)

@@ -59,7 +59,7 @@ NO_GANGS = Gangs()
 
 
 def read(manifest: Manifest) -> PodGroup:
-    """Return the PodGroup of a manifest. Raise LookupError if the pod names no group."""
+    """Return the PodGroup of a manifest. Raise LookupError if the PodGroup has no name."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
     resources, problem = _resources(spec)
     return PodGroup(

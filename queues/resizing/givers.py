@@ -31,7 +31,7 @@ class Shares:
         return self.size(self._room.held(queue)) - self._share(queue)
 
     def paid_above(self, queue: str) -> float:
-        """Return how far a queue is above its share by the room that it has paid for."""
+        """Return how far a queue is above its share with only the room that it has paid for."""
         held, idle = self._room.held(queue), self._room.idle(queue)
         paid = {name: held.get(name, 0) - idle.get(name, 0) for name in self._capacity}
         return self.size(paid) - self._share(queue)

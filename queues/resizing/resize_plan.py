@@ -59,7 +59,7 @@ def plan(
     *,
     with_kept: bool = False,
 ) -> Plan:
-    """Return which jobs grow and which jobs give room back now. `idle_since` is the result of the previous plan;
+    """Return which jobs grow and which jobs give room back now. `idle_since` is that of the previous plan;
     `with_kept` asks for the reasons of the jobs that are not resized.
     """
     queues = picker.queues(now)

@@ -243,7 +243,7 @@ class RedisStore:
             return {key: codec.decode_reservation(key, text) for key, text in pairs}
 
     def _begin(self, epoch: int) -> Texts:
-        """Empty the store, unless it was prepared for this epoch. Return the entries that wait in the queue."""
+        """Empty the store, unless it was prepared for this epoch. Return the entries that wait in the store."""
         prepared, self._prepared = self._prepared, NOTHING_PREPARED
         if prepared[0] == epoch:
             return prepared[1]

@@ -267,7 +267,7 @@ class Application:
             raise ObserveAgain(0.0)
 
     def _same_pod(self, manifest: Manifest) -> Manifest:
-        """Return the pod that has the name already. Raises ObserveAgain if the plan is for an earlier attempt or
+        """Return the pod that has the name already. Raises ObserveAgain if this pod is of an earlier attempt or
         restart.
         """
         pod = self._objects.existing(PODS, manifest)

@@ -1,4 +1,4 @@
-"""The back-off between the restarts of one job, as a kubelet does between the restarts of one container.
+"""The back-off between the restarts of one job, like the back-off of a kubelet between the restarts of one container.
 
 One rule: pure. The job's status holds everything that a pause depends on, written in the patch that counts the failure.
 A worker that takes over after a crash keeps the same pause.

@@ -54,8 +54,8 @@ def done_message(pods: Pods) -> str:
 
 
 def find_record(job: TorchJob) -> Completion | None:
-    """Return the record that the present pods of a job have completed it; None if they have not, or if there is an
-    earlier record.
+    """Return the record that the present pods of a job have completed it; None if there is no record, or only an
+    earlier one.
     """
     found, admission = job.status.completed, job.admission
     if found is None or admission is None:

@@ -33,7 +33,7 @@ before its pods are created again. A pod whose task has memoryGrowth is replaced
 as the task allows more.
 
 Of several failed pods, the first to fail is judged alone. A disruption explains the other failures. A pod that lost the
-connection to a peer, or was asked to stop, is judged only if there is no other failed pod. The peer of a process
+connection to a peer, or was asked to stop, is judged only if there is no other failed pod. The peer of such a pod
 may have failed later by the clock, because it had more to clean up.
 """
 

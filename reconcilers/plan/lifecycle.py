@@ -192,8 +192,8 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
 
     - one that is older than the job's attempt: it comes from a store that was restored to an earlier state;
     - one of a job that its owner holds back meanwhile, or that was sent back since;
-    - one that no longer fits the job, because the owner has edited what it was picked for. The admission may be for
-      fewer workers than the job requests, where the job can be admitted with fewer.
+    - one that no longer fits the job, because the owner has edited what it was picked for. The reservation may be
+      for fewer workers than the job requests, where the job can be admitted with fewer.
     """
     if reservation is None:
         return None

@@ -98,7 +98,7 @@ def send_back(job: TorchJob, refusal: QuotaRefusal | None, message: str, now: da
     it.
 
     The job waits at least for a pause, which doubles while the same limits refuse it: the additions of an API server to
-    its pods are not known in advance.
+    the job's pods are not known in advance.
     """
     times = refusal.times if refusal is not None else 1
     is_lacking = refusal is not None and any(hard.startswith(UNSPECIFIED) for hard in (refusal.hard or {}).values())

@@ -168,7 +168,7 @@ def _save_first(cause: DeletionCause, pods: ending.Pods, at: Moment) -> Plan | N
 
 
 def _send_back(job: TorchJob, why: str, after: TorchJobStatus, at: Moment) -> Plan:
-    """Return the plan of a job without pods that waits again. Where the job lacks room because of its own pods, an
+    """Return the plan of a job without pods that waits again. Where the job waits because of its own pods, an
     Event reports it: its owner looks for the reason there.
     """
     # A ResourceQuota may count the job's services, too, and does not show to whom they belong.
@@ -302,8 +302,8 @@ def _steps(advance: Advance, deletion: PodDeletion) -> tuple[Action, ...]:
 
 
 def _plan_admission(active: Active, at: Moment) -> Plan:
-    """Write the admission, and the request for workers that it does not have; then create the pods that may exist
-    now."""
+    """Write the admission, and the request for workers that it does not have; then create the objects that may
+    exist now."""
     # Both stay for the admission's lifetime.
     scheduler = active.job.spec.scheduling_policy.gang_scheduler or at.settings.gang_scheduler
     update = {"gang_scheduler": scheduler, "topology": at.settings.topology}

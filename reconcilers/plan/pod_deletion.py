@@ -34,7 +34,7 @@ class PodDeletion:
     """The reason for that limit."""
 
     def for_uncharged(self) -> "PodDeletion":
-        """Return the deletion with a limited grace of pods that take more resources than their job is charged for. The
+        """Return the deletion of pods that take more resources than their job is charged for. The
         grace of these pods is limited to Kubernetes' default.
         """
         return replace(self, longest=UNPAID_SECONDS, limit_reason=UNPAID) if self.longest > UNPAID_SECONDS else self

@@ -78,7 +78,7 @@ def assess(job: TorchJob, pods: Iterable[PodView]) -> JobProgress:
 
 
 def _begun_members(job: TorchJob, task: TaskMembers, task_type: str, current: Iterable[PodView]) -> TaskMembers:
-    """Return the counts of a task of which the begun pods are needed, and at least its minimum of pods.
+    """Return the counts of a task of which the begun pods are needed, or its minimum of pods if this is larger.
 
     A pod that is missing although all pods of the task existed may have begun, too.
     """
@@ -134,7 +134,7 @@ def _has_status_counts(job: TorchJob, task_type: str) -> bool:
 
 
 def _may_start(job: TorchJob, progress: JobProgress, task_type: str) -> bool:
-    """Return whether all upstream tasks have progressed far enough. A failed task never has run."""
+    """Return whether all upstream tasks have progressed far enough. A failed task never has progressed far enough."""
     return all(_has_reached(progress, dependency) for dependency in job.spec.tasks[task_type].depends_on)
 
 

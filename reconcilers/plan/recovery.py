@@ -315,8 +315,8 @@ def next_request(
     job_status: TorchJobStatus, blocker: Blocker, settings: ReconcileSettings, now: datetime
 ) -> float | None:
     """Return the seconds until a request to recreate containers is made again that the API server failed to create.
-    The result is None if the restart has failed for the longest time that a restart in place may take, or is refused:
-    the pods are then replaced.
+    The result is None if the creation has failed for as long as a restart in place may take, or is refused: the pods
+    are then replaced.
 
     Each pause is as long as the failure has lasted, so that pauses double, whichever worker continues.
     """

@@ -9,8 +9,8 @@ other new worker replaces a worker that was lost. Such a replacement starts at o
 
 While pods of a gang are replaced in waves (`reconcilers.plan.in_place.waves`), all gates stay closed.
 
-Where the places of pods decide about their ranks (`reconcilers.pods.topology`), all workers wait until all pods of
-their world are bound. The ranks of these workers are written with the annotation that opens their gates.
+Where the places of pods decide about their ranks (`reconcilers.pods.topology`), all these pods wait until all pods
+of their world are bound. Their ranks are written with the annotation that opens their gates.
 
 In the mode InPlaceRestart, added workers wait until a restart of the whole job has given them a rank
 (`reconcilers.plan.elastic.change`).

@@ -84,7 +84,7 @@ def enter_status(
 
 
 def release(job: TorchJob, phase: Phase, reason: str, message: str, now: datetime) -> TorchJobStatus:
-    """Return the status of a waiting or suspended job, which holds nothing. An admission does not wait for the room of
+    """Return the status of a waiting or suspended job, which holds nothing. The job does not wait for the room of
     restart agents: whether its next pods have them is decided once it is admitted.
     """
     empty: dict[str, Any] = {"admission": None, "scaling": None, "target": None, "start_time": None, "stages": {}}
@@ -349,7 +349,7 @@ def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tupl
     a pod that disappears without a trace is missed (`recovery`).
     """
     # Pods of an earlier restart are no longer counted. A job that continues to run during a resize has restarted no
-    # containers.
+    # pods.
     runs_on = after.phase == "Running" and static_world.has_worlds(job, after.admission)
     current = (pod for pod in pods if runs_on or pod.restart == after.restart_generation)
     counts = count_pods(job, current) | upstream_task_counts(job, after.stages)

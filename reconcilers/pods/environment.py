@@ -37,7 +37,7 @@ FEWEST_WORKERS = 1
 
 def static_variables(member: PodMember, address: str, port: int, processes: int) -> Variables:
     """Return the variables of one pod. `address` and `port` are the address and port of the world's rank 0, `processes`
-    is the number of processes that torchrun starts in it. A pod outside of the world gets no rank.
+    is the number of processes that torchrun starts in the pod. A pod outside of the world gets no rank.
     """
     if member.rank is None:
         return {**BASE, **({"MASTER_ADDR": address, "MASTER_PORT": str(port)} if member.lead else {})}
@@ -114,7 +114,7 @@ def elastic_variables(policy: TorchElasticPolicy) -> Variables:
 
 
 def shutdown_variables(job: TorchJob, task_type: str) -> Variables:
-    """Return how long torchrun lets its processes end before torchrun kills the processes. Without this variable the
+    """Return how long torchrun lets its processes end before it kills them. Without this variable the
     time is 30 s, whatever the grace of the pod.
     """
     return {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(job.spec.shutdown_timeout(task_type))}

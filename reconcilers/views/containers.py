@@ -76,8 +76,8 @@ def ended_well(pod_status: Mapping[str, Any]) -> tuple[str, ...]:
 
 def add_helper(spec: dict[str, Any], folder: str, file: str, annotation: str, **fields: Any) -> None:
     """Add a container of torchq to a fresh copy of a template, before all other init containers. The new container has
-    the image of the main container, and a folder with a file that follows an annotation of the pod; the name of the
-    folder is the volume's.
+    the image of the main container, and a folder with a file that follows an annotation of the pod; the volume has
+    the name of the container.
     """
     trains, name = main(spec), fields["name"]
     inherited: dict[str, Any] = {

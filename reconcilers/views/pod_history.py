@@ -1,7 +1,7 @@
 """Facts that earlier objects of a pod have shown, and that its newest object no longer shows.
 
 One rule: pure. A request to end a pod is never forgotten, and a success that was seen before any request stays a
-success. The order in which objects arrive does not matter, or whether some were merged or repeated.
+success. Neither the order in which objects arrive matters, nor whether some were merged or repeated.
 """
 
 from collections.abc import Collection

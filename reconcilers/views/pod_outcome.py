@@ -92,8 +92,8 @@ def effective_phase(pod: Manifest) -> str:
     """Return the pod's phase with regard to its main container.
 
     A pod that is being deleted has the phase that its node reports, with two exceptions. A main container that ended
-    well because it was asked to stop has not completed its work: it counts as failed. A pod that had completed its
-    work before is a success.
+    well because it was asked to stop has not completed its work: it counts as failed. A container that had
+    completed its work before is a success.
     """
     return outcome(pod).phase
 

@@ -1,6 +1,6 @@
 """`torchq.remote`: a function that runs here when it is called, and as a job when it is submitted.
 
-One rule: a value that cannot be sent is refused before anything is sent.
+One rule: a function or an argument that cannot be sent is refused before anything is sent.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def sendable(values: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _read(value: Any, depth: int) -> Reading:
     try:
-        # Scalars of NumPy and PyTorch, and of arrays with one element. An array with several raises here.
+        # Scalars of NumPy and PyTorch, and arrays with one element. An array with several raises here.
         if hasattr(value, "item") and not isinstance(value, Mapping):
             value = value.item()
     except Exception:

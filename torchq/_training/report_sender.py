@@ -1,7 +1,7 @@
 """Sends the newest report of a pod to the coordinator (docs/elastic.md has the protocol).
 
-One rule: the training never waits for this thread. A thread of its own sends the reports at its own pace, and drops a
-report that cannot be sent. Two reports do not wait for their turn: the answer to a request to save, once for each
+One rule: the training never waits for the network. A separate thread sends the reports at its own pace, and a report
+that cannot be sent does no harm. Two reports do not wait for their turn: the answer to a request to save, once for each
 request, and the last report, for which the end of the program waits `LAST_SECONDS` at most.
 """
 

@@ -1,6 +1,6 @@
 """Which reports are printed when they come in a flood.
 
-One rule: every report is printed at once and in order, until they come faster than `RATE` for long. After that limit,
+One rule: every report is printed at once and in order, until they come faster than `RATE` for long. From then on,
 reports are thinned to that rate, and each line that follows on left-out reports has their number. A report is left out
 only for a newer report with the same names, so that an accuracy given once is not lost among a thousand losses.
 """

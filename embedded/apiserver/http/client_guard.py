@@ -152,7 +152,7 @@ def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) 
 
 
 async def body(request: web.BaseRequest) -> bytes:
-    """Return a request's body. Raise StatusError if the request is too large, too slow or broken."""
+    """Return a request's body. Raise StatusError if the body is too large, too slow or broken."""
     try:
         async with asyncio.timeout(_BODY_SECONDS):
             return await request.read()

@@ -1,6 +1,6 @@
 """The OpenAPI 2 document in protobuf, the only form in which kubectl requests it.
 
-One rule: the document is another encoding of the same document. The document has the definitions that kubectl uses for
+One rule: the source is the OpenAPI 2 document in JSON. The result has the definitions that kubectl uses for
 validation, but no operations, which kubectl reads in OpenAPI 3.
 """
 

@@ -28,7 +28,7 @@ def admit(
 ) -> tuple[str, ...]:
     """Check and convert an object, or only some of its sections, in place; return the warnings for the client.
 
-    `repeated` are the paths of the keys that its text has twice. Raise StatusError (BadRequest, Invalid) if the request
+    `repeated` are the paths of the keys that its text has twice. Raise StatusError (BadRequest, Invalid) if the object
     is wrong.
     """
     _check_type(kind, manifest, options)

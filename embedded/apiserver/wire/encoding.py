@@ -1,6 +1,6 @@
 """The forms of an answer: whole objects, their metadata only, or a table for `kubectl get`.
 
-One rule: the client names the forms that it accepts, best first. If the server supports none of these encodings, the
+One rule: the client names the forms that it accepts, best first. If the server supports none of these forms, the
 server refuses the request instead of guessing.
 """
 
@@ -75,8 +75,8 @@ class Representation:
 
 @lru_cache(maxsize=256)
 def negotiate(accept: str, include: str = "Metadata") -> Representation:
-    """Return the best form that the client accepts. Raise StatusError (406) if the server supports none of these
-    encodings.
+    """Return the best form that the client accepts. Raise StatusError (406) if the server supports none of the
+    accepted forms.
     """
     for media_range in media_ranges(accept):
         if media_range.type not in _ANY:

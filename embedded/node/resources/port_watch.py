@@ -72,7 +72,7 @@ class PortWatch(PodWatch[NetworkedPod]):
         return self._notes.get(uid, "")
 
     def holder(self, port: int) -> str:
-        """Return the owner of a port that accepts connections, as the end of a sentence; empty if no process does."""
+        """Return which job or program accepts connections at a port, as the end of a sentence; empty if none does."""
         inodes = loopback.read().listening.get(port)
         if not inodes:
             return ""

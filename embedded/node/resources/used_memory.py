@@ -57,7 +57,7 @@ def is_due(limit: int, bound: int, last: MemoryUse | None, now: float, interval:
 
 def is_rising(limit: int, before: int, bound: int, seconds: float, ahead: float) -> bool:
     """Return whether the upper bound, if the bound continues to rise as in the last seconds, exceeds the limit within
-    that time.
+    `ahead` seconds.
     """
     return bound > before and seconds > 0 and bound + (bound - before) * ahead / seconds > limit
 

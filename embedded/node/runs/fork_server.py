@@ -1,7 +1,7 @@
 """The node's side of the fork server: the process from which shims are forked.
 
 One rule: an order is complete before it is sent, and its lock is sent with it. If the node or the fork server dies
-before the order is complete, there is a complete shim or none.
+at any moment, there is a complete shim or none.
 """
 
 import marshal

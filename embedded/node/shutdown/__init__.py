@@ -1,4 +1,4 @@
 """The graceful shutdown of the node, and its record on disk.
 
-The containers that remain of a killed node are handled in `leftovers`.
+The pods that remain of a killed node are found in `leftovers`.
 """

@@ -75,7 +75,7 @@ class NodeShutdown:
     def explains(self, ending: Ending) -> bool:
         """Return whether a shutdown of the node, the session or the machine ended a run that the node did not end.
 
-        If the run ended while no node process lived, only its shim's record of the signal can show the signal.
+        If the run ended while no node process lived, only its shim's record of the signal can show that cause.
         """
         if not _is_suspicious(ending):
             return False

@@ -90,7 +90,7 @@ def rejected_status(failure: PodFailure, before: Mapping[str, Any], now: float) 
 
 def last_ends(status: Status, before: Mapping[str, Any]) -> tuple[Status, ...]:
     """Return the status that a kubelet writes before the final status of a pod: its containers have ended, and its
-    phase stays. Empty if the pod does not finish with it, if none of its containers has run, or if that is written.
+    phase stays. Empty if `status` does not finish the pod, if none of its containers has run, or if that is written.
     """
     ended = any("terminated" in item["state"] for item in status.get("containerStatuses") or ())
     if status.get("phase") not in FINISHED or before.get("phase") in FINISHED or not ended:

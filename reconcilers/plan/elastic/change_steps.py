@@ -169,7 +169,7 @@ def _after_removal(job: Change, scaling: Scaling, left: int) -> Scaling | None:
 
 
 def _target_of(job: Change, left: int) -> Target | None:
-    """Return the target after a removal. The change grants no given-up worker again, and no worker that the owner wants
+    """Return the target after a removal. The target grants no given-up worker again, and no worker that the owner wants
     anyway."""
     if job.target is None or left <= job.wish:
         return None
@@ -177,7 +177,7 @@ def _target_of(job: Change, left: int) -> Target | None:
 
 
 def _seconds_to_grow(job: Change, scaling: Scaling) -> int:
-    """Return how long the last growth took, which is also used after a removal. A worker that was given up took all of
+    """Return how long the last growth took, which is also used after a removal. A growth that was given up took all of
     its time."""
     if scaling.tries and scaling.from_workers < job.granted <= scaling.to:
         return round(job.join_time.total_seconds())

@@ -33,7 +33,7 @@ class Refusal:
 
 
 def has_run(job: TorchJob, admission: Admission) -> bool:
-    """Return whether a job has run in an admission. The gang then keeps its room, whatever its scheduler does."""
+    """Return whether a job has run in an admission. The job then keeps its room, whatever its scheduler does."""
     ran, admitted = conditions.find(job.status.conditions, "Running"), admission.admitted_at
     return ran is not None and admitted is not None and ran.last_transition_time > admitted
 

@@ -45,7 +45,7 @@ class UnfinishedPods:
 
 def find(job: TorchJob, members: Mapping[str, PodMember], pods: Iterable[PodView]) -> UnfinishedPods | None:
     """Return the pods for which an admitted job waits; None if none of its present stages has a pod that succeeded, or
-    all pods have succeeded."""
+    all of their pods have."""
     if not task_members.needs_all_tasks(job):
         return None
     decisive = {task_type.lower() for task_type in task_members.decisive_tasks(job)} - progress.completed_tasks(job)

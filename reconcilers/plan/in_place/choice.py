@@ -1,6 +1,6 @@
 """The choice of the driver that restarts the containers of a job's next pods in place.
 
-One rule: pure. The choice is in the job's status before a pod is made by the choice, and is made anew when pods are
+One rule: pure. The choice is in the job's status before a pod is made according to it, and is made anew when pods are
 missing.
 
     setting           choice

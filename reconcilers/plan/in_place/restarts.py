@@ -22,7 +22,7 @@ new name, which is an annotation of their pods. If the store is lost, these pods
 because they end by themselves soon after the store, and wait for the new store.
 
 In the mode InPlaceRestart each restart brings the pods of an elastic job into a new world. Every pod gets its new place
-first, as annotations, and then its containers are restarted: if one container restarted first, the others would lose
+first, as annotations, and then its containers are restarted: if one pod restarted first, the others would lose
 their peer and end by themselves. Pods at their closed start gates have run nothing yet. Such pods are not restarted;
 their gates open once the run of the world before has ended.
 """

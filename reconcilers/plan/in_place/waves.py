@@ -4,7 +4,7 @@ One rule: pure. While the pods of an earlier run hold the room of a gang, every 
 that no run meets another.
 
 Where all pods of a gang are deleted at once, their scheduler sees free room before the new pods exist. The scheduler
-may bind another gang to this room, which does not belong to torchq and which torchq does not count. A new pod has the
+may bind another gang there, a gang that is not torchq's and that torchq does not count. A new pod has the
 name of the old one, and perhaps the only node with room for it, so the new pod cannot be made first. So a few pods are
 deleted, and the next pods once all deleted or missing pods have nodes again. The group needs no change:
 its scheduler binds such a pod like a pod that replaces a failed one, and `reconcilers.plan.gangs` has a group let in
