@@ -7,13 +7,14 @@ those of pods.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from crds import node_requirements
 from crds.errors import Problem
 from crds.resources import quantities
 from crds.resources.amounts import JOBS, NOTHING, PODS, Amounts, add, increase, peak, scale
@@ -166,6 +167,13 @@ class RangedSpec(StagedSpec, Protocol):
         """
 
 
+class GangSpec(StagedSpec, Protocol):
+    """The part of a job's spec that decides which of its pods start together."""
+
+    def gang_members(self, task_type: str) -> int:
+        """Return the number of pods of a task that are bound all or none."""
+
+
 class ChargedSpec(Protocol):
     """A spec with its charge."""
 
@@ -244,6 +252,32 @@ def _tasks_demand(
         for name, task in tasks
     )
     return reduce(add, demands, dict(NOTHING))
+
+
+class FirstPods(NamedTuple):
+    """The pods of one task that start with the job. All of them need a node before the job can begin."""
+
+    task_type: str
+    share: tuple[tuple[str, int], ...]
+    """One pod's share of the charge, sorted by name."""
+    place: str
+    """Where such a pod may run (`crds.node_requirements.place_condition`)."""
+    count: int
+
+
+def first_pods(spec: GangSpec, shares: Mapping[str, Amounts], avoided: Sequence[str] = ()) -> tuple[FirstPods, ...]:
+    """Return the pods that start together with the least number of workers, given one pod's share of each task and the
+    nodes that pods avoid."""
+    tasks = ((name, spec.torch_task_specs[name]) for name in spec.stages[0].tasks)
+    return tuple(
+        FirstPods(
+            task_type=name,
+            share=tuple(sorted((resource, amount) for resource, amount in shares[name].items() if amount > 0)),
+            place=node_requirements.place_condition(task.template["spec"], avoided),
+            count=task.num_tasks if task.auxiliary else spec.gang_members(name),
+        )
+        for name, task in tasks
+    )
 
 
 def charge_problems(spec: ChargedSpec) -> Iterator[Problem]:

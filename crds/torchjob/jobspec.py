@@ -15,7 +15,7 @@ from crds.model import ClassName, Name, StrictModel
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from crds.torchjob import claims, demand, launched_processes, rendezvous_task, size_limits, stages, worker_range
-from crds.torchjob.demand import HostPort
+from crds.torchjob.demand import FirstPods, HostPort
 from crds.torchjob.launched_processes import NprocPerNode
 from crds.torchjob.stages import Stage
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, Count, TaskSpec, TaskType, with_defaults
@@ -214,6 +214,11 @@ class TorchJobSpec(StrictModel):
     def worker_share(self) -> Amounts:
         """The amounts that one further worker adds to the charge; nothing for a job without workers."""
         return demand.worker_share(self)
+
+    @cached_property
+    def first_pods(self) -> tuple[FirstPods, ...]:
+        """The pods that start together with the least number of workers."""
+        return demand.first_pods(self, {name: demand.pod_charge(task) for name, task in self.tasks.items()})
 
     def charge_of(self, workers: int, measured: Mapping[str, Amounts] = demand.NO_TASKS) -> Amounts:
         """Return the charge with a number of workers; `measured` is the parameter of `demand.job_charge`."""
