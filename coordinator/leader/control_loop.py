@@ -22,13 +22,14 @@ from coordinator.elastic.idle_history import Memory
 from coordinator.elastic.recalls import Recalls
 from coordinator.leader import quota_judgement
 from coordinator.leader.charge_lowering import ChargeLowering
+from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.queue_configuration import QueueConfiguration
 from coordinator.leader.reasons import Reasons
 from coordinator.leader.router import Router
 from coordinator.leader.store_rebuild import StoreRebuild
 from coordinator.metrics import leader_metrics
 from coordinator.reports.report_store import ReportReader
-from coordinator.settings import Settings
+from coordinator.settings import Settings, parse_pool
 from coordinator.status_lane import JobLane
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
@@ -79,6 +80,8 @@ class ControlLoop:
     """The loop as which a term turns: each part of a step is a turn."""
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
+    node_places: NodePlaces | None = field(init=False)
+    """The places of jobs on nodes; None: the pool is not made of nodes."""
     _cycled_at: float = 0.0
     _pick_cycle: PickCycle = field(init=False)
     _configuration: QueueConfiguration = field(init=False)
@@ -89,8 +92,16 @@ class ControlLoop:
 
     def __post_init__(self) -> None:
         watches, store, work, settings = self.watches, self.store, self.work, self.settings
+        counts_nodes = parse_pool(settings.pool) == "nodes" and watches.nodes is not None
+        self.node_places = NodePlaces(watches, store.reservations, self.elapsed) if counts_nodes else None
         self._pick_cycle = PickCycle(
-            store, settings.rules, self._forecast, self._take_gang_room, self._ages, watches.ended.holds
+            store,
+            settings.rules,
+            self._forecast,
+            self._take_gang_room,
+            self._ages,
+            watches.ended.holds,
+            lambda: self.node_places.places if self.node_places is not None else None,
         )
         self._configuration = QueueConfiguration(watches, store, settings)
         self._rebuild = StoreRebuild(
@@ -180,6 +191,8 @@ class ControlLoop:
     def cycle(self) -> int:
         """Pick all jobs that can be picked; return the number of jobs admitted."""
         self._cycled_at, began = self.clock(), self.elapsed()
+        if self.node_places is not None and self.node_places.refresh():
+            self._pick_cycle.reread()
         heads = read_depth.per_queue(self._configuration.queue_count, self.settings.heads)
         committed = self._pick_cycle.run(self.clock(), self.settings.batch, heads)
         self.meter.observe(leader_metrics.CYCLE_SECONDS, self.elapsed() - began)

@@ -262,7 +262,8 @@ class FirstPods(NamedTuple):
     """One pod's share of the charge, sorted by name."""
     place: str
     """Where such a pod may run (`crds.node_requirements.place_condition`)."""
-    count: int
+    pods: int
+    """How many there are."""
 
 
 def first_pods(spec: GangSpec, shares: Mapping[str, Amounts], avoided: Sequence[str] = ()) -> tuple[FirstPods, ...]:
@@ -274,7 +275,7 @@ def first_pods(spec: GangSpec, shares: Mapping[str, Amounts], avoided: Sequence[
             task_type=name,
             share=tuple(sorted((resource, amount) for resource, amount in shares[name].items() if amount > 0)),
             place=node_requirements.place_condition(task.template["spec"], avoided),
-            count=task.num_tasks if task.auxiliary else spec.gang_members(name),
+            pods=task.num_tasks if task.auxiliary else spec.gang_members(name),
         )
         for name, task in tasks
     )

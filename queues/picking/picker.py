@@ -157,6 +157,8 @@ class Picker(PickerState):
         queue = self.reservation.holder
         if queue is None or queue.first is None or not self.pool.fits_reserved(queue.first.demand):
             return None
+        if not self.pool.finds_nodes(queue.first, on_kept=True):
+            return None
         job = self._further.enlarge(queue, queue.first) if queue.first.waiting.most else queue.first
         return queue, job, self._fair_share.turn(queue.spec.name)
 
@@ -175,7 +177,7 @@ class Picker(PickerState):
         pick = Pick._make((candidate.waiting, cost, fair_share.clock, fair_share.changes(), overtaken, candidate.units))
         queue.take(candidate)
         if self._scarce:
-            self.pool.charge(demand)
+            self.pool.charge(candidate)
         if spec.cohort:
             cohort = self._cohorts[spec.cohort]
             cohort.charge(spec, demand)

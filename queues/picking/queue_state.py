@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
+from queues.placement.gangs import Gang
 from queues.values import NextEntries, OvertakenJob, QueueSnapshot, WaitingEntry
 
 Shape = frozenset[tuple[str, int]]
@@ -38,6 +39,7 @@ class QueueState:
         "_total",
         "_unrunnable",
         "bid_demand",
+        "bid_gang",
         "ceiling",
         "eligible",
         "entries",
@@ -68,6 +70,8 @@ class QueueState:
         self.ceiling = ceiling
         self.bid_demand: Amounts | None = None
         """The demand of the first job, if the queue bids for this job alone (`queues.picking.fair_share`)."""
+        self.bid_gang: Gang | None = None
+        """The gang of that job."""
         self.requested: int | None = None
         """How many known entries remained when more were requested from the store; None: no request is under way."""
         self._set(snapshot.heads, snapshot.waiting - len(snapshot.heads))
@@ -79,15 +83,20 @@ class QueueState:
         self.remaining = self._total = len(entries)
         """How many of the known entries are not picked."""
         demand = entries[0].demand if entries else NOTHING  # most equal demands are one object
-        self.uniform = not [entry for entry in entries if entry.demand is not demand and entry.demand != demand]
-        """Whether all known entries have the same demand."""
+        gang = entries[0].gang if entries else None
+        self.uniform = not [
+            entry
+            for entry in entries
+            if entry.gang is not gang or (entry.demand is not demand and entry.demand != demand)
+        ]
+        """Whether all known entries have the same demand, and the same gang."""
         self._next = 0
         """The position from which the first runnable job is searched."""
         self._unrunnable: list[WaitingEntry] = []
         """The known entries before the first runnable job."""
         self._picked: set[int] = set()
         """The positions of picked entries behind the first runnable job."""
-        self._positions: dict[Shape, deque[int]] | None = None
+        self._positions: dict[tuple[Shape, Gang | None], deque[int]] | None = None
         self.first = self._find_first()
         """The first known job that could ever run."""
 
@@ -108,7 +117,7 @@ class QueueState:
             self._set((), snapshot.waiting)
 
     def distinct(self) -> Iterator[Candidate]:
-        """Yield the first runnable job of each distinct demand, in order."""
+        """Yield the first runnable job of each distinct demand and gang, in order."""
         if self._positions is None:
             self._positions = self._group_by_shape()
         for positions in self._positions.values():
@@ -148,12 +157,12 @@ class QueueState:
         self._next = position
         return None
 
-    def _group_by_shape(self) -> dict[Shape, deque[int]]:
-        positions: dict[Shape, deque[int]] = {}
+    def _group_by_shape(self) -> dict[tuple[Shape, Gang | None], deque[int]]:
+        positions: dict[tuple[Shape, Gang | None], deque[int]] = {}
         for position in range(self._next, len(self.entries)):
-            demand = self.entries[position].demand
-            if position not in self._picked and amounts.fits(demand, NOTHING, self.ceiling):
-                positions.setdefault(shape(demand), deque()).append(position)
+            entry = self.entries[position]
+            if position not in self._picked and amounts.fits(entry.demand, NOTHING, self.ceiling):
+                positions.setdefault((shape(entry.demand), entry.gang), deque()).append(position)
         return positions
 
     def find_eligible(self, allows: "Allows", *, scarce: bool) -> tuple[Candidate, ...]:
@@ -199,6 +208,10 @@ class QueueState:
             self.first = self._find_first()
         else:
             self._picked.add(candidate.position)
+
+    def bids_with(self, job: Candidate) -> bool:
+        """Return whether the queue bids for a job that is like this one, and for it alone."""
+        return job.demand is self.bid_demand and job.waiting.gang is self.bid_gang
 
     @property
     def contends_with_first(self) -> bool:

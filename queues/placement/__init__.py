@@ -1,1 +1,4 @@
-"""Where the pods of gangs find room: nodes as free amounts, and sets of nodes as bits. No manifest, no clock."""
+"""Which nodes have room for the pods of a job. Pure numbers: nodes are free amounts, and sets of nodes are bits.
+
+Nothing here knows a manifest, a pod or a clock. Whoever fills the room turns place conditions into sets of nodes.
+"""

@@ -1,49 +1,66 @@
-"""What a gang asks of nodes: shapes of pods, how many of each, and where they may run.
+"""What is placed on nodes: the pods of a job that start together, by their shapes."""
 
-One rule: numbers and names only. A place condition is a text whose meaning the owner of the nodes knows.
-"""
-
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 NodeSet = int
-"""A set of nodes: bit i stands for the node with index i. A negative number is all nodes but some."""
+"""A set of nodes: bit i stands for the node with index i."""
+
 EVERY: NodeSet = -1
-"""The set of all nodes."""
+"""The set of all nodes, also of those that are added later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Pods that are alike: what one of them asks for, and where it may run."""
+    """Alike pods: what one of them asks for, and where it may run."""
 
     demand: tuple[tuple[str, int], ...]
-    """The amounts, sorted by name, each above 0; `pods`: 1 included."""
+    """The amounts that are above 0, by resource name and sorted by it, one of `pods` included."""
     where: str = ""
-    """The place condition, which the owner of the nodes turns into a set of nodes."""
+    """The place condition, as a text that the owner of a room turns into a set of nodes."""
+    _hash: int = field(init=False, repr=False, compare=False)
+    """The hash. Each pick asks for it several times."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.demand, self.where)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+Placed = tuple[int, Shape, int]
+"""Alike pods on a node: the index of the node, the shape, and how many pods."""
 
 
 class Members(NamedTuple):
-    """The pods of one shape in a gang."""
+    """A number of alike pods."""
 
     shape: Shape
-    count: int
+    pods: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gang:
-    """The pods of a job that start together. Equal gangs are one object."""
+    """The pods of a job that start together, and how the job may grow. Gangs are equal if they are the same object:
+    their owner keeps one object for equal gangs."""
 
     members: tuple[Members, ...]
-    """The pods with the least number of workers."""
+    """The pods that start together, with the least number of workers."""
     further: Shape | None = None
-    """The shape of one further worker; None: there are no further workers."""
+    """One further worker of an elastic job; None: the job does not grow."""
     lasting: bool = True
-    """Whether a pod that ends keeps its place for the next pod of its job: the job has one stage."""
+    """Whether pods that have ended keep their places, as in a job of one stage."""
 
     def with_further(self, units: int) -> tuple[Members, ...]:
         """Return the members with a number of further workers."""
-        if not units or self.further is None:
+        if self.further is None or not units:
             return self.members
-        counts = dict(self.members)
-        counts[self.further] = counts.get(self.further, 0) + units
-        return tuple(Members(shape, count) for shape, count in counts.items())
+        return merged((*self.members, Members(self.further, units)))
+
+
+def merged(members: tuple[Members, ...]) -> tuple[Members, ...]:
+    """Return the members with each shape once, in the order of the first of each."""
+    counts: dict[Shape, int] = {}
+    for shape, count in members:
+        counts[shape] = counts.get(shape, 0) + count
+    return tuple(Members(shape, count) for shape, count in counts.items() if count)

@@ -1,7 +1,7 @@
 """The places of jobs on nodes: what the picker asks of nodes, beside the sums of amounts.
 
 One rule: a job has places as long as it has a reservation, or pods on nodes. The places follow the pods: where a pod is
-bound, its place is. A place without a pod keeps its room free for the pod that comes.
+bound, its place is. A place without a pod keeps room free for the pod that comes.
 
 The problem: a pool of 16 GPUs on two nodes with 4 free on each has 8 free. By the sum, a job of one pod with 8 GPUs has
 room; its pod finds none, and what the job holds is lost to a job of two pods with 4 GPUs each, which could run at once.
@@ -9,46 +9,91 @@ So a gang is picked only if there is an assignment of all its pods to nodes (`qu
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from crds.resources.amounts import Amounts
 from queues.placement import assignment
-from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Shape
-from queues.placement.node_room import NodeRoom
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet, merged
+from queues.placement.node_room import NodeRoom, bits
 
 Demand = tuple[tuple[str, int], ...]
 PodsOnNodes = Counter[tuple[int, Demand]]
 """By node and by what one pod asks for, the number of pods."""
 
 
+GangOf = Callable[[str, str, Amounts], Gang | None]
+"""Returns the gang of a waiting job, given its key as a text, the kind of its entry, and its demand; None if it is not
+known."""
+
+
+class ExpectedEnd(NamedTuple):
+    """When a job is expected to have ended."""
+
+    at: float
+    """In seconds since 1970."""
+    key: str
+
+
 @dataclass(slots=True)
 class JobPlaces:
     """The places of one job."""
 
+    reserved: bool = False
+    """Whether the job has a reservation: pods of it that are on no node keep a place."""
+    members: tuple[Members, ...] = ()
+    """The pods that the job starts with, and its further workers."""
+    lasting: bool = True
+    """Whether a pod that ends keeps its place for the next pod (`Gang.lasting`)."""
     bound: PodsOnNodes = field(default_factory=Counter)
     """Pods that are on nodes."""
     waiting: PodsOnNodes = field(default_factory=Counter)
     """Places that are kept for pods that are on no node yet."""
     has_started: bool = False
-    """Whether all pods with which the job starts were on nodes at once."""
+    """Whether all members were on nodes at once."""
+
+    def missing(self) -> int:
+        """Return how many members are on no node, and keep a place."""
+        wanted = sum(count for _, count in self.members) if self.reserved else 0
+        present = self.bound.total()
+        self.has_started |= 0 < wanted <= present
+        return 0 if self.has_started and not self.lasting else max(0, wanted - present)
 
 
 class Places:
     """The places of all jobs. Only one thread may use the object; others use a copy."""
 
-    def __init__(self, room: NodeRoom) -> None:
-        """`room` belongs to the caller, who counts in it what is used by others than these jobs."""
+    def __init__(
+        self,
+        room: NodeRoom,
+        gang_of: GangOf,
+        ends: Callable[[float], Sequence[ExpectedEnd]] = lambda _: (),
+    ) -> None:
+        """`room` belongs to the caller, who counts in it what is used by others than these jobs.
+
+        `ends` returns, at a time, when jobs are expected to have ended, in the order of time."""
         self.room = room
+        self.gang_of = gang_of
+        self.ends = ends
         self.jobs: dict[str, JobPlaces] = {}
         """By the key of the job, as a text."""
+        self.usable: NodeSet = EVERY
+        """The nodes that take new pods."""
         self.kept: NodeSet = 0
-        """The nodes that are kept for one waiting job."""
+        """The nodes that are kept for one waiting job (`queues.placement.kept_nodes`)."""
+        self.kept_for: tuple[str, Gang] | None = None
+        """The job for which they are kept, and its gang; None: for no job."""
+        self.kept_since = 0.0
+        """When they were chosen, in seconds since 1970."""
+        self.is_outdated = False
+        """Whether it is not known which of the picked jobs have a reservation."""
 
     def copy(self) -> "Places":
-        """Return a copy to make forecasts with."""
-        copied = Places(self.room.copy())
-        copied.kept = self.kept
+        """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
+        copied = Places(self.room.copy(), self.gang_of)
+        copied.usable = self.usable
+        copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
         return copied
 
     # What the picker asks
@@ -56,15 +101,17 @@ class Places:
     def fits(self, gang: Gang | None, units: int = 0, *, on_kept: bool = False) -> bool:
         """Return whether a gang, with a number of further workers, finds nodes; with `on_kept`, kept ones included. A
         gang of which nothing is known does."""
-        if gang is None:
-            return True
-        return assignment.fits(self.room, gang.with_further(units), EVERY if on_kept else ~self.kept)
+        return gang is None or assignment.fits(self.room, gang.with_further(units), EVERY if on_kept else ~self.kept)
 
     def take(self, key: str, gang: Gang | None, units: int = 0) -> None:
-        """Take places for a gang. Places on kept nodes are taken only if there are no others."""
+        """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
+        others."""
+        job = self.jobs.setdefault(key, JobPlaces())
+        job.reserved = True
         if gang is None:
             return
-        job, members = self.jobs.setdefault(key, JobPlaces()), gang.with_further(units)
+        members = gang.with_further(units)
+        job.members, job.lasting = merged(job.members + members), gang.lasting
         found = assignment.assign(self.room, members, ~self.kept) or assignment.assign(self.room, members)
         for node, shape, count in found or ():
             self._change(job.waiting, node, shape.demand, count)
@@ -73,36 +120,40 @@ class Places:
         """Drop the places of a job for which there is no reservation any more, but for those of its pods on nodes."""
         job = self.jobs.get(key)
         if job is not None:
-            for (node, demand), count in [*job.waiting.items()]:
-                self._change(job.waiting, node, demand, -count)
-            if not job.bound:
-                del self.jobs[key]
+            job.reserved, job.members = False, ()
+            self._give_up(job, Counter(), job.waiting.total())
+            self._forget_if_empty(key, job)
 
     # What the nodes show
 
-    def follow(self, key: str, gang: Gang | None, units: int, bound: PodsOnNodes, *, reserved: bool) -> None:
-        """Note on which nodes the pods of a job are now. With a reservation, the pods of the gang that are on no node
-        keep a place: where they were, if the job's pods come again, or where they were placed."""
-        job = self.jobs.get(key) or JobPlaces()
+    def follow(self, key: str, bound: PodsOnNodes, gang: Gang | None, members: tuple[Members, ...] | None) -> None:
+        """Note on which nodes the pods of a job are now, and its members; None: they are those that were picked.
+
+        Members that are on no node keep a place: where they were, if the job's pods come again, or where they were
+        placed."""
+        job = self.jobs.setdefault(key, JobPlaces())
+        if members is not None and gang is not None:
+            job.members, job.lasting = members, gang.lasting
         gained, lost = bound - job.bound, job.bound - bound
-        for (node, demand), count in gained.items():
-            self._change(job.bound, node, demand, count)
-        for (node, demand), count in lost.items():
-            self._change(job.bound, node, demand, -count)
-        members = gang.with_further(units) if gang is not None and reserved else ()
-        wanted = sum(count for _, count in members)
-        present = bound.total()
-        job.has_started |= wanted > 0 and present >= wanted
-        is_over = gang is not None and job.has_started and not gang.lasting
-        missing = 0 if is_over else max(0, wanted - present)
+        for place, count in gained.items():
+            self._change(job.bound, *place, count)
+        for place, count in lost.items():
+            self._change(job.bound, *place, -count)
+        missing = job.missing()
         self._give_up(job, gained, job.waiting.total() - missing)
         if missing > job.waiting.total():
             self._return(job, lost, missing - job.waiting.total())
-            self._find(job, members, missing - job.waiting.total())
-        if job.bound or job.waiting or reserved:
-            self.jobs[key] = job
-        else:
-            self.jobs.pop(key, None)
+            self._find(job, missing - job.waiting.total())
+        self._forget_if_empty(key, job)
+
+    def vacate(self, nodes: NodeSet) -> list[str]:
+        """Drop the places without pods on nodes that take no pods any more, and return the jobs that had them."""
+        found = []
+        for key, job in self.jobs.items():
+            for place in [place for place in job.waiting if nodes >> place[0] & 1]:
+                self._change(job.waiting, *place, -job.waiting[place])
+                found.append(key)
+        return list(dict.fromkeys(found))
 
     def _give_up(self, job: JobPlaces, gained: PodsOnNodes, surplus: int) -> None:
         """Give up places whose pods are on nodes now: those where such a pod is, then those of equal pods, then
@@ -110,40 +161,31 @@ class Places:
         if surplus <= 0:
             return
         demands = {demand for _, demand in gained}
-        exact = [place for place in gained if place in job.waiting]
-        alike = [place for place in job.waiting if place[1] in demands and place not in gained]
-        for place in [*exact, *alike, *job.waiting]:
-            count = min(surplus, job.waiting[place], gained[place] if place in exact else surplus)
+        limits = [(place, count) for place, count in gained.items() if place in job.waiting]
+        limits += [item for item in job.waiting.items() if item[0][1] in demands and item[0] not in gained]
+        limits += job.waiting.items()
+        for place, most in limits:
+            count = min(surplus, most, job.waiting[place])
             if count > 0:
                 self._change(job.waiting, *place, -count)
                 surplus -= count
 
     def _return(self, job: JobPlaces, lost: PodsOnNodes, missing: int) -> None:
-        """Keep places where pods were that are gone."""
+        """Keep places where pods were that are gone, if their nodes still take pods."""
         for (node, demand), count in lost.items():
-            kept = min(missing, count) if self.room.is_open(node) else 0
+            kept = min(missing, count) if self.usable >> node & 1 else 0
             if kept > 0:
                 self._change(job.waiting, node, demand, kept)
                 missing -= kept
 
-    def _find(self, job: JobPlaces, members: Iterable[Members], missing: int) -> None:
-        """Take places for pods that have none, as far as there are nodes for them."""
-        for shape, count in members:
-            placed = sum(number for (_, demand), number in (*job.bound.items(), *job.waiting.items()) if demand == shape.demand)
-            lacking = min(missing, count - placed)
-            number = min(lacking, self.room.total(shape)) if lacking > 0 else 0
+    def _find(self, job: JobPlaces, missing: int) -> None:
+        """Take places for members that have none, as far as there are nodes for them."""
+        for shape, count in job.members:
+            placed = sum(pods for (_, demand), pods in (job.bound + job.waiting).items() if demand == shape.demand)
+            number = min(missing, count - placed, self.room.total(shape))
             for node, _, pods in (assignment.assign(self.room, (Members(shape, number),)) or ()) if number > 0 else ():
                 self._change(job.waiting, node, shape.demand, pods)
                 missing -= pods
-
-    def vacate(self, node: int) -> list[str]:
-        """Drop the places without pods on a node that takes no pods any more, and return the jobs that had them."""
-        jobs = [key for key, job in self.jobs.items() if any(place[0] == node for place in job.waiting)]
-        for key in jobs:
-            waiting = self.jobs[key].waiting
-            for place in [place for place in waiting if place[0] == node]:
-                self._change(waiting, *place, -waiting[place])
-        return jobs
 
     def _change(self, places: PodsOnNodes, node: int, demand: Demand, count: int) -> None:
         self.room.use(node, demand, count)
@@ -151,22 +193,17 @@ class Places:
         if places[node, demand] <= 0:
             del places[node, demand]
 
-    # Words
+    def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
+        if not job.reserved and not job.bound:
+            self.jobs.pop(key, None)
+
+    # What kept nodes cost
 
     def idle_on_kept(self, demand: Amounts) -> Amounts:
         """Return what is free of a demand on the kept nodes; empty if that is nothing."""
-        idle: dict[str, int] = {}
-        for node in nodes_of(self.kept):
+        idle = dict.fromkeys(demand, 0)
+        for node in bits(self.kept):
             free = self.room.free(node)
-            for name in demand:
-                idle[name] = idle.get(name, 0) + max(0, free.get(name, 0))
-        limited = {name: min(amount, idle.get(name, 0)) for name, amount in demand.items()}
-        return {name: amount for name, amount in limited.items() if amount > 0}
-
-
-def nodes_of(nodes: NodeSet) -> Iterable[int]:
-    """Yield the indexes of the nodes in a finite set."""
-    while nodes > 0:
-        lowest = nodes & -nodes
-        yield lowest.bit_length() - 1
-        nodes ^= lowest
+            for name in idle:
+                idle[name] += max(0, free.get(name, 0))
+        return {name: amount for name, most in demand.items() if (amount := min(most, idle[name])) > 0}

@@ -7,7 +7,7 @@ been on it for a while. The cache of nodes may be behind the cache of pods.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Any, Protocol
+from typing import Protocol
 
 from crds import timestamps
 from crds.api_resources import NODES
