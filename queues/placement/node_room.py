@@ -1,0 +1,228 @@
+"""The free amounts of nodes, and for each shape how many of its pods each node takes.
+
+One rule: what is known about a shape is brought up to date when it is asked for, from the nodes that changed since.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from crds.resources.amounts import NOTHING, Amounts
+from queues.placement.gangs import EVERY, Members, NodeSet, Placed, Shape
+
+_SHAPES = 256
+"""The most shapes that are known at a time. The one that was asked for least recently is forgotten first."""
+_CONDITIONS = 1_024
+_ANSWERS = 4_096
+"""The most place conditions and answers that are kept; all are forgotten before there would be more."""
+_SPARE_CHANGES = 256
+
+_Question = tuple[tuple[Members, ...], NodeSet]
+_Answer = tuple[Placed, ...] | None
+
+
+@dataclass(slots=True)
+class _ShapeFits:
+    """How many pods of one shape each node takes."""
+
+    fits: list[int] = field(default_factory=list)
+    """The number of pods by the index of the node."""
+    takes: dict[int, NodeSet] = field(default_factory=dict)
+    """The nodes by the number of pods, which is above 0."""
+    total: int = 0
+    """The sum over all nodes."""
+    nodes: NodeSet = 0
+    """The nodes on which the shape may run."""
+    position: int = 0
+    """How many changes of nodes are in it."""
+    version: int = -1
+    """The version of the room for which it holds."""
+
+    def set_fit(self, node: int, fit: int) -> None:
+        """Note how many pods a node takes."""
+        before = self.fits[node]
+        if fit == before:
+            return
+        bit = 1 << node
+        if before:
+            rest = self.takes[before] ^ bit
+            if rest:
+                self.takes[before] = rest
+            else:
+                del self.takes[before]
+        if fit:
+            self.takes[fit] = self.takes.get(fit, 0) | bit
+        self.fits[node] = fit
+        self.total += fit - before
+
+
+class NodeRoom:
+    """The free amounts of nodes, and for each shape how many of its pods each node takes.
+
+    A resource that a node does not have is 0. A node may be used beyond its capacity. Then it takes no pod that asks
+    for a resource of which less than 0 is free.
+    """
+
+    def __init__(self, allowed: Callable[[str], NodeSet]) -> None:
+        """`allowed` turns a place condition (`Shape.where`) into the set of nodes that meet it. The set is kept until
+        `forget_sets`."""
+        self.names: list[str] = []
+        """The names of the nodes by index. An index is never used again."""
+        self.version = 0
+        """A number that rises with every change of what fits."""
+        self._allowed = allowed
+        self._indexes: dict[str, int] = {}
+        self._capacity: list[Amounts] = []
+        self._free: list[dict[str, int]] = []
+        self._largest: dict[str, int] = {}
+        self._sets: dict[str, NodeSet] = {}
+        self._shapes: dict[Shape, _ShapeFits] = {}
+        self._changed: list[int] = []
+        self._forgotten = 0
+        """The number of changes before those in `_changed`, which has the node of each."""
+        self._answers: dict[_Question, tuple[int, _Answer]] = {}
+        self._raised = 0
+        """The version since which nothing was freed, so that what did not fit then does not fit now."""
+
+    def index(self, name: str) -> int:
+        """Return the index of a node. A node that is not known is added, with nothing free."""
+        found = self._indexes.get(name)
+        if found is None:
+            found = self._indexes[name] = len(self.names)
+            self.names.append(name)
+            self._capacity.append(NOTHING)
+            self._free.append({})
+            self.forget_sets()
+        return found
+
+    def set_capacity(self, node: int, capacity: Amounts) -> None:
+        """Set what pods may use of a node in all. The amounts that are used stay."""
+        before, free = self._capacity[node], self._free[node]
+        for name in before.keys() | capacity.keys():
+            free[name] = free.get(name, 0) + capacity.get(name, 0) - before.get(name, 0)
+        self._capacity[node] = dict(capacity)
+        self._largest.clear()
+        self._note_change(node)
+        self._raised = self.version
+
+    def use(self, node: int, demand: Iterable[tuple[str, int]], times: int) -> None:
+        """Count a demand on a node as used a number of times; as free again if the number is below 0."""
+        free = self._free[node]
+        for name, amount in demand:
+            free[name] = free.get(name, 0) - amount * times
+        self._note_change(node)
+        if times < 0:
+            self._raised = self.version
+
+    def free(self, node: int) -> Amounts:
+        """Return what is free on a node. An amount below 0 is used beyond the capacity."""
+        return self._free[node]
+
+    def forget_sets(self) -> None:
+        """Resolve all place conditions again: labels, taints or the readiness of nodes have changed."""
+        self._sets.clear()
+        self.version += 1
+        self._raised = self.version
+
+    def allowed(self, where: str) -> NodeSet:
+        """Return the nodes that meet a place condition."""
+        found = self._sets.get(where)
+        if found is None:
+            if len(self._sets) >= _CONDITIONS:
+                self._sets.clear()
+            found = self._sets[where] = self._allowed(where) & ((1 << len(self.names)) - 1)
+        return found
+
+    def total(self, shape: Shape, within: NodeSet = EVERY) -> int:
+        """Return how many pods of a shape alone find a node in a set."""
+        fits = self._fits_of(shape)
+        if within == EVERY:
+            return fits.total
+        return sum(fit * (nodes & within).bit_count() for fit, nodes in fits.takes.items())
+
+    def takes(self, shape: Shape) -> Mapping[int, NodeSet]:
+        """Return the nodes by how many pods of a shape they take, above 0. It holds until the next change."""
+        return self._fits_of(shape).takes
+
+    def part_of_largest(self, shape: Shape) -> float:
+        """Return the largest part that a pod takes of the node that has most of a resource; inf if no node has it."""
+        return max(self._part(name, amount) for name, amount in shape.demand)
+
+    def answer(self, members: tuple[Members, ...], within: NodeSet, decide: Callable[[], _Answer]) -> _Answer:
+        """Return what `decide` says about members, or has said. A refusal stands until something is freed, anything
+        else until the next change."""
+        question = members, within
+        version, answer = self._answers.get(question, (-1, None))
+        if version < self._raised or (answer is not None and version != self.version):
+            if len(self._answers) >= _ANSWERS:
+                self._answers.clear()
+            answer = decide()
+            self._answers[question] = self.version, answer
+        return answer
+
+    def _part(self, name: str, amount: int) -> float:
+        largest = self._largest.get(name)
+        if largest is None:
+            largest = max((capacity.get(name, 0) for capacity in self._capacity), default=0)
+            self._largest[name] = largest
+        return amount / largest if largest > 0 else inf
+
+    def _note_change(self, node: int) -> None:
+        """Note that the free amounts of a node changed."""
+        self.version += 1
+        self._changed.append(node)
+        if len(self._changed) > 2 * len(self.names) + _SPARE_CHANGES:
+            kept = self._changed[-len(self.names) :]
+            self._forgotten += len(self._changed) - len(kept)
+            self._changed = kept
+
+    def _fits_of(self, shape: Shape) -> _ShapeFits:
+        """Return how many pods of a shape each node takes now."""
+        fits = self._shapes.get(shape)
+        if fits is None:
+            if len(self._shapes) >= _SHAPES:
+                del self._shapes[min(self._shapes, key=lambda known: self._shapes[known].version)]
+            fits = self._shapes[shape] = _ShapeFits()
+        if fits.version != self.version:
+            self._bring_up_to_date(fits, shape)
+        return fits
+
+    def _bring_up_to_date(self, fits: _ShapeFits, shape: Shape) -> None:
+        position = self._forgotten + len(self._changed)
+        changed: Iterable[int] = self._changed_since(position - fits.position)
+        nodes = self.allowed(shape.where)
+        if len(fits.fits) < len(self.names):
+            fits.fits.extend([0] * (len(self.names) - len(fits.fits)))
+        if nodes != fits.nodes:
+            changed = {*changed, *bits(nodes ^ fits.nodes)}
+            fits.nodes = nodes
+        for node in changed:
+            fits.set_fit(node, count_fitting(self._free[node], shape.demand) if nodes >> node & 1 else 0)
+        fits.position = position
+        fits.version = self.version
+
+    def _changed_since(self, changes: int) -> Collection[int]:
+        """Return the nodes of the last changes; all nodes if that is less work."""
+        if changes > len(self.names):
+            return range(len(self.names))
+        return set(self._changed[-changes:]) if changes else ()
+
+
+def count_fitting(free: Amounts, demand: Iterable[tuple[str, int]]) -> int:
+    """Return how many times a demand fits into free amounts."""
+    least = -1
+    for name, amount in demand:
+        times = free.get(name, 0) // amount
+        if times <= 0:
+            return 0
+        if times < least or least < 0:
+            least = times
+    return max(least, 0)
+
+
+def bits(nodes: NodeSet) -> Iterator[int]:
+    """Yield the indexes of the nodes of a set, the lowest first."""
+    while nodes:
+        lowest = nodes & -nodes
+        yield lowest.bit_length() - 1
+        nodes ^= lowest

@@ -1,0 +1,74 @@
+"""A room with further pods in it on trial. The room itself stays as it is."""
+
+from collections.abc import Iterable, Mapping
+
+from crds.resources.amounts import Amounts
+from queues.placement.gangs import NodeSet, Placed, Shape
+from queues.placement.node_room import NodeRoom, count_fitting
+
+
+class Trial:
+    """The nodes of a set, with the pods that a search has placed so far."""
+
+    def __init__(self, room: NodeRoom, within: NodeSet) -> None:
+        self._room = room
+        self._within = within
+        self._free: dict[int, dict[str, int]] = {}
+        """What is free on the nodes on which pods were placed."""
+        self._touched: NodeSet = 0
+
+    def free(self, node: int) -> Amounts:
+        """Return what is free on a node."""
+        return self._free[node] if self._touched >> node & 1 else self._room.free(node)
+
+    def place(self, node: int, shape: Shape, times: int) -> None:
+        """Count pods of a shape on a node; a number below 0 takes them away again."""
+        free = self._free.get(node)
+        if free is None:
+            free = self._free[node] = dict(self._room.free(node))
+            self._touched |= 1 << node
+        for name, amount in shape.demand:
+            free[name] = free.get(name, 0) - amount * times
+
+    def allowed(self, shape: Shape) -> NodeSet:
+        """Return the nodes on which a shape may run."""
+        return self._room.allowed(shape.where) & self._within
+
+    def fit(self, node: int, shape: Shape) -> int:
+        """Return how many pods of a shape a node takes."""
+        return count_fitting(self.free(node), shape.demand) if self.allowed(shape) >> node & 1 else 0
+
+    def kind(self, node: int, shapes: Iterable[Shape]) -> tuple[frozenset[tuple[str, int]], tuple[bool, ...]]:
+        """Return a value that is equal for nodes that are alike for some shapes."""
+        rest = frozenset((name, amount) for name, amount in self.free(node).items() if amount)
+        return rest, tuple(bool(self.allowed(shape) >> node & 1) for shape in shapes)
+
+    def total(self, shape: Shape) -> int:
+        """Return how many pods of a shape alone find a node."""
+        return sum(fit * nodes.bit_count() for fit, nodes in self.takes(shape).items())
+
+    def takes(self, shape: Shape) -> dict[int, NodeSet]:
+        """Return the nodes by how many pods of a shape they take, above 0."""
+        untouched = self._within & ~self._touched
+        takes = {fit: nodes & untouched for fit, nodes in self._room.takes(shape).items()}
+        for node in self._free:
+            if fit := self.fit(node, shape):
+                takes[fit] = takes.get(fit, 0) | 1 << node
+        return takes
+
+
+def fewest_first(takes: Mapping[int, NodeSet], shape: Shape, count: int) -> list[Placed]:
+    """Return nodes for a number of alike pods, or for as many as find one.
+
+    The nodes that take the fewest come first, of those the lowest index.
+    """
+    placed: list[Placed] = []
+    for fit in sorted(takes):
+        nodes = takes[fit]
+        while nodes and count:
+            lowest = nodes & -nodes
+            pods = fit if fit < count else count
+            placed.append((lowest.bit_length() - 1, shape, pods))
+            count -= pods
+            nodes ^= lowest
+    return placed
