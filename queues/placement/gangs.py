@@ -36,7 +36,7 @@ class Members(NamedTuple):
     """A number of alike pods."""
 
     shape: Shape
-    pods: int
+    count: int  # type: ignore[assignment]  # nobody counts in members as in a tuple
 
 
 @dataclass(frozen=True, slots=True, eq=False)

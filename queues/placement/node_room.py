@@ -3,7 +3,7 @@
 One rule: what is known about a shape is brought up to date when it is asked for, from the nodes that changed since.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -25,7 +25,7 @@ _Answer = tuple[Placed, ...] | None
 class _ShapeFits:
     """How many pods of one shape each node takes."""
 
-    fits: list[int] = field(default_factory=list)
+    by_node: dict[int, int] = field(default_factory=dict)
     """The number of pods by the index of the node."""
     takes: dict[int, NodeSet] = field(default_factory=dict)
     """The nodes by the number of pods, which is above 0."""
@@ -33,26 +33,24 @@ class _ShapeFits:
     """The sum over all nodes."""
     nodes: NodeSet = 0
     """The nodes on which the shape may run."""
-    position: int = 0
-    """How many changes of nodes are in it."""
     version: int = -1
     """The version of the room for which it holds."""
 
     def set_fit(self, node: int, fit: int) -> None:
         """Note how many pods a node takes."""
-        before = self.fits[node]
+        before = self.by_node.get(node, 0)
         if fit == before:
             return
-        bit = 1 << node
+        takes, bit = self.takes, 1 << node
         if before:
-            rest = self.takes[before] ^ bit
+            rest = takes[before] ^ bit
             if rest:
-                self.takes[before] = rest
+                takes[before] = rest
             else:
-                del self.takes[before]
+                del takes[before]
         if fit:
-            self.takes[fit] = self.takes.get(fit, 0) | bit
-        self.fits[node] = fit
+            takes[fit] = takes.get(fit, 0) | bit
+        self.by_node[node] = fit
         self.total += fit - before
 
 
@@ -78,11 +76,12 @@ class NodeRoom:
         self._sets: dict[str, NodeSet] = {}
         self._shapes: dict[Shape, _ShapeFits] = {}
         self._changed: list[int] = []
-        self._forgotten = 0
-        """The number of changes before those in `_changed`, which has the node of each."""
+        """The node of each of the last versions, of as many as there are nodes or more."""
         self._answers: dict[_Question, tuple[int, _Answer]] = {}
-        self._raised = 0
+        self._freed = 0
         """The version since which nothing was freed, so that what did not fit then does not fit now."""
+        self._resolved = 0
+        """The version since which place conditions mean the same."""
 
     def copy(self) -> "NodeRoom":
         """Return a room that is as this one is now, and apart from it."""
@@ -111,7 +110,7 @@ class NodeRoom:
         self._capacity[node] = dict(capacity)
         self._largest.clear()
         self._note_change(node)
-        self._raised = self.version
+        self._freed = self.version
 
     def use(self, node: int, demand: Iterable[tuple[str, int]], times: int) -> None:
         """Count a demand on a node as used a number of times; as free again if the number is below 0."""
@@ -120,7 +119,7 @@ class NodeRoom:
             free[name] = free.get(name, 0) - amount * times
         self._note_change(node)
         if times < 0:
-            self._raised = self.version
+            self._freed = self.version
 
     def free(self, node: int) -> Amounts:
         """Return what is free on a node. An amount below 0 is used beyond the capacity."""
@@ -129,8 +128,8 @@ class NodeRoom:
     def forget_sets(self) -> None:
         """Resolve all place conditions again: labels, taints or the readiness of nodes have changed."""
         self._sets.clear()
-        self.version += 1
-        self._raised = self.version
+        self._note_change(0)  # the node does not matter: every version has one
+        self._freed = self._resolved = self.version
 
     def allowed(self, where: str) -> NodeSet:
         """Return the nodes that meet a place condition."""
@@ -161,7 +160,7 @@ class NodeRoom:
         else until the next change."""
         question = members, within
         version, answer = self._answers.get(question, (-1, None))
-        if version < self._raised or (answer is not None and version != self.version):
+        if version < self._freed or (answer is not None and version != self.version):
             if len(self._answers) >= _ANSWERS:
                 self._answers.clear()
             answer = decide()
@@ -180,9 +179,7 @@ class NodeRoom:
         self.version += 1
         self._changed.append(node)
         if len(self._changed) > 2 * len(self.names) + _SPARE_CHANGES:
-            kept = self._changed[-len(self.names) :]
-            self._forgotten += len(self._changed) - len(kept)
-            self._changed = kept
+            del self._changed[: len(self._changed) - len(self.names)]
 
     def _fits_of(self, shape: Shape) -> _ShapeFits:
         """Return how many pods of a shape each node takes now."""
@@ -196,35 +193,27 @@ class NodeRoom:
         return fits
 
     def _bring_up_to_date(self, fits: _ShapeFits, shape: Shape) -> None:
-        position = self._forgotten + len(self._changed)
-        changed: Iterable[int] = self._changed_since(position - fits.position)
-        nodes = self.allowed(shape.where)
-        if len(fits.fits) < len(self.names):
-            fits.fits.extend([0] * (len(self.names) - len(fits.fits)))
-        if nodes != fits.nodes:
-            changed = {*changed, *bits(nodes ^ fits.nodes)}
+        """Look at the nodes that have changed; at all nodes if that is less work."""
+        count, behind = len(self.names), self.version - fits.version
+        changed = set(self._changed[-behind:]) if behind <= count else set(range(count))
+        if fits.version < self._resolved:
+            nodes = self.allowed(shape.where)
+            changed.update(bits(nodes ^ fits.nodes))
             fits.nodes = nodes
         for node in changed:
-            fits.set_fit(node, count_fitting(self._free[node], shape.demand) if nodes >> node & 1 else 0)
-        fits.position = position
+            fits.set_fit(node, count_fitting(self._free[node], shape.demand) if fits.nodes >> node & 1 else 0)
         fits.version = self.version
-
-    def _changed_since(self, changes: int) -> Collection[int]:
-        """Return the nodes of the last changes; all nodes if that is less work."""
-        if changes > len(self.names):
-            return range(len(self.names))
-        return set(self._changed[-changes:]) if changes else ()
 
 
 def count_fitting(free: Amounts, demand: Iterable[tuple[str, int]]) -> int:
     """Return how many times a demand fits into free amounts."""
     least = -1
     for name, amount in demand:
-        times = free.get(name, 0) // amount
-        if times <= 0:
-            return 0
-        if times < least or least < 0:
-            least = times
+        has = free.get(name, 0)
+        if least < 0 or least * amount > has:  # a product costs much less than a quotient
+            least = has // amount
+            if least <= 0:
+                return 0
     return max(least, 0)
 
 

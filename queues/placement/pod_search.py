@@ -12,7 +12,7 @@ from queues.placement.node_room import NodeRoom, bits
 from queues.placement.trial import Trial, fewest_first
 
 _STEPS = 1_000
-"""The most pods that are placed on trial."""
+"""The most nodes that are looked at."""
 _DEPTH = 100
 """The most pods that are searched. With more of them, the steps would end far from the first pods."""
 
@@ -48,14 +48,14 @@ class _PodSearch:
         alike_next = at + 1 < len(self._pods) and self._pods[at + 1] == shape
         seen = set()
         for node in self._candidates(shape, vain):
+            if not self._steps:
+                return False
+            self._steps -= 1
             vain |= 1 << node
             kind = self._trial.kind(node, self._behind[at])
             if kind in seen:
                 continue
             seen.add(kind)
-            if not self._steps:
-                return False
-            self._steps -= 1
             self._put(node, shape, 1)
             self._nodes.append(node)
             if self._may_fit(at + 1) and self.place(at + 1, vain & ~(1 << node) if alike_next else 0):

@@ -63,12 +63,14 @@ def fewest_first(takes: Mapping[int, NodeSet], shape: Shape, count: int) -> list
     The nodes that take the fewest come first, of those the lowest index.
     """
     placed: list[Placed] = []
-    for fit in sorted(takes):
+    for fit in sorted(takes) if count else ():
         nodes = takes[fit]
-        while nodes and count:
+        while nodes:
             lowest = nodes & -nodes
-            pods = fit if fit < count else count
-            placed.append((lowest.bit_length() - 1, shape, pods))
-            count -= pods
+            if fit >= count:
+                placed.append((lowest.bit_length() - 1, shape, count))
+                return placed
+            placed.append((lowest.bit_length() - 1, shape, fit))
+            count -= fit
             nodes ^= lowest
     return placed
