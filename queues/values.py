@@ -126,8 +126,7 @@ class WaitingEntry:
     __slots__ = ("_entry", "demand", "gang", "port", "queue", "ticket", "version")
 
     def __init__(self, entry: Entry, version: int) -> None:
-        self.gang: Gang | None = None
-        """The pods that need nodes (`queues.placement`); None: they are not known, or nodes do not matter."""
+        self.gang: Gang | None = None  # the pods that need nodes; None: not known, or nodes do not matter
         self._entry: Entry | None = entry
         self.version = version
         self.queue = entry.queue

@@ -135,7 +135,7 @@ class NodePlaces:
     def _set(self, places: Places, belongs: Callable[[NodeView], bool] = lambda _: True) -> NodeSet:
         """Return the nodes that take pods and belong to a set."""
         found = 0
-        for node in self._nodes.values():
+        for node in list(self._nodes.values()):  # copies of the places ask from other threads
             if node.ready and belongs(node):
                 found |= 1 << places.room.index(node.name)
         return found
