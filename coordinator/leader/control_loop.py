@@ -29,7 +29,7 @@ from coordinator.leader.router import Router
 from coordinator.leader.store_rebuild import StoreRebuild
 from coordinator.metrics import leader_metrics
 from coordinator.reports.report_store import ReportReader
-from coordinator.settings import Settings, parse_pool
+from coordinator.settings import Settings
 from coordinator.status_lane import JobLane
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
@@ -75,13 +75,13 @@ class ControlLoop:
     """Where the targets of jobs are put; None: no job is resized."""
     memory: Memory | None = None
     reports: ReportReader | None = None
+    node_places: NodePlaces | None = None
+    """The places of jobs on nodes; None: the pool is not made of nodes."""
     meter: Meter = NO_METER
     turn: Turn = field(default_factory=lambda: Turn("term"))
     """The loop as which a term turns: each part of a step is a turn."""
     unsettled: bool = True
     """Whether a cycle may find something to pick."""
-    node_places: NodePlaces | None = field(init=False)
-    """The places of jobs on nodes; None: the pool is not made of nodes."""
     _cycled_at: float = 0.0
     _pick_cycle: PickCycle = field(init=False)
     _configuration: QueueConfiguration = field(init=False)
@@ -92,8 +92,6 @@ class ControlLoop:
 
     def __post_init__(self) -> None:
         watches, store, work, settings = self.watches, self.store, self.work, self.settings
-        counts_nodes = parse_pool(settings.pool) == "nodes" and watches.nodes is not None
-        self.node_places = NodePlaces(watches, store.reservations, self.elapsed) if counts_nodes else None
         self._pick_cycle = PickCycle(
             store,
             settings.rules,
@@ -140,6 +138,8 @@ class ControlLoop:
         """Rebuild the store from the cluster under a new epoch (`StoreRebuild.rebuild`)."""
         began = self.elapsed()
         self._rebuild.rebuild(epoch)
+        if self.node_places is not None:
+            self.node_places.begin()
         self.counts.rebuilds += 1
         self.meter.count(leader_metrics.REBUILDS, cause)
         self.meter.observe(leader_metrics.REBUILD_SECONDS, self.elapsed() - began)

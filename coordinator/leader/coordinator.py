@@ -21,6 +21,7 @@ from coordinator.elastic.idle_history import Memory
 from coordinator.errors import LeadershipLost
 from coordinator.leader.control_loop import ControlLoop, Counts
 from coordinator.leader.election import Fitness, LeaderElection, LeaseConfig
+from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.reasons import Reasons
 from coordinator.leader.router import MissingCharge
 from coordinator.leader.status_writer import StatusWriter
@@ -34,6 +35,7 @@ from kube.process.meter import NO_METER, Meter
 from kube.process.turns import Turn, Turns
 from queues import errors as queue_errors
 from queues.installation import Installation
+from queues.placement.places import Places
 from queues.store import QueueStore
 from queues.work import WorkSource
 
@@ -130,6 +132,8 @@ class Coordinator:
             foreign=kinds,
             leaving_taints=settings.taints_of_leaving_nodes,
         )
+        counts_nodes = settings.pool == "nodes"
+        self.node_places = NodePlaces(self.watches, self.store.reservations, time.monotonic) if counts_nodes else None
         self.statuses = StatusWriter(once or self.cluster, self.watches, lambda: self.leadership.term)
         self.reasons = Reasons(
             self.statuses.reasons,
@@ -138,6 +142,7 @@ class Coordinator:
             settings.rules,
             after=settings.reason_after,
             implicit=settings.implicit_queues,
+            places=self.places,
         )
         self.memory = Memory(settings)
         self.leadership = LeaderElection(
@@ -227,6 +232,7 @@ class Coordinator:
             lane=self.statuses.jobs,
             memory=self.memory,
             reports=self.reports,
+            node_places=self.node_places,
             meter=self.meter,
             turn=self._turn,
         )
@@ -248,7 +254,14 @@ class Coordinator:
             self.leadership.confirm_rebuild(request)
         self._report("")
         log.info("leading as %s", self.leadership.holder)
-        return self._turn_until_over(term, incarnation)
+        try:
+            return self._turn_until_over(term, incarnation)
+        finally:
+            self.watches.node_changes.stop()
+
+    def places(self) -> Places | None:
+        """Return a copy of the places of jobs on nodes; None if this process does not lead, or if they do not matter."""
+        return self.node_places.copy() if self.node_places is not None and self.leadership.leading else None
 
     def _turn_until_over(self, term: ControlLoop, incarnation: str) -> RebuildCause:
         next_resync = time.monotonic() + self.settings.resync_seconds

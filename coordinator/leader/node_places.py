@@ -28,6 +28,8 @@ from queues.values import Reservation
 
 REBUILD_SECONDS = 300.0
 """How long places stand before they are made anew, whatever was overlooked."""
+LOOK_SECONDS = 2.0
+"""How old the places of a process that does not lead may be."""
 USUAL_SECONDS = 600.0
 """For how long a job without a deadline is expected to hold its room, if no job has ended yet."""
 
@@ -61,10 +63,22 @@ class NodePlaces:
             self._apply(places, changed)
         return changed.edited
 
+    def begin(self) -> None:
+        """Make the places anew at the next refresh: a term begins, with reservations of its own."""
+        with self._lock:
+            self.places = None
+
     def copy(self) -> Places | None:
         """Return a copy for forecasts, for any thread; None if nothing is known yet."""
         with self._lock:
             return None if self.places is None else self.places.copy()
+
+    def look(self) -> Places | None:
+        """Return a copy for forecasts in a process that does not lead. The places are made anew if they are old."""
+        with self._lock:
+            if self.places is None or abs(self.elapsed() - self._built) >= LOOK_SECONDS:
+                self._rebuild()
+            return self.copy()
 
     def _apply(self, places: Places, changed: Changed) -> None:
         looked_at = [self._look_at(places, name) for name in changed.nodes]

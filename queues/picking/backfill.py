@@ -185,9 +185,7 @@ class Backfill:
         """Return whether there is room for a job now, which is free again at `until` at the latest."""
         key, _, kind = candidate.waiting.ticket
         longest = self.job_ends.longest.get(key) if self.job_ends is not None and kind == "admit" else None
-        if longest is None or self._now + longest > until:
-            return False
-        return self._pool.fits_reserved(candidate.demand) and self._pool.finds_nodes(candidate, on_kept=True)
+        return longest is not None and self._now + longest <= until and self._pool.has_room(candidate, on_kept=True)
 
     def _allows(self, queue: QueueState, candidate: Candidate, allows: Allows) -> bool:
         """Return whether quota and cohort allow a job, and leave what the job with the reservation needs, and what the

@@ -155,9 +155,7 @@ class Picker(PickerState):
     def _choice_with_reservation(self) -> Choice | None:
         """Return the job that holds the reservation, if there is room for it now."""
         queue = self.reservation.holder
-        if queue is None or queue.first is None or not self.pool.fits_reserved(queue.first.demand):
-            return None
-        if not self.pool.finds_nodes(queue.first, on_kept=True):
+        if queue is None or queue.first is None or not self.pool.has_room(queue.first, on_kept=True):
             return None
         job = self._further.enlarge(queue, queue.first) if queue.first.waiting.most else queue.first
         return queue, job, self._fair_share.turn(queue.spec.name)

@@ -52,11 +52,18 @@ class Pool:
             return True
         return places.fits(gang, candidate.units if units is None else units, on_kept=on_kept)
 
+    def has_room(self, candidate: Candidate, *, on_kept: bool = False) -> bool:
+        """Return whether there is room for a job, and nodes for its pods, beside the reservation; with `on_kept`, in
+        the room of the reservation, too."""
+        fits = self.fits_reserved if on_kept else self.fits
+        return fits(candidate.demand) and self.finds_nodes(candidate, on_kept=on_kept)
+
     def idle_part(self, demand: Amounts) -> Amounts:
         """Return what is free of a demand where room is reserved for it, of the resources that the pool limits; empty
         if that is nothing."""
         if self.places is not None and self.places.kept_for is not None:
-            return self.places.idle_on_kept(demand)
+            free = self.places.free_on_kept(demand)
+            return {name: amount for name, most in demand.items() if (amount := min(most, free[name])) > 0}
         limits = {name: amounts.limit_for(self.capacity, name) for name in demand}
         free = {name: limit - self.used.get(name, 0) for name, limit in limits.items() if limit is not None}
         idle = {name: min(demand[name], rest) for name, rest in free.items()}
@@ -99,7 +106,7 @@ class Pool:
         if self.places is not None:
             key, gang = ("", None) if job is None else (job.waiting.ticket[0], job.waiting.gang)
             kept_nodes.keep(self.places, key, gang, now, patience)
-            demand = demand if gang is None else NOTHING
+            demand = demand if gang is None else self.places.free_on_kept(self.capacity)
         self.used_or_reserved = dict(self.used)
         queue_state.charge_limited(self.used_or_reserved, demand, self.capacity)
 

@@ -9,7 +9,7 @@ So a gang is picked only if there is an assignment of all its pods to nodes (`qu
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -197,13 +197,15 @@ class Places:
         if not job.reserved and not job.bound:
             self.jobs.pop(key, None)
 
-    # What kept nodes cost
-
-    def idle_on_kept(self, demand: Amounts) -> Amounts:
-        """Return what is free of a demand on the kept nodes; empty if that is nothing."""
-        idle = dict.fromkeys(demand, 0)
+    def free_on_kept(self, names: Iterable[str]) -> dict[str, int]:
+        """Return what is free of some resources on the kept nodes."""
+        found = dict.fromkeys(names, 0)
         for node in bits(self.kept):
             free = self.room.free(node)
-            for name in idle:
-                idle[name] += max(0, free.get(name, 0))
-        return {name: amount for name, most in demand.items() if (amount := min(most, idle[name])) > 0}
+            for name in found:
+                found[name] += max(0, free.get(name, 0))
+        return found
+
+    def kept_names(self) -> list[str]:
+        """Return the names of the kept nodes."""
+        return sorted(self.room.names[node] for node in bits(self.kept))
