@@ -45,7 +45,7 @@ class NodeChanges:
     _jobs: set[JobKey] = field(default_factory=set)
     _nodes: set[str] = field(default_factory=set)
 
-    def note_job(self, before: JobView | None, after: JobView | None) -> None:
+    def note(self, before: JobView | None, after: JobView | None) -> None:
         """Note a change of a job."""
         if before is None or self._everything:
             return

@@ -68,8 +68,7 @@ class Watches:
         self.autoscaled, self.holders = NotedJobs(noted_jobs.is_autoscaled), NotedJobs(noted_jobs.holds_room)
         self.wake = threading.Event()
         self.quota_jobs, self.port_jobs, self.refused = QuotaJobs(clock), PortJobs(), RefusedJobs()
-        self.gang_jobs = GangQueueJobs(clock, self.wake.set)
-        self.node_changes = NodeChanges()
+        self.gang_jobs, self.node_changes = GangQueueJobs(clock, self.wake.set), NodeChanges()
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
         self.pods = self._informer(PODS, views.pod_view, self._pod_changed, node_index, remember=views.remember)
         self.rule_watches = RuleWatches(self._informer, self)
@@ -203,10 +202,9 @@ class Watches:
         assert job is not None
         if self.implied.add(job):
             self.touch_settings()
-        others = (self.ended, self.quota_jobs, self.gang_jobs, self.port_jobs, self.refused)
+        others = (self.ended, self.quota_jobs, self.gang_jobs, self.port_jobs, self.refused, self.node_changes)
         for noted in (self.raised, self.deadlines, self.ends, self.holders, self.autoscaled, *others):
             noted.note(before, after)
-        self.node_changes.note_job(before, after)
         self._dirty_keys.add([job.key], 0, urgency.of_job(before, after))
         self.wake.set()
 

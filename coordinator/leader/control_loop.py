@@ -76,7 +76,7 @@ class ControlLoop:
     memory: Memory | None = None
     reports: ReportReader | None = None
     node_places: NodePlaces | None = None
-    """The places of jobs on nodes; None: the pool is not made of nodes."""
+    """The places of jobs on nodes; None: nodes do not matter."""
     meter: Meter = NO_METER
     turn: Turn = field(default_factory=lambda: Turn("term"))
     """The loop as which a term turns: each part of a step is a turn."""
@@ -139,7 +139,7 @@ class ControlLoop:
         began = self.elapsed()
         self._rebuild.rebuild(epoch)
         if self.node_places is not None:
-            self.node_places.begin()
+            self.node_places.forget()
         self.counts.rebuilds += 1
         self.meter.count(leader_metrics.REBUILDS, cause)
         self.meter.observe(leader_metrics.REBUILD_SECONDS, self.elapsed() - began)

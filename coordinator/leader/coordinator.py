@@ -35,7 +35,6 @@ from kube.process.meter import NO_METER, Meter
 from kube.process.turns import Turn, Turns
 from queues import errors as queue_errors
 from queues.installation import Installation
-from queues.placement.places import Places
 from queues.store import QueueStore
 from queues.work import WorkSource
 
@@ -114,6 +113,7 @@ class Coordinator:
     redis: RedisProbe = field(init=False)
     watches: Watches = field(init=False)
     leadership: LeaderElection = field(init=False)
+    node_places: NodePlaces = field(init=False)
     statuses: StatusWriter = field(init=False)
     reasons: Reasons = field(init=False)
     memory: Memory = field(init=False)
@@ -132,8 +132,8 @@ class Coordinator:
             foreign=kinds,
             leaving_taints=settings.taints_of_leaving_nodes,
         )
-        counts_nodes = settings.pool == "nodes"
-        self.node_places = NodePlaces(self.watches, self.store.reservations, time.monotonic) if counts_nodes else None
+        reservations, counts = self.store.reservations, settings.pool == "nodes"
+        self.node_places = NodePlaces(self.watches, reservations, time.monotonic, counts)
         self.statuses = StatusWriter(once or self.cluster, self.watches, lambda: self.leadership.term)
         self.reasons = Reasons(
             self.statuses.reasons,
@@ -142,7 +142,7 @@ class Coordinator:
             settings.rules,
             after=settings.reason_after,
             implicit=settings.implicit_queues,
-            places=self.places,
+            places=self.node_places.copy,
         )
         self.memory = Memory(settings)
         self.leadership = LeaderElection(
@@ -257,11 +257,7 @@ class Coordinator:
         try:
             return self._turn_until_over(term, incarnation)
         finally:
-            self.watches.node_changes.stop()
-
-    def places(self) -> Places | None:
-        """Return a copy of the places of jobs on nodes; None if this process does not lead, or if they do not matter."""
-        return self.node_places.copy() if self.node_places is not None and self.leadership.leading else None
+            self.node_places.forget()
 
     def _turn_until_over(self, term: ControlLoop, incarnation: str) -> RebuildCause:
         next_resync = time.monotonic() + self.settings.resync_seconds

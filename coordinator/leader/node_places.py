@@ -42,8 +42,10 @@ class NodePlaces:
     reservations: Callable[[], Mapping[JobKey, Reservation]]
     """A function that returns the reservations in the store; it may raise QueueError."""
     elapsed: Callable[[], float]
+    counts: bool = True
+    """Whether the pool is made of nodes; if not, there are no places."""
     places: Places | None = None
-    """None: nothing is known yet."""
+    """None: nothing is known."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _built: float = 0.0
     _nodes: dict[str, NodeView] = field(default_factory=dict)
@@ -53,6 +55,8 @@ class NodePlaces:
 
     def refresh(self) -> bool:
         """Bring the places up to date. Return whether a waiting job asks for other pods than before."""
+        if not self.counts:
+            return False
         changed = self.watches.node_changes.take()
         is_late = abs(self.elapsed() - self._built) >= REBUILD_SECONDS
         places = self.places
@@ -63,10 +67,11 @@ class NodePlaces:
             self._apply(places, changed)
         return changed.edited
 
-    def begin(self) -> None:
-        """Make the places anew at the next refresh: a term begins, with reservations of its own."""
+    def forget(self) -> None:
+        """Make the places anew at the next refresh: a term begins, with reservations of its own, or has ended."""
         with self._lock:
             self.places = None
+            self.watches.node_changes.stop()
 
     def copy(self) -> Places | None:
         """Return a copy for forecasts, for any thread; None if nothing is known yet."""
@@ -76,6 +81,8 @@ class NodePlaces:
     def look(self) -> Places | None:
         """Return a copy for forecasts in a process that does not lead. The places are made anew if they are old."""
         with self._lock:
+            if not self.counts:
+                return None
             if self.places is None or abs(self.elapsed() - self._built) >= LOOK_SECONDS:
                 self._rebuild()
             return self.copy()

@@ -170,6 +170,18 @@ class RangedSpec(StagedSpec, Protocol):
 class GangSpec(StagedSpec, Protocol):
     """The part of a job's spec that decides which of its pods start together."""
 
+    @property
+    def tasks(self) -> Mapping[str, TaskSpec]:
+        """The tasks in order."""
+
+    @property
+    def min_members(self) -> Mapping[str, int]:
+        """For some tasks, the number of pods that must run for the job to count as running."""
+
+    @property
+    def least_workers(self) -> int:
+        """The least number of workers with which the job can be admitted."""
+
     def gang_members(self, task_type: str) -> int:
         """Return the number of pods of a task that are bound all or none."""
 
@@ -196,6 +208,11 @@ def pod_charge(task: TaskSpec) -> dict[str, int]:
         return without
     itself = add(requests(pod_spec), read_resources(pod_spec.get("overhead")))
     return {name: amount for name, amount in peak(without, itself).items() if amount}
+
+
+def shares(tasks: Mapping[str, TaskSpec]) -> dict[str, Amounts]:
+    """Return one pod's share of the charge, for each task."""
+    return {name: pod_charge(task) for name, task in tasks.items()}
 
 
 def charge_of(spec: RangedSpec, workers: int, measured: Mapping[str, Amounts] = NO_TASKS) -> dict[str, int]:
@@ -279,6 +296,16 @@ def first_pods(spec: GangSpec, shares: Mapping[str, Amounts], avoided: Sequence[
         )
         for name, task in tasks
     )
+
+
+def beyond_gangs(spec: GangSpec, shares: Mapping[str, Amounts]) -> Amounts:
+    """Return the requests of the members without which the job's gangs may begin (`minMembers`), given one pod's share
+    of each task."""
+    together: dict[str, int] = {}
+    for name, task in spec.tasks.items() if spec.min_members else ():
+        count = spec.least_workers if name == WORKER else task.num_tasks
+        increase(together, shares[name], count - spec.gang_members(name))
+    return together or NOTHING
 
 
 def charge_problems(spec: ChargedSpec) -> Iterator[Problem]:

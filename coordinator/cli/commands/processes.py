@@ -172,11 +172,11 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         return replace(found, problem=found.problem or coordinator.redis.unfit)
 
     store = RedisStore(redis)
-    own = NodePlaces(coordinator.watches, store.reservations, time.monotonic)
+    own = NodePlaces(coordinator.watches, store.reservations, time.monotonic, coordinator.node_places.counts)
 
     def places() -> Places | None:
         """Return the places of jobs on nodes: those of the leader, else those that this process sees itself."""
-        return coordinator.places() or (own.look() if coordinator.node_places is not None else None)
+        return coordinator.node_places.copy() or own.look()
 
     return StoreQueries(
         store,
@@ -188,7 +188,7 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         report_reader=RedisReports(redis),
         pods=lambda key: {pod.name for pod in coordinator.watches.job_pods(key)},
         check_owner=lambda: fitness.check_owner(redis, coordinator.installation),
-        places=places,
+        node_places=places,
     )
 
 

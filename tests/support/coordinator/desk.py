@@ -135,9 +135,9 @@ class Desk:
     def new_term(self, store: QueueStore | None = None) -> ControlLoop:
         """Return a control loop as a new leader creates it."""
         self.store = store or self.store
-        counts_nodes = self.settings.pool == "nodes"
-        self.node_places = NodePlaces(self.watches, self.store.reservations, self.elapsed) if counts_nodes else None
-        self.reasons.places = lambda: None if self.node_places is None else self.node_places.copy()
+        counts = self.settings.pool == "nodes"
+        self.node_places = NodePlaces(self.watches, self.store.reservations, self.elapsed, counts)
+        self.reasons.places = self.node_places.copy
         return ControlLoop(
             self.watches,
             self.store,
