@@ -1,6 +1,7 @@
 """What has changed about the places of pods on nodes since the leader looked last.
 
-One rule: an event becomes only a key, a name, or nothing. A process that does not lead collects nothing.
+One rule: an event becomes only a key, a name, or nothing. A process that never led collects nothing, and one that leads
+no more collects no more than MOST.
 """
 
 import threading
@@ -9,6 +10,10 @@ from dataclasses import dataclass, field
 from coordinator.cache.node_views import NodeView
 from coordinator.cache.views import JobView, PodView
 from crds.keys import JobKey
+
+
+MOST = 100_000
+"""The most changes that are kept apart. If there are more, everything is read at the next look."""
 
 
 def node_index(pod: PodView) -> str | None:
@@ -64,6 +69,7 @@ class NodeChanges:
                     self._jobs.add(pod.job)
                 elif pod is not None and pod.node:
                     self._nodes.add(pod.node)
+            self._everything = len(self._jobs) + len(self._nodes) > MOST
 
     def note_node(self, before: NodeView | None, after: NodeView | None) -> None:
         """Note a change of a node."""

@@ -63,18 +63,18 @@ class Watches:
         """The dirty keys that have another reason than a change of the job or its pods."""
         self.completed: set[JobKey] = set()
         """The jobs of which a pod has completed its work, until somebody takes them."""
-        self._settings_changes, self.implied = SettingsChanges(clock), ImpliedQueues()
+        self._settings_changes, self.implied, self.node_changes = SettingsChanges(clock), ImpliedQueues(), NodeChanges()
         self.raised, self.deadlines, self.ends, self.ended = RaisedCharges(), Deadlines(), SeenEnds(), EndedJobs()
         self.autoscaled, self.holders = NotedJobs(noted_jobs.is_autoscaled), NotedJobs(noted_jobs.holds_room)
         self.wake = threading.Event()
         self.quota_jobs, self.port_jobs, self.refused = QuotaJobs(clock), PortJobs(), RefusedJobs()
-        self.gang_jobs, self.node_changes = GangQueueJobs(clock, self.wake.set), NodeChanges()
+        self.gang_jobs = GangQueueJobs(clock, self.wake.set)
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
         self.pods = self._informer(PODS, views.pod_view, self._pod_changed, node_index, remember=views.remember)
         self.rule_watches = RuleWatches(self._informer, self)
         self.queues = self.rule_watches.queues
-        node_view = partial(node_views.node_view, leaving_taints=leaving_taints)
-        self.nodes = self._informer(NODES, node_view, self._node_changed) if nodes else None
+        trim = partial(node_views.node_view, leaving_taints=leaving_taints)
+        self.nodes = self._informer(NODES, trim, self._node_changed) if nodes else None
         self.foreign: OptionalKinds[ForeignView] = OptionalKinds(
             cluster.serves, foreign, self._foreign_informer, self._kind_appeared, self.errors
         )

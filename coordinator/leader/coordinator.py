@@ -124,16 +124,12 @@ class Coordinator:
         self._turn = self.turns.loop("term")
         self._turn.end()  # it turns from `run` on
         kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
-        store, settings = self.probe or self.store, self.settings
+        store, settings, counts = self.probe or self.store, self.settings, self.settings.pool == "nodes"
         self.redis = RedisProbe(store)
         self.watches = Watches(
-            self.cluster,
-            nodes=settings.pool == "nodes",
-            foreign=kinds,
-            leaving_taints=settings.taints_of_leaving_nodes,
+            self.cluster, nodes=counts, foreign=kinds, leaving_taints=settings.taints_of_leaving_nodes
         )
-        reservations, counts = self.store.reservations, settings.pool == "nodes"
-        self.node_places = NodePlaces(self.watches, reservations, time.monotonic, counts)
+        self.node_places = NodePlaces(self.watches, self.store.reservations, time.monotonic, counts)
         self.statuses = StatusWriter(once or self.cluster, self.watches, lambda: self.leadership.term)
         self.reasons = Reasons(
             self.statuses.reasons,
@@ -254,10 +250,7 @@ class Coordinator:
             self.leadership.confirm_rebuild(request)
         self._report("")
         log.info("leading as %s", self.leadership.holder)
-        try:
-            return self._turn_until_over(term, incarnation)
-        finally:
-            self.node_places.forget()
+        return self._turn_until_over(term, incarnation)
 
     def _turn_until_over(self, term: ControlLoop, incarnation: str) -> RebuildCause:
         next_resync = time.monotonic() + self.settings.resync_seconds

@@ -8,6 +8,7 @@ whose pods are on no node yet. What cannot be judged here counts as fitting: aff
 the zones of volumes, claims on devices, and the rules of other schedulers.
 """
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +29,8 @@ from queues.values import Reservation
 
 REBUILD_SECONDS = 300.0
 """How long places stand before they are made anew, whatever was overlooked."""
+CURRENT_SECONDS = 30.0
+"""How old the places of a leader may be. It refreshes them with each cycle, every few seconds at least."""
 LOOK_SECONDS = 2.0
 """How old the places of a process that does not lead may be."""
 USUAL_SECONDS = 600.0
@@ -48,6 +51,7 @@ class NodePlaces:
     """None: nothing is known."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _built: float = 0.0
+    _refreshed: float = -math.inf
     _nodes: dict[str, NodeView] = field(default_factory=dict)
     """The nodes as they were last looked at."""
     _foreign: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -57,6 +61,7 @@ class NodePlaces:
         """Bring the places up to date. Return whether a waiting job asks for other pods than before."""
         if not self.counts:
             return False
+        self._refreshed = self.elapsed()
         changed = self.watches.node_changes.take()
         is_late = abs(self.elapsed() - self._built) >= REBUILD_SECONDS
         places = self.places
@@ -74,9 +79,11 @@ class NodePlaces:
             self.watches.node_changes.stop()
 
     def copy(self) -> Places | None:
-        """Return a copy for forecasts, for any thread; None if nothing is known yet."""
+        """Return a copy for forecasts, for any thread; None if nothing is known, or if this process does not lead: then
+        nothing was refreshed of late."""
         with self._lock:
-            return None if self.places is None else self.places.copy()
+            is_current = abs(self.elapsed() - self._refreshed) < CURRENT_SECONDS
+            return self.places.copy() if self.places is not None and is_current else None
 
     def look(self) -> Places | None:
         """Return a copy for forecasts in a process that does not lead. The places are made anew if they are old."""
@@ -85,7 +92,7 @@ class NodePlaces:
                 return None
             if self.places is None or abs(self.elapsed() - self._built) >= LOOK_SECONDS:
                 self._rebuild()
-            return self.copy()
+            return self.places.copy() if self.places is not None else None
 
     def _apply(self, places: Places, changed: Changed) -> None:
         looked_at = [self._look_at(places, name) for name in changed.nodes]
