@@ -117,7 +117,7 @@ def test_undisturbed_job_succeeds_without_restarts(world: GangSimulation) -> Non
     assert job.status.phase == "Succeeded"
     assert (job.status.restart_count, job.status.disruptions) == (0, 0)
     world.settle()
-    assert not world.groups, "they would hold on to what they asked for"
+    assert not world.groups, "the groups would hold the room that they requested"
 
 
 @given(world=worlds(), data=st.data())

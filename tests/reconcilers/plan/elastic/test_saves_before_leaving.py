@@ -51,12 +51,14 @@ def deletes(found: Plan) -> bool:
 @pytest.mark.parametrize("answer", ["annotation", "report"])
 def test_pods_are_deleted_once_the_job_has_saved(spec: dict[str, Any], answer: str) -> None:
     asked = after(saver(**spec), decide(saver(**spec)))
-    assert asked.save_request == int(NUMBER), "reports are answered with it"
+    assert asked.save_request == int(NUMBER), "the answers to reports have this number"
     found = decide(asked)
     assert not deletes(found)
     waits = after(asked, found)
     assert waits.metadata.annotations[labels.CHECKPOINT_REQUESTED] == NUMBER
-    assert (decide(waits, 10).actions, decide(waits, 10).requeue_after) == ((), 30.0), "its grace is 30 s of 70"
+    assert (decide(waits, 10).actions, decide(waits, 10).requeue_after) == ((), 30.0), (
+        "its grace period is 30 s, 70 s are allowed"
+    )
     if answer == "report":
         assert deletes(decide(waits, 11, reported_save=int(NUMBER)))
         return
