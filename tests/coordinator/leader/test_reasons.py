@@ -1,4 +1,4 @@
-"""The reason that the status of a waiting job gives, and how many writes it costs."""
+"""The reason in the status of a waiting job, and the number of writes for it."""
 
 import threading
 from typing import Any
