@@ -1,4 +1,4 @@
-"""The script of the init container, run as its pod runs it, on archives of all kinds."""
+"""The script of the init container on archives of all kinds. It runs as in its pod."""
 
 import ast
 import hashlib

@@ -40,7 +40,7 @@ CALLS: dict[str, Call] = {
 
 
 def run(server: Server, settings: Settings, life: WorkerLife, script: Callable[[], None]) -> None:
-    """Run a worker in this thread and the script in another one, whose end stops the worker."""
+    """Run a worker in this thread, and the script in another thread. The end of the script stops the worker."""
 
     def play() -> None:
         try:
