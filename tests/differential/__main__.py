@@ -22,7 +22,7 @@ from tests.support.kube.servers import Server
 
 @contextlib.contextmanager
 def both() -> Iterator[tuple[Server, Server]]:
-    """Run an embedded and a real server with the same definitions."""
+    """Run an embedded server and a real server with the same definitions."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("embedded", "real"):
             (Path(folder) / name).mkdir()

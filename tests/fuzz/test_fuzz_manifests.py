@@ -158,7 +158,9 @@ def refused(manifest: dict[str, Any]) -> InvalidJob:
 
 
 def _admitted(view: views.JobView) -> Reservation | None:
-    """Pass the job through the queues (put, snapshot, choose, commit) and return its reservation, if any."""
+    """Pass the job through the queues (put, snapshot, choose, commit) and return its reservation, or None without
+    one.
+    """
     store = MemoryStore(lambda *_: None, content=Content())
     store.rebuild(1, (), ())
     store.configure([QueueSpec(name=view.queue)], None)

@@ -1,4 +1,4 @@
-"""A Redis on a full disk accepts writes, and persists them again when there is space."""
+"""A Redis on a full disk accepts writes, and persists writes again when there is space."""
 
 import subprocess
 import sys

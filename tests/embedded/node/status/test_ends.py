@@ -1,4 +1,6 @@
-"""The steps in which the embedded node writes the end of a container: those that watches see of a kubelet."""
+"""The steps in which the embedded node writes the end of a container: the same steps that a kubelet shows to
+watches.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +20,7 @@ Told = Callable[[str, Callable[[Seen], bool]], list[Seen]]
 
 @pytest.fixture
 def told(stage: Stage) -> Iterator[Told]:
-    """Return a function that gives the distinct events of a pod up to one that it waits for."""
+    """Return a function that returns the distinct events of a pod, up to the event for which `last` is true."""
     start = stage.cluster.list(PODS, "default").resource_version
     watches = []
 
