@@ -125,7 +125,7 @@ def failover(size: int) -> dict[str, Any]:
 
 
 def _failover(arena: Arena, way: str, number: int) -> dict[str, Any]:
-    """Replace the master. It comes back when a job has been admitted with the new one."""
+    """Replace the master. The old master comes back after the new master has admitted a job."""
     assert isinstance(arena.store, stores.Sentinels)
     installation = arena.store.installation
     arena.until(installation.is_ready, "replicas of the master")

@@ -90,21 +90,22 @@ class Job:
     """Whether its number of workers may change; then it has a rendezvous store and no master."""
 
     def charge(self, workers: int | None = None) -> dict[str, int]:
-        """Return the room in quota and pool that it uses while it is admitted, with so many workers if it is
-        elastic."""
+        """Return the room in quota and pool that the job uses while it is admitted. `workers` is the number of workers
+        of an elastic job.
+        """
         if self.elastic:
             return {"jobs": 1, "cpu": STORE_CPU + 1000 * (self.workers if workers is None else workers)}
         return {"jobs": 1, "cpu": 1000 * (1 + self.workers)}
 
     @property
     def deleted(self) -> bool:
-        """Whether its owner deletes it."""
+        """Whether the owner deletes the job."""
         return any(deed.verb == "delete" for deed in self.deeds)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault at the time `at`, for `seconds` if it lasts."""
+    """A fault that begins at the time `at`. It lasts `seconds` if its kind lasts."""
 
     at: float
     kind: str
@@ -114,7 +115,9 @@ class Fault:
 
     @property
     def pauses(self) -> bool:
-        """Whether a process sleeps through a lease. Only then may a quota be exceeded for a moment."""
+        """Whether the fault pauses a process for longer than a lease. Only then may a quota be exceeded for a
+        moment.
+        """
         return self.kind in ("stop", "stall")
 
     def __str__(self) -> str:
@@ -139,7 +142,7 @@ def make(seed: int, seconds: float, kinds: Sequence[str], *, lease: float, every
     wrong = [kind for kind in kinds if kind.partition(":")[0] not in FAULTS]
     if wrong:
         raise ValueError(f"no such fault: {', '.join(wrong)}; there are {', '.join(FAULTS)}, each also as kind:target")
-    # Three random generators: the jobs do not depend on the chosen faults.
+    # Three random generators: the jobs do not depend on the kinds of faults.
     found = (*_jobs(random.Random(f"{seed} jobs"), seconds), *_elastic_jobs(random.Random(f"{seed} elastic"), seconds))
     return Plan(found, _faults(random.Random(seed), seconds, kinds, lease, every))
 

@@ -74,7 +74,9 @@ class Pod:
 
     @property
     def life(self) -> tuple[str, int]:
-        """Its uid, and how often its containers were restarted: each time its program begins anew."""
+        """The uid of the pod, and how often its containers were restarted. After each restart, its program begins
+        anew.
+        """
         return self.uid, self.restarts
 
 
@@ -90,8 +92,9 @@ class Node:
         port: ReportPort,
         reported: Callable[[str], object],
     ) -> None:
-        """`may_end(uid)` returns whether the pods of a running job may end by themselves now. `port` takes
-        what pods report; `reported` is called with the uid of the job."""
+        """`may_end(uid)` returns whether the pods of a running job may end by themselves now. `port` takes the reports
+        of pods; `reported` is called with the uid of the reporting job.
+        """
         self._api, self._client, self._scenario, self._may_end = api, client, scenario, may_end
         self._port, self._reported = port, reported
         self._steps: Counter[tuple[str, int]] = Counter()
@@ -137,7 +140,7 @@ class Node:
                 yield from self._group(self._manifest(group), pods, takes_pods)
 
     def _running(self, jobs: Mapping[str, Any]) -> frozenset[str]:
-        """Return the uids of the running jobs, or none as long as the scenario lets no pod end."""
+        """Return the uids of the running jobs, or no uids as long as the scenario lets no pod end."""
         by_name = {job["metadata"]["name"]: job for job in jobs.values()}
         phases = {uid: (job.get("status") or {}).get("phase") for uid, job in jobs.items()}
         if not self._scenario.until(by_name):
@@ -145,7 +148,7 @@ class Node:
         return frozenset(uid for uid, phase in phases.items() if phase == "Running" and self._may_end(uid))
 
     def _about(self, pod: Pod, ready: list[str], may_end: bool) -> Iterator[Any]:
-        """Yield the possible actions of the node of a pod."""
+        """Yield the possible actions of the node that runs a pod."""
         if pod.code is not None and not pod.over:
             yield partial(self._end_agent if pod.agent == "running" else self._conclude, pod)
         elif pod.deleting and pod.node and not pod.over:
@@ -174,7 +177,7 @@ class Node:
             yield partial(self._reach_gate, pod, node)
 
     def _before(self, pod: Pod) -> int:
-        """Return how many pods were at the place of a pod before it."""
+        """Return how many pods had the place of this pod before."""
         found = self._made.setdefault(pod.place, [])
         if pod.uid not in found:
             found.append(pod.uid)
@@ -193,7 +196,7 @@ class Node:
             yield partial(self._end, pod, fate)
 
     def _has_trained(self, pod: Pod) -> bool:
-        """Return whether a pod has made the steps before which it does not end."""
+        """Return whether a pod has made the number of steps before which it does not end."""
         return pod.job_name not in self._scenario.reports or self._steps[pod.life] >= self._scenario.least_steps
 
     def _training(self, pod: Pod, job: Mapping[str, Any] | None) -> Iterator[Any]:
@@ -243,7 +246,9 @@ class Node:
             yield partial(self._phase, metadata["name"], "Running")
 
     def _first_to_end(self, uid: str, job: Mapping[str, Any]) -> Iterator[Place]:
-        """Yield the places of a job that end by themselves before the master ends, including pods not made yet."""
+        """Yield the places of a job whose pods end by themselves before the master ends, including pods that were not
+        made yet.
+        """
         for task_type, task in job["spec"]["torchTaskSpecs"].items():
             for index in range(task["numTasks"] if task_type != "Master" else 0):
                 place = (uid, task_type.lower(), index)
@@ -277,7 +282,7 @@ class Node:
         return self._status(pod, {**status, "initContainerStatuses": [*self._begin_agent(pod), *gate]})
 
     def _begin_agent(self, pod: Pod, restarts: int = 0) -> list[Manifest]:
-        """Return the status of a restart agent that begins, and takes the annotation as it is."""
+        """Return the status of a restart agent that begins. The agent records the present value of the annotation."""
         self._taken.setdefault(pod.uid, pod.asked)
         return [_container(RESTART_AGENT, restarts, {"running": {}})] if pod.has_agent else []
 
@@ -317,7 +322,7 @@ class Node:
         self._api.send(Request("POST", path, "bind a pod", orjson.dumps(body)))
 
     def _phase(self, name: str, phase: str) -> str:
-        """Write the phase of a group into the object itself, as Volcano does: the status has no subresource."""
+        """Write the phase of a group into the object, as Volcano does: the status of a group has no subresource."""
         self._client.patch(POD_GROUPS, name, {"status": {"phase": phase}}, NAMESPACE)
         return f"group {name} {phase}"
 
@@ -328,7 +333,7 @@ class Node:
         return f"{pod.name} restarts its containers for {pod.asked}"
 
     def _end(self, pod: Pod, fate: int | str) -> str:
-        """End the container of a pod by itself, or because its node evicts it."""
+        """End the container of a pod: by itself, or because its node evicts the pod."""
         self._failed[pod.place] += fate != 0
         if fate == OUT_OF_MEMORY:
             return self._terminate(pod, fate, 137, OUT_OF_MEMORY)
@@ -373,7 +378,7 @@ class Node:
 
 
 def arrival(status: Mapping[str, Any]) -> str:
-    """Return when a pod reached its start gate; empty before that."""
+    """Return when a pod reached its start gate; empty before this time."""
     gates = [each["state"] for each in status.get("initContainerStatuses") or () if each["name"] == GATE]
     return next((each["startedAt"] for state in gates for each in state.values()), "")
 

@@ -1,6 +1,6 @@
 """Jobs, pods and groups, as the observer reads them.
 
-One rule: the observer reads them from the objects alone, without code of the product.
+One rule: the observer reads these values from the objects alone, without code of the product.
 """
 
 from collections import Counter
@@ -25,7 +25,9 @@ STORE = "Rendezvous"
 
 
 def _tasks_of(spec: Mapping[str, Any], admission: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the tasks of a job with their upstreams, and with the store of its workers if its admission has one."""
+    """Return the tasks of a job with their upstreams. The store of its workers is included if the admission has a
+    store.
+    """
     declared = spec["torchTaskSpecs"]
     tasks = {
         name: {"dependsOn": [{"taskType": IMPLIED[name]}] if IMPLIED.get(name) in declared else [], **task}
@@ -56,7 +58,9 @@ class Task:
 
 
 class Sizes:
-    """The number of workers of a job: what its owner wants, what it was granted, and what changes."""
+    """The number of workers of a job: the number that its owner wants, the number that was granted, and the changes
+    under way.
+    """
 
     def __init__(self, spec: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         policy, admission = spec.get("torchElasticPolicy"), status.get("admission") or {}
@@ -173,7 +177,9 @@ class Pod:
 
 
 def _is_between_runs(manifest: Mapping[str, Any]) -> bool:
-    """Return whether the run before a restart that was requested of the agent of a pod has ended."""
+    """Return whether the run before the requested restart of a pod has ended. The restart was requested from the agent
+    of the pod.
+    """
     asked = (manifest["metadata"].get("annotations") or {}).get(labels.RESTART_CONTAINERS, "")
     before = asked.partition("/")[2]
     states = (manifest.get("status") or {}).get("containerStatuses") or ()
@@ -181,9 +187,10 @@ def _is_between_runs(manifest: Mapping[str, Any]) -> bool:
 
 
 def _own_end(manifest: Mapping[str, Any]) -> str:
-    """Return how a pod ended, as a phase; empty if it runs, or if it was deleted before that.
+    """Return how a pod ended, as a phase; empty if it runs, or if it was deleted before it ended.
 
-    A pod that ended before its deletion was seen then. One that its node evicted has failed, whatever its program says.
+    The observer saw the end of a pod that ended before its deletion. A pod that its node evicted has failed, whatever
+    exit code its program has.
     """
     status = manifest.get("status") or {}
     phase = status.get("phase") or ""

@@ -19,7 +19,7 @@ def _template(memory: int) -> Manifest:
 
 
 def _growing(**fields: Any) -> Manifest:
-    """Return a master and a worker whose memory grows by a half, up to twice as much."""
+    """Return a master and a worker. The memory of the worker may grow, by a half each time, to twice its amount."""
     growth = {"memoryGrowth": {"max": str(2 * MEMORY)}, "restartPolicy": "OnFailure"}
     tasks = pair(template=_template(MEMORY))
     return {"torchTaskSpecs": {**tasks, "Worker": tasks["Worker"] | growth}, "backoffLimit": 6, **fields}

@@ -1,4 +1,4 @@
-"""A scenario as a value: its jobs and queues, how its pods end, and the actions of users and admins.
+"""A scenario as a value: its jobs and queues, the ends of its pods, and the actions of users and admins.
 
 One rule: a scenario has the same end, whenever the owner's steps and the faults happen.
 """
@@ -35,7 +35,7 @@ restartCount and their last step."""
 
 
 def _all_well(task_type: str, *_: object) -> int | None:
-    """Let all pods succeed, except for the store of an elastic job, which runs until it is stopped."""
+    """Let all pods succeed, except for the store of an elastic job, which runs until it is asked to stop."""
     return None if task_type == "rendezvous" else 0
 
 
@@ -130,7 +130,7 @@ def pair(**fields: Any) -> Manifest:
 
 
 def fails(failing: str, how: int | str, times: int, index: int = 0) -> Fate:
-    """Return the fate in which one pod fails `times` times.
+    """Return the fate with which one pod fails `times` times.
 
     The other pods of its task and the master succeed; pods of other tasks run until the job ends.
     """
