@@ -26,7 +26,7 @@ PROMPT = {
 
 @dataclass
 class Stream:
-    """Jobs of two queues, more than fit at once. One of the queues has a quota of one job."""
+    """Jobs of two queues, more than fit at once. One queue has a quota of one job."""
 
     stack: Stack
     records: Path
@@ -81,7 +81,9 @@ def test_jobs_run_exactly_once_if_one_process_is_killed(stream: Stream, name: st
     stream.flowing()
     killed = stream.stack.kill(name)
     stream.check()
-    until(lambda: stream.stack.pids().get(name, killed) != killed)  # jobs may finish before its restart
+    until(
+        lambda: stream.stack.pids().get(name, killed) != killed
+    )  # jobs may finish before the killed process is restarted
 
 
 def test_jobs_run_exactly_once_if_all_workers_are_killed(stream: Stream) -> None:

@@ -1,4 +1,4 @@
-"""The requests that a job, a pod, a resync and a takeover cost, counted and compared with docs/budgets.md."""
+"""The requests that a job, a pod, a resync and a takeover cost. Their numbers agree with docs/budgets.md."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -97,7 +97,8 @@ def test_a_job_that_waits_and_runs_costs_four_status_writes(line: Metered, names
     line.until(lambda: line.phase(key) == "Succeeded" and not line.reserved())
     line.settle()
     assert line.coordinator == {}
-    # Queued, Admitted, Running, Succeeded; no service where pods share an address. Events have a budget of their own.
+    # Queued, Admitted, Running, Succeeded. Pods that share an address need no service. Events have a budget of their
+    # own.
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 4, "CREATE pods": 2}
 
 
@@ -155,7 +156,7 @@ def test_a_thousand_pod_events_of_one_job_cause_a_few_reconciles(line: Metered, 
     with ThreadPoolExecutor(8) as threads:
         noise = [threads.submit(change, number) for number in range(1_000)]
         while not all(each.done() for each in noise):
-            line.term.step()  # the clock stands still, so no rest ends meanwhile
+            line.term.step()  # the clock stands still, so no rest ends during this step
             line.run_worker()
         assert [each.result() for each in noise] == [None] * 1_000
     newest = max(int(line.cluster.get(PODS, each, namespace)["metadata"]["resourceVersion"]) for each in names)
