@@ -43,7 +43,7 @@ Import = ast.Import | ast.ImportFrom
 
 
 def functions() -> Iterator[tuple[str, Function]]:
-    """Yield every function and method of the code with its place."""
+    """Yield every function and method of the code with its file and line."""
     for name, module in MODULES.items():
         for node in ast.walk(module):
             if isinstance(node, Function):
@@ -51,7 +51,7 @@ def functions() -> Iterator[tuple[str, Function]]:
 
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
-    """Yield every class of the code with its place."""
+    """Yield every class of the code with its file and line."""
     for name, module in MODULES.items():
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef):

@@ -94,7 +94,7 @@ def _label(name: str, path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Span:
-    """A run of a pod, as the pod noted it."""
+    """A run of a pod, as the pod recorded the run."""
 
     job: str
     pod: str
@@ -106,7 +106,7 @@ class Span:
 
 
 def spans(folder: Path) -> list[Span]:
-    """Return all runs noted in a folder. An empty file is ignored, because its pod has noted no start yet."""
+    """Return all runs recorded in a folder. An empty file is ignored, because its pod has recorded no start yet."""
     return [_span(file) for file in sorted(folder.iterdir()) if file.stat().st_size]
 
 

@@ -49,7 +49,7 @@ class Warm:
     def run(
         self, *arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None, seconds: float
     ) -> CommandResult:
-        """Run a command to its end and return its result. At the timeout, kill it and raise TimeoutError."""
+        """Run a command to its end and return its result. At the timeout, kill the command and raise TimeoutError."""
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
             streams[0].write((text or "").encode())
@@ -153,7 +153,7 @@ def _become(request: dict[str, object], streams: list[int]) -> None:
 
 
 def _import_commands(group: click.Group) -> None:
-    """Import all commands of a group and their subcommands, which are imported at first use else."""
+    """Import all commands of a group and their subcommands, which otherwise are imported at their first use."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)

@@ -1,6 +1,6 @@
 """An HTTP server on loopback that plays the answers of a test, one per request, and records the requests.
 
-One rule: it knows nothing of Kubernetes; the test decides which answers are right.
+One rule: the server knows nothing of Kubernetes; the test decides which answers are right.
 """
 
 import contextlib
@@ -33,7 +33,9 @@ class ReceivedRequest:
 
 @dataclass
 class Answer:
-    """An answer to send. `lines` makes it a chunked stream; `cut` breaks the connection before the answer ends."""
+    """An answer to send. With `lines`, the answer is a chunked stream. `cut` breaks the connection before the answer
+    ends.
+    """
 
     status: int = 200
     body: Any = None

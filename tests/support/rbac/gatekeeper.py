@@ -1,4 +1,5 @@
-"""A cluster that allows one account what its table grants, and refuses the rest with the error of a real API server.
+"""A cluster that allows an account the requests that its table grants, and refuses all other requests with the error of
+a real API server.
 
 One rule: a gatekeeper stands in front of an embedded API server, whose only account may do everything.
 """
@@ -20,7 +21,7 @@ VERBS = {"pages": "list", "logs": "get"}
 
 
 def resource_name(group: str, plural: str, subresource: str = "") -> str:
-    """Return a resource with its subresource, and with its group if several groups have that resource."""
+    """Return a resource with its subresource, and with its group if several groups have this resource."""
     resource = f"{plural}.{group}" if plural in SHARED else plural
     return f"{resource}/{subresource}" if subresource else resource
 
@@ -58,7 +59,7 @@ class Gatekeeper:
         self.requests: set[Permission] = set()
 
     def create(self, resource: Resource, body: Any, namespace: str = "", **options: Any) -> Any:
-        """Create an object. Access reviews are answered here."""
+        """Create an object. The gatekeeper itself answers access reviews."""
         if resource == REVIEWS:
             wanted = body["spec"]["resourceAttributes"]
             target = resource_name(wanted.get("group", ""), wanted["resource"], wanted.get("subresource", ""))
