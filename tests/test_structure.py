@@ -25,7 +25,9 @@ DOORS = ("torchq/__init__.py",)
 LONGEST_MODULE = 400
 LONGEST_CLASS = 220
 WHOLE_CLASSES = {"FairShare", "QueueState"}
-"""Classes that stay whole: each has one invariant over all of its fields, which a cut in two would only hide."""
+"""Classes that stay whole. Each has one invariant over all of its fields, and a cut in two would only hide this
+invariant.
+"""
 LONGEST_FUNCTION = 50
 MOST_MODULES = 20
 MOST_MUTABLE_FIELDS = 15

@@ -15,7 +15,7 @@ from tests.support.acceptance.stack import EVERYWHERE, Stack, alive, fresh, torc
 from tests.support.waiting import patient
 
 BIG = "3"
-"""The CPUs of a job that is too large for two of them to run at once."""
+"""The CPUs of a job of which two cannot run at once."""
 
 
 def condition(found: Manifest, kind: str) -> Manifest:

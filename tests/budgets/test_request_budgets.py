@@ -21,8 +21,9 @@ WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "resourcequotas", "
 OF_WORKERS = ("nodes", "pods", "tenantqueues")
 REQUESTS = ("scaleins", "scaleouts")
 QUESTIONS = len(optional_kinds.KINDS) + len(scale_request.RESOURCES)
-"""Each process asks once for each foreign kind and each kind of scale request, and every 15 s again for the kinds that
-are not installed. The coordinator asks for the queues of gang schedulers, too."""
+"""Each process asks once for each foreign kind and each kind of scale request. Every 15 s, it asks again for the kinds
+that are not installed. The coordinator asks for the queues of gang schedulers, too.
+"""
 STATUS = "PATCH torchjobs/status"
 
 

@@ -106,7 +106,7 @@ class Observer:
     excused: Callable[[float], bool]
     """Whether a process slept through a lease shortly before this moment, so that a quota may be exceeded."""
     patience: float
-    """How long a difference may last, in seconds."""
+    """The longest time, in seconds, for which a difference may last."""
     cpus: int = plan.CPUS
     looks: int = 0
     peak: Counted = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Observer:
     """The current differences, each with the time since which it lasts."""
     longest: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, set[int]] = field(default_factory=dict)
-    """The numbers of workers that each job was seen with."""
+    """The numbers of workers with which each job was seen."""
 
     @property
     def resized(self) -> int:

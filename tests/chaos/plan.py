@@ -84,10 +84,10 @@ class Job:
     workers: int
     seconds: float
     code: int
-    """The exit code of its master."""
+    """The exit code of the job's master."""
     deeds: tuple[Deed, ...] = ()
     elastic: bool = False
-    """Whether its number of workers may change; then it has a rendezvous store and no master."""
+    """Whether the number of workers of the job may change. Such a job has a rendezvous store and no master."""
 
     def charge(self, workers: int | None = None) -> dict[str, int]:
         """Return the room in quota and pool that the job uses while it is admitted. `workers` is the number of workers

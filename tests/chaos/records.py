@@ -47,7 +47,9 @@ say(mine, "end")
 sys.exit(code if os.environ.get("RANK") == "0" else 0)
 """
 STORE = "import time; time.sleep(10_000)"
-"""What stands for the rendezvous store: the pods of elastic jobs do not train, and do not meet."""
+"""The program that stands for the rendezvous store. The pods of elastic jobs do not train and do not meet, so no store
+is needed.
+"""
 
 
 @dataclass(frozen=True)

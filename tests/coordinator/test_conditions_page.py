@@ -29,7 +29,7 @@ MODELS = {
     "status.target": Target,
     "status.resized": Resized,
 }
-"""The fields that have to do with the number of workers, by path."""
+"""The fields that concern the number of workers, by path."""
 KINDS = ("PodGroup",)
 """Kinds that may be missing or refused: `reconcilers.apply.apply` builds the reason from the kind."""
 CREATED = ("Pod", "Service", "PodGroup", "PodDisruptionBudget", "ContainerRecreateRequest")

@@ -34,7 +34,7 @@ class _Record:
     state: Literal["ready", "delayed", "leased"]
     tenant: str
     kind: WorkKind = "begins"
-    """What the run is for; of a leased key that was marked meanwhile, what the next run is for."""
+    """What the run is for. For a leased key that was marked during its run, what the next run is for."""
     seen: int = 0
     failures: int = 0
     token: str = ""
@@ -73,9 +73,9 @@ class MemoryWork:
         self._lock = threading.RLock()
         self._records: dict[JobKey, _Record] = {}
         self._ready: dict[str, deque[JobKey]] = {}
-        """By lane, the ready keys."""
+        """The ready keys by lane."""
         self._turns: dict[WorkKind, deque[str]] = {kind: deque() for kind in KINDS}
-        """The lanes of each kind with ready keys; the first one has the next turn."""
+        """The lanes of each kind that have ready keys. The first lane has the next turn."""
         self._dispatched = 0
         self._workers: dict[str, Member] = {}
         self._leased = 0

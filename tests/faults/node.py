@@ -28,7 +28,9 @@ GANG_SCHEDULER = "volcano"
 OUT_OF_MEMORY = "OOMKilled"
 ALL = "RestartingAllContainers"
 PREEMPTED = "Preempted"
-"""The fate of a pod that its node asks to stop: it exits 0, and only its last status tells that it was asked."""
+"""The fate of a pod that its node asks to stop: it exits 0, and only its last status tells that the node asked it to
+stop.
+"""
 REMOVAL_SECONDS = 1.0
 """The seconds from the end of a container to the removal of its pod, which tell the end from the node's own request."""
 Place = tuple[str, str, int]
@@ -56,12 +58,14 @@ class Pod:
         has_gate = any(each["name"] == GATE for each in spec.get("initContainers") or ())
         self.gated = has_gate and not notes.get(labels.START)
         self.meets = labels.RENDEZVOUS_ID in notes or (has_gate and self.single)
-        """Whether it starts together with others, so that it matters when it reaches its gate."""
+        """Whether the pod starts together with others, so that the time at which it reaches its gate matters."""
         self.arrived: str = arrival(status)
-        """When it reached its gate; empty before that."""
+        """The time at which the pod reached its gate; empty before."""
         self.asked = notes.get(labels.RESTART_CONTAINERS, "")
         self.agent = _state_of(RESTART_AGENT, status.get("initContainerStatuses") or ())
-        """The state of its restart agent; empty if it has none, or before that runs."""
+        """The state of the restart agent of the pod. It is empty if the pod has no agent, or if the agent does not run
+        yet.
+        """
         self.has_agent = any(each["name"] == RESTART_AGENT for each in spec.get("initContainers") or ())
         self.restarted = conditions.get(labels.CONTAINERS_RESTARTED, {}).get("message", "")
         self.restarts = sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ())
@@ -69,7 +73,7 @@ class Pod:
         states = [each["state"] for each in status.get("containerStatuses") or ()]
         end: Mapping[str, Any] = next((each["terminated"] for each in states if "terminated" in each), {})
         self.code: int | None = end.get("exitCode")
-        """The exit code of its main container, once that has ended."""
+        """The exit code of the main container, once this container has ended."""
         self.ended = timestamps.seconds_or_none(end.get("finishedAt")) or 0.0
 
     @property
@@ -98,13 +102,13 @@ class Node:
         self._api, self._client, self._scenario, self._may_end = api, client, scenario, may_end
         self._port, self._reported = port, reported
         self._steps: Counter[tuple[str, int]] = Counter()
-        """The steps that the program of a pod has made since it began (`Pod.life`)."""
+        """The steps that the program of a pod has made since the program began (`Pod.life`)."""
         self._stepped: dict[tuple[str, int], float] = {}
-        """When it began, or made its last step."""
+        """The time at which the program of a pod began, or made its last step."""
         self._read: dict[bytes, Any] = {}
         self._failed: Counter[Place] = Counter()
         self._ends: dict[str, int | str | None] = {}
-        """How the pods end whose containers have ended, by uid: their fate, or None for those that were asked to."""
+        """How the pods end whose containers have ended, by uid: their fate, or None for pods that were asked to end."""
         self._made: dict[Place, list[str]] = {}
         """The uids of the pods at each place, in the order in which they were made."""
         self._taken: dict[str, str] = {}

@@ -45,7 +45,7 @@ class Observer:
         self._reported: dict[str, set[tuple[int, ...]]] = {}
         """By job, its restarts in which a pod has reported (`_restarts`)."""
         self._blamed: dict[tuple[str, str, int, int], set[str]] = {}
-        """The runs in which a pod was found to stand alone; it may be made again once in each."""
+        """The runs in which a pod was found to stand alone. The pod may be made again once in each run."""
         self._strangers: dict[tuple[str, str, str], str] = {}
         self.hurried = False
         """Whether a fault let the owner take a step early."""

@@ -70,9 +70,9 @@ class Host(Protocol):
     has_nodes: bool
     """Whether the coordinator follows nodes."""
     facts: FactWatch
-    """What happens to jobs, and what workers count of it."""
+    """The facts of all jobs, and what workers have counted of these facts."""
     reports: MemoryReports
-    """What pods have reported."""
+    """The reports that pods have sent."""
     scenario: Scenario
 
     def clock(self) -> float:
@@ -97,14 +97,14 @@ class Process:
         self.stopped = False
         """Whether the process stands still, as after SIGSTOP."""
         self.hears_at = 0.0
-        """The time until which its caches lag."""
+        """The time until which the caches of the process lag."""
         self.idle = False
-        """Whether its last step had nothing to do. Any change resets it."""
+        """Whether the last step of the process had nothing to do. Any change resets the field."""
         self.stopped_until = 0.0
         self.fibers: list[Fiber] = []
         """The calls that are in progress."""
         self.main: Fiber | None = None
-        """The call in progress of its main thread."""
+        """The call in progress of the process's main thread."""
         self.feeds: list[Feed] = []
         self.look_at = 0.0
         """The time at which the process looks again for kinds that are not installed."""

@@ -21,7 +21,7 @@ SENT_BACK = ("NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForSc
 IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
 """The upstream task of each task by default, if the job has both and the spec names none."""
 STORE = "Rendezvous"
-"""The task that an elastic job has without declaring it. Its one pod is up before the workers meet there."""
+"""The task that an elastic job has without declaring it. Its one pod is up before the workers meet at it."""
 
 
 def _tasks_of(spec: Mapping[str, Any], admission: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -49,7 +49,7 @@ class Task:
         granted = sizes.granted if name == "Worker" else None
         self.count: int = granted or spec.get("numTasks", 1)
         self.indexes = sizes.indexes if granted else frozenset(range(self.count))
-        """The indexes that its pods may have."""
+        """The indexes that the pods of the task may have."""
         enough = sizes.least if name == "Worker" else self.count
         self.least: int = min(self.count, (job.get("minMembers") or {}).get(name, enough))
         self.auxiliary: bool = spec.get("auxiliary", name in ("AIMaster", STORE))
@@ -66,7 +66,7 @@ class Sizes:
         policy, admission = spec.get("torchElasticPolicy"), status.get("admission") or {}
         self.elastic = policy is not None and "Worker" in spec["torchTaskSpecs"]
         self.static = self.elastic and (policy or {}).get("mode", STORE) != STORE
-        """Whether its workers have ranks, which change with their number."""
+        """Whether the workers of the job have ranks, which change with the number of workers."""
         self.wish: int = spec["torchTaskSpecs"].get("Worker", {}).get("numTasks", 1)
         bound = (policy or {}).get("numMinReplicas") or (spec.get("minMembers") or {}).get("Worker")
         self.least: int = bound or (1 if self.elastic else self.wish)
@@ -166,14 +166,14 @@ class Pod:
         self.opened = bool(notes.get(labels.START))
         self.rank, self.world = notes.get(labels.RANK, ""), notes.get(labels.WORLD_SIZE, "")
         self.arrived: str = arrival(manifest.get("status") or {})
-        """When it reached its gate."""
+        """The time at which the pod reached its gate."""
         self.deleting = "deletionTimestamp" in manifest["metadata"]
         self.end = _own_end(manifest)
         self.occupies = self.phase not in ("Succeeded", "Failed")
         self.runs = self.occupies and not _is_between_runs(manifest) and (self.opened or not self.gated)
-        """Whether its main container may run."""
+        """Whether the main container of the pod may run."""
         self.charge = _asked(manifest["spec"])
-        """The charge computed from its requests, whatever its annotations say."""
+        """The charge computed from the requests of the pod, whatever its annotations say."""
 
 
 def _is_between_runs(manifest: Mapping[str, Any]) -> bool:

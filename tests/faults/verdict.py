@@ -22,7 +22,7 @@ YIELD_SECONDS = 15.0
 """The additional time of a call that waits for other processes."""
 LIMIT_SECONDS = 400.0
 LATER_LOOK = "kept in the store: work"
-"""What is left of a finished job until its worker has looked whether its deleted pods are gone in time."""
+"""The entry that is left of a finished job until its worker has checked whether its deleted pods are gone in time."""
 CALM: frozenset[Kind] = frozenset({"again", "yield", "flush", "lag", "user"})
 """Faults after which no count is missing."""
 UNFENCED = ("api.create", "api.delete")
@@ -53,7 +53,7 @@ class Verdict:
         self._late = False
         """Whether a process fell asleep before it wrote a status: an admission may have to be withdrawn."""
         self._rests_since: float | None = None
-        """Since when nothing is left but a later look at a job."""
+        """The time since which nothing is left except a later look at a job."""
         self.broken: Broken | None = None
 
     def disturbed(self, kind: Kind, label: str) -> None:

@@ -31,12 +31,12 @@ from tests.faults.schedules import WAITS, Kind, Schedule
 from tests.faults.verdict import RESYNC_SECONDS, START, Broken, Verdict
 
 ZOMBIE_SECONDS = 45.0
-"""Longer than any lease, except for that of a batch that no worker takes."""
+"""Longer than any lease, except for the lease of a batch that no worker takes."""
 LAG_SECONDS = 5.0
 RESTART_SECONDS = 1.0
 MOST_ROUNDS = 20_000
 BUSY_ROUNDS = 200
-"""After so many rounds some time has passed, however busy the processes are."""
+"""After this number of rounds some time has passed, however busy the processes are."""
 
 PATIENT = frozenset({"hang", "yield"})
 """Faults during which the rest of the process continues."""
@@ -87,7 +87,7 @@ class World:
         self.node = Node(self.api, self.client, self.scenario, self._may_end, port, self.observer.reported)
         self.processes: list[Process] = []
         self.busy_calls = 0
-        """The number of calls until nothing was left but a later look at a job."""
+        """The number of calls until nothing was left except a later look at a job."""
         self._made = 0
         self._fiber: Fiber | None = None
         self._restarts: list[tuple[float, str]] = []

@@ -41,7 +41,9 @@ ONLY_IN_PYTHON = (
     "main container",
     "the pod itself asks for memory",
 )
-"""Messages of problems that no rule of the definition detects: cycles, and what depends on the opaque pod template."""
+"""Messages of problems that no rule of the definition detects: cycles, and errors that depend on the opaque pod
+template.
+"""
 KINDS = ("TorchJob", "TenantQueue")
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SETTINGS = (ReconcileSettings(), ReconcileSettings(master_address="loopback"))

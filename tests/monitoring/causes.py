@@ -30,7 +30,7 @@ class Cause:
     lingers: bool = False
     """Whether the alert looks back so far that the run goes on before it has resolved."""
     again: Callable[[Installation], object] | None = None
-    """What is done again and again until the alert fires."""
+    """The action that is repeated until the alert fires."""
 
 
 @contextlib.contextmanager

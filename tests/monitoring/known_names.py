@@ -9,7 +9,7 @@ from coordinator.metrics import catalogue
 from tests.monitoring import promql
 
 TARGET_LABELS = {"job", "instance", "namespace", "cluster"}
-"""What Prometheus knows of every target, or what its admin sets."""
+"""The labels that Prometheus gives to every target, or that its admin sets."""
 _CRONJOB = {"namespace", "cronjob"}
 FOREIGN = {
     "kube_cronjob_created": _CRONJOB,

@@ -19,7 +19,7 @@ from tests.support.waiting import until
 Run = Callable[..., str]
 [CODE_RULE] = (rule for rule in USER.all_rules() if rule.resource == CONFIG_MAPS)
 CODE_VERBS = [verb for verb in CODE_RULE.all_verbs if verb != "delete"]
-"""What `torchq run` asks for. Some API servers ask for `delete`, too, before they change owners."""
+"""The verbs that `torchq run` needs. Some API servers require `delete`, too, before they change owners."""
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.support.waiting import until
 NAME = "mymaster"
 """The name under which the sentinels know the master."""
 DOWN_AFTER_MILLISECONDS = 1000
-"""The time without an answer after which a sentinel takes a server for dead."""
+"""The time after which a sentinel believes that a server that does not answer is dead."""
 MAX_LAG_SECONDS = 2
 """How long a master accepts writes without a replica: `min-replicas-max-lag`. A server checks it once a second."""
 PASSWORD = "pass:word"

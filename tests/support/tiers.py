@@ -13,7 +13,7 @@ import pytest
 import urllib3  # noqa: F401 - its first import binds a socket to see whether the machine has IPv6
 
 TIERS = ("unit", "servers", "stack", "proof")
-"""From what touches least to what touches most; pyproject.toml says what each one is."""
+"""The tiers, from tests that touch least to tests that touch most. pyproject.toml explains each tier."""
 FOLDERS = {
     "tests/acceptance": "stack",
     "tests/chaos": "proof",
@@ -40,9 +40,9 @@ SERVERS = frozenset(
         "wheel",
     }
 )
-"""The fixtures that start a Redis, an API server, or a process, or that choose one of those."""
+"""The fixtures that start a Redis, an API server, or a process, or that choose one of these."""
 USES = ("submit", "run", "scale", "restart", "cancel", "down and up", "doctor")
-"""What users do: `make test` has a smoke test on a whole cluster for each."""
+"""The things that users do. For each of them, `make test` has a smoke test on a whole cluster."""
 _TOUCHING = {
     "os.fork": "starts a process",
     "os.posix_spawn": "starts a process",

@@ -15,7 +15,7 @@ from tests.support.waiting import until
 PAGE = ROOT / "docs" / "first-hour.md"
 HOME = "/home/ann"
 LOOKS = re.compile(r"torchq job (list|show|why|logs (?!-f))")
-"""Commands that change nothing. What they show may come a moment later, so they are asked again."""
+"""Commands that change nothing. Their output may be right only a moment later, so they are repeated."""
 VARYING = {
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}": "UID",
     r"\d+ KiB packed, [0-9a-f]{8}": "PACKED",
@@ -27,8 +27,9 @@ VARYING = {
     r" {2,}": "  ",
     r" +$": "",
 }
-"""What differs from one session to the next, by pattern. `down` names pods that take a moment to end, and `run` what a
-slow machine waits for."""
+"""Parts of the output that differ from one session to the next, by pattern. `down` names pods that take a moment to
+end, and `run` names what a slow machine waits for.
+"""
 
 
 def blocks(language: str = "") -> list[str]:

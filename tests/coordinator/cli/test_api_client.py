@@ -61,7 +61,7 @@ class Store(MemoryStore):
 
     away = False
     looks = 0
-    """How often the numbers of status were read."""
+    """How often the key figures of `torchq status` were read."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

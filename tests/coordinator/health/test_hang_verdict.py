@@ -31,7 +31,7 @@ class Watch:
     now: float = 1000.0
     redis_clock: float = 1.7e9
     missed: bool = False
-    """Whether something was missed since the last look."""
+    """Whether a change was missed since the last look."""
     watch: StepWatch | None = None
     reports: MemoryReports = field(init=False)
 

@@ -38,7 +38,7 @@ from tests.support.waiting import SECONDS, until
 AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
 QUICK = {"pool": "none", "lease_seconds": 60.0, "renew_deadline": 55.0, "renew_seconds": 0.1, "settle_seconds": 0.01}
 SHORT = {"lease_seconds": 0.6, "renew_deadline": 0.5}
-"""A lease that a test lets expire."""
+"""The settings of a lease that a test lets expire."""
 
 
 class Place:

@@ -29,7 +29,7 @@ class Faulty:
         self._cluster, self._number, self._error, self._after = cluster, number, error, after
         self.requests: list[str] = []
         self.down = False
-        """Whether every later request fails, too, as those of a killed client."""
+        """Whether every later request fails, too, as the requests of a killed client do."""
 
     def __getattr__(self, name: str) -> Any:
         def send(*arguments: Any, **options: Any) -> Any:

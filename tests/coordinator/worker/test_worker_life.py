@@ -36,7 +36,7 @@ CALLS: dict[str, Call] = {
     "batches": (BatchWorker, "_is_suspended"),
     "lease-keeper": (LeaseRenewer, "renew"),
 }
-"""By loop, a call that it makes in its turns."""
+"""By loop, a call that the loop makes in each of its turns."""
 
 
 def run(server: Server, settings: Settings, life: WorkerLife, script: Callable[[], None]) -> None:

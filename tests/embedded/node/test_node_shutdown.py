@@ -36,7 +36,7 @@ note(f"ready-{os.environ['NAME']}")
 while True:
     time.sleep(0.01)
 """
-"""A program that notes SIGTERM in a file, and exits when the file `go` exists."""
+"""A program that records SIGTERM in a file, and exits when the file `go` exists."""
 
 
 @pytest.fixture

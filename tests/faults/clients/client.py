@@ -65,7 +65,7 @@ class Client:
     error: BaseException | None = None
     dead: bool = False
     made: set[str] = field(default_factory=set)
-    """The uids of the jobs that its calls have created."""
+    """The uids of the jobs that the calls of the program have created."""
     _cut: bool = False
     _late: list[Callable[[], Any]] = field(default_factory=list)
 

@@ -20,9 +20,9 @@ class IdleWatch:
         self._before: dict[str, Job] = {}
         """Each job as it was at the last look, by uid."""
         self._given: dict[str, dict[str, int]] = {}
-        """The jobs for which each job has given workers back, with their generation then."""
+        """The jobs for which each job has given workers back, with the generation of the job at that time."""
         self._wrong: list[str] = []
-        """What cannot be undone."""
+        """The violations that cannot be repaired."""
 
     def problems(self, jobs: Mapping[str, Job], pods: Sequence[Pod]) -> Iterator[str]:
         """Yield what is wrong with the jobs that the coordinator resizes."""

@@ -29,7 +29,7 @@ class SizeWatch:
         self._met: set[tuple[str, int, int]] = set()
         """The jobs, attempts and restarts in which a worker has passed its gate."""
         self._wrong: list[str] = []
-        """What cannot be undone."""
+        """The violations that cannot be repaired."""
 
     @property
     def removals(self) -> Counter[Mark]:

@@ -10,7 +10,7 @@ from tests.faults.scenarios import people
 from tests.faults.scenarios.scenario import FIRST_NODE, ONE, SECOND_NODE, Scenario, fails, master_fails, pair, task
 
 MEMORY = 2 * 2**20
-"""The memory that each pod of a growing job asks for at first, in bytes."""
+"""The memory that each pod of a growing job requests at first, in bytes."""
 
 
 def _template(memory: int) -> Manifest:

@@ -59,7 +59,9 @@ class Table:
         self.waiting: dict[str, list[JobKey]] = {name: [] for name in weights}
         self.served = dict.fromkeys(weights, 0)
         self.over = 0.0
-        """How much the player got above its share by weight, in the interval up to now with the largest excess."""
+        """The GPUs or jobs that the player got above its share by weight, in the interval up to now with the largest
+        excess.
+        """
         self.worst = 0.0
         self.largest = 0
         """The largest first job of a queue at any pick."""

@@ -38,7 +38,7 @@ from tests.support.queues.builders import (
 OTHERS = "abcde"
 POOL = 64
 SECONDS = 100
-"""How long a job of the other queues runs."""
+"""The number of seconds for which a job of the other queues runs."""
 
 
 @dataclass
@@ -300,9 +300,9 @@ def test_a_picker_sees_from_its_own_picks_that_a_queue_blocks_itself() -> None:
 # Charges for reserved room
 
 RULES = PickRules(cost=GPU, longest_patience=0.0)
-"""Room is reserved for a job as soon as another one has overtaken it."""
+"""The pool reserves room for a job as soon as another job has overtaken it."""
 HOLD = 60.0
-"""For how long jobs hold their room, in seconds."""
+"""The number of seconds for which jobs hold their room."""
 PATIENT = PickRules(cost=GPU)
 STRICT = QueueSpec(name="x", strict=True)
 LARGE = entry("large", "x", START - 9, gpu=8)

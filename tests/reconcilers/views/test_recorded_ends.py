@@ -24,8 +24,9 @@ INDISTINGUISHABLE = {
     "startup-probe",
     "startup-probe-on-failure",
 }
-"""The ends that look like the program's own in every field, unless a hook of the container marks them. That of a pod
-whose restart was requested is told by the request (`reconcilers.plan.in_place.interruptions`)."""
+"""The ends that look like the program's own in every field, unless a hook of the container marks them. The end of a pod
+whose restart was requested is recognized by the request (`reconcilers.plan.in_place.interruptions`).
+"""
 DISRUPTED = ("deleted-", "drained", "evicted-by-api", "evicted-for-taint", "node-shutdown", "preempted", "rejected")
 ENDS = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in NAMES}
 

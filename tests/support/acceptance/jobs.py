@@ -40,7 +40,7 @@ say("end")
 """A program that records its start and its end in a file named after its pod and attempt. It may wait for a gate file.
 
 A master also waits until all its peers have started. The job succeeds with its master, and pods that have not started
-by then never start.
+before this success never start.
 """
 
 

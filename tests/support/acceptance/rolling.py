@@ -62,7 +62,7 @@ class Observer:
     pods: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """By job, the uids of all its pods."""
     ended: dict[str, float] = field(default_factory=dict)
-    """By job, when it was seen to have ended, in seconds of the monotonic clock."""
+    """By job, the time at which its end was seen, in seconds of the monotonic clock."""
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def look(self) -> None:

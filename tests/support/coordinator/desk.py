@@ -60,7 +60,7 @@ class Desk:
     """The control loop of a coordinator and one worker, without their processes. The test takes every step."""
 
     counting: Callable[[Any], Any] = Counting
-    """The class of the client that stands between each of the two and the API server."""
+    """The class of the client between the coordinator and the API server, and between the worker and the API server."""
 
     def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
         self.cluster = cluster
@@ -108,7 +108,7 @@ class Desk:
         self.memory = Memory(self.settings)
         self.reports: ReportReader | None = None
         self.meter = RecordingMeter()
-        """What the control loop counts."""
+        """The counts of the control loop."""
         self.term = self.new_term()
         self.caches = WorkerCaches(self.working, self.settings)
         self.pods, self.queues = self.caches.pods, self.caches.queues

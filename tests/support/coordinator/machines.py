@@ -24,7 +24,7 @@ class Machines:
     server: Server
     namespace: str
     careless: bool = False
-    """Whether pods are bound to the first node with room, whatever it says."""
+    """Whether pods are bound to the first node with room, whatever state the node reports."""
     bound: dict[str, list[str]] = field(default_factory=dict)
     """The nodes to which the pods of each name were bound, in this order."""
 

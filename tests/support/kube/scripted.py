@@ -42,7 +42,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     lines: list[Any] | None = None
     hold: threading.Event | None = None
-    """An event to wait for: a stream waits before it ends, a body before it begins."""
+    """An event to wait for. A stream waits before its end, a body before its beginning."""
     cut: bool = False
 
 

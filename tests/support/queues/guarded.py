@@ -21,7 +21,7 @@ from tests.support.queues import tls_front
 from tests.support.waiting import until
 
 WRITES, READS, RULES = "wr1te-s3cret", "re4d-s3cret", "adm1n-s3cret"
-"""The passwords of coordinator and workers, of readers, of the admin."""
+"""The password of coordinator and workers, the password of readers, and the password of the admin."""
 
 
 @dataclass(frozen=True)

@@ -52,9 +52,11 @@ class Gatekeeper:
         self._role = role
         self._granted = permissions(role) - {without}
         self._strict = strict
-        """Whether a refusal fails the test: in tests about other things it means that the table lacks a rule."""
+        """Whether a refusal fails the test: in tests about other subjects, a refusal means that the table lacks a
+        rule.
+        """
         self._namespaces = namespaces
-        """The namespaces in which the role's namespaced rules apply; None: all."""
+        """The namespaces in which the role's namespaced rules apply; None means all namespaces."""
         self._anywhere = {(of_rule(rule), verb) for rule in role.cluster_wide for verb in rule.all_verbs}
         self.requests: set[Permission] = set()
 

@@ -44,7 +44,7 @@ class GangSimulation(Simulation):
     demands: dict[str, dict[str, int]] = field(default_factory=dict)
     """The requests of each pod, by the pod's uid."""
     minimums: dict[str, int] = field(default_factory=dict)
-    """The minimum of each gang of Koordinator, as the first of its pods has said it."""
+    """The minimum of each gang of Koordinator, as the first pod of the gang has set it."""
 
     @property
     def backend(self) -> Backend:
@@ -202,9 +202,9 @@ class SharedRoom(GangSimulation):
     waiting: int = 0
     """The number of pods of the foreign gang while it waits."""
     taken: int = 0
-    """What the foreign gang holds."""
+    """The room that the foreign gang holds."""
     fewest: int = 0
-    """The least number of nodes that the job has held since it ran first."""
+    """The least number of nodes that the job has held since it first ran."""
 
     def turn(self) -> None:
         """Let a second pass: nodes end and start pods, the worker reconciles, and the scheduler has a session."""

@@ -28,7 +28,7 @@ class Requested(Resizing):
     allowed: range = range(1, 9)
     """The sizes that the API server accepts."""
     refusal: str = ""
-    """What the API server has said about the last refused size."""
+    """The message of the API server about the last refused size."""
 
     def ask(self, name: str, *, job: str = "digits", timeout: int = 100, ttl: int = 300, **change: Any) -> None:
         """Create a ScaleOut (`add`) or a ScaleIn (`remove`, `names`)."""

@@ -24,7 +24,9 @@ from tests.support.waiting import SECONDS, until
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 FEW = 16
-"""Descriptors that a small server may open beyond the reserved ones and those of an idle server."""
+"""The descriptors that a small server may open beyond the reserved descriptors and the descriptors of an idle
+server.
+"""
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.support.embedded.stage import Stage, first
 from tests.support.waiting import until
 
 TRAINER = ("sh", "-c", 'trap "exit 0" TERM; echo up; while :; do sleep 0.05; done')
-"""A program that exits 0 on SIGTERM, as a trainer does that saves first."""
+"""A program that exits 0 on SIGTERM, as a trainer that saves first does."""
 Seen = tuple[str, str, str, int | None, int | None]
 """An event: its kind, the phase, the state of the first container, its exit code, and the grace of the deletion."""
 Told = Callable[[str, Callable[[Seen], bool]], list[Seen]]

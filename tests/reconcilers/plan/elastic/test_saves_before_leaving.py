@@ -16,7 +16,7 @@ from tests.support.reconcilers.builders import NOW, all_pods, job, observe, stat
 
 NUMBER = str(int(NOW.timestamp()))
 CAUSES = [{"suspend": True}, {}]
-"""What makes the job leave: its spec, else its queue."""
+"""The cause for which the job leaves: a suspension in its spec, or else the drain of its queue."""
 
 
 def saver(seconds: int = 60, annotations: Any = None, **spec: Any) -> TorchJob:
@@ -57,7 +57,7 @@ def test_pods_are_deleted_once_the_job_has_saved(spec: dict[str, Any], answer: s
     waits = after(asked, found)
     assert waits.metadata.annotations[labels.CHECKPOINT_REQUESTED] == NUMBER
     assert (decide(waits, 10).actions, decide(waits, 10).requeue_after) == ((), 30.0), (
-        "its grace period is 30 s, 70 s are allowed"
+        "30 s of the 70 s are for its grace period"
     )
     if answer == "report":
         assert deletes(decide(waits, 11, reported_save=int(NUMBER)))

@@ -20,7 +20,7 @@ from tests.support.reconcilers.builders import ADMISSION, NOW, RESERVATION, mani
 from tests.support.reconcilers.gang_simulation import GangSimulation
 
 WORDS = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
-"""What the scheduler says."""
+"""The message of the scheduler."""
 TOGETHER = sorted(set(backends.BACKENDS) - {"none"})
 KINDS = {"v1beta1": frozenset({NATIVE_POD_GROUPS}), "v1alpha2": frozenset({ALPHA_POD_GROUPS})}
 

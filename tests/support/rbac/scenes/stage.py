@@ -53,10 +53,10 @@ from tests.support.rbac.access import TENANT, Access, Gated
 
 SYNC_SECONDS = 60.0
 OTHERS = tuple(each for each in optional_kinds.KINDS if each not in (ALPHA_POD_GROUPS, ALPHA_RECREATE_REQUESTS))
-"""All foreign kinds; one version of each is enough."""
+"""All foreign kinds. One version of each kind is enough."""
 
 POLICY = {"mode": "InPlaceRestart"}
-"""An elastic policy without a rendezvous store: the first worker has a service that others connect to."""
+"""An elastic policy without a rendezvous store: the first worker has a service to which the other workers connect."""
 
 
 @dataclass
