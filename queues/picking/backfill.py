@@ -16,10 +16,10 @@ job at time 0:
     The large job asks for 7: 1 is free, 4 are at 60, 7 are at 100. Its shadow time is 100.
     The large job asks for 8: it needs the room of c. Its shadow time is unknown, and no job may borrow.
 
-A waiting job may borrow if it fits the room that is free now. Its room must be free again at the shadow time at the
-latest. Jobs that fit beside the large job need no loan. Only deadlines that are enforced count, never estimates. Loans
-are made when no other job can be picked, in the order of turns. The queues of the borrowers pay for loans as they pay
-for every pick.
+A waiting job may borrow if it fits the room that is free now. The room of this job must be free again at the shadow
+time at the latest. Jobs that fit beside the large job need no loan. Only deadlines that are enforced count, never
+estimates. Loans are made when no other job can be picked, in the order of turns. The queues of the borrowers pay for
+loans as they pay for every pick.
 
 While room is reserved for a job, its shadow time only moves to earlier moments. After the shadow time there are no
 loans. A process makes no loans of a reservation that began before this process led: it cannot know the first shadow

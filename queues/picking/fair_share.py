@@ -323,7 +323,7 @@ class FairShare:
             member.line.replace(old, member.item)
 
     def _add_debt(self, member: ShareMember) -> None:
-        """Note that a member does not contend any more. It leaves when it is even."""
+        """Note that a member does not contend any more. The member leaves when it is even."""
         even_at = (member.base << _FINE) // member.weight
         if self._even_at.get(member.name) != even_at:
             self._even_at[member.name] = even_at

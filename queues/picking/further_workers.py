@@ -11,8 +11,8 @@ The queue bids with the whole amount that the job would take now, so that a turn
 large job. Such a bid is outdated when the room for which it was made changes. While the pool has room for the largest
 of these jobs, a pick outdates only the bids in its own cohort.
 
-A growth is a request of an admitted job. Its `demand` is one step, or the whole growth if the growth is granted either
-as a whole or not at all.
+A growth is a request of an admitted job. The `demand` of a growth is one step, or the whole growth if the growth is
+granted either as a whole or not at all.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -46,7 +46,7 @@ class FurtherWorkers:
         """The room for which the bids were made."""
 
     def enlarge(self, queue: QueueState, candidate: Candidate) -> Candidate:
-        """Return a job with as many further workers as there is room for now."""
+        """Return a job with the further workers for which there is room now."""
         first, cohort = queue.first, self._cohorts.get(queue.spec.cohort)
         is_first = first is not None and candidate.position == first.position
         in_pool = self._pool.fits_reserved if is_first and queue is self._reservation.holder else self._pool.fits
@@ -65,7 +65,7 @@ class FurtherWorkers:
         return Candidate(candidate.waiting, demand, candidate.position, units) if units else candidate
 
     def job_of_bid(self, queue: QueueState) -> Candidate:
-        """Return the job with which a queue bids, at its present size: the first of those that are eligible."""
+        """Return the job with which a queue bids, at its present size: the first eligible job."""
         job, name = queue.eligible[0], queue.spec.name
         if not job.waiting.most or not self._pool.prices.count(job.waiting.entry.unit):
             self.bidding.discard(name)
@@ -84,7 +84,7 @@ class FurtherWorkers:
         return frozenset(self.bidding)
 
     def outdated_by_pick(self, cohort: str) -> Set[str]:
-        """Return the queues that must bid again after a pick in a cohort; an empty name: in none."""
+        """Return the queues that must bid again after a pick in a cohort; an empty name means no cohort."""
         self._room = self._present_room()
         if not self._pool.fits(self._peak):
             self._peak = NOTHING

@@ -56,9 +56,7 @@ class QueueState:
         """Begin with a snapshot of the queue. `ceiling` is the most that any job of the queue can ever have."""
         self.spec = snapshot.spec
         self.used = dict(snapshot.usage)
-        """The queue's usage. It follows the picks for resources that quota or pool limit; it does not follow them for
-        other resources.
-        """
+        """The queue's usage. The usage follows the picks only for resources that quota or pool limit."""
         self.overtaken = snapshot.overtaken
         """The store's record of the queue's last overtaken job."""
         self.eligible: tuple[Candidate, ...] = ()
@@ -278,7 +276,7 @@ class QueueState:
         picked.
 
         Room may be reserved if this job is still first and has the same demand, and quota, cohort and the queue's own
-        usage allow the job. It may also be reserved while none of the queue's jobs is known.
+        usage allow the job. Room may also be reserved while none of the queue's jobs is known.
         """
         record, first = self.overtaken, self.first
         if record is None or record.kept is None:

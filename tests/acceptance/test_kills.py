@@ -26,7 +26,7 @@ PROMPT = {
 
 @dataclass
 class Stream:
-    """Jobs of two queues, more than fit at once. One queue has a quota of one job."""
+    """Jobs of two queues, more than fit at once. One of the queues has a quota of one job."""
 
     stack: Stack
     records: Path

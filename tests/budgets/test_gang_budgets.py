@@ -1,4 +1,6 @@
-"""The requests that a gang costs beside the requests for its pods. Their numbers agree with docs/budgets.md."""
+"""The requests that a gang costs beside the requests for its pods. The numbers of requests agree with
+docs/budgets.md.
+"""
 
 from collections import Counter
 from collections.abc import Iterator

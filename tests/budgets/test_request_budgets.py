@@ -1,4 +1,4 @@
-"""The requests that a job, a pod, a resync and a takeover cost. Their numbers agree with docs/budgets.md."""
+"""The requests that a job, a pod, a resync and a takeover cost. The numbers of requests agree with docs/budgets.md."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -64,7 +64,7 @@ class Part:
             self.start()
 
     def kill(self, away: float) -> None:
-        """Kill the process with SIGKILL. It stays down for `away` seconds longer than usual."""
+        """Kill the process with SIGKILL. The process stays down for `away` seconds longer than usual."""
         self.due = time.monotonic() + RESTART_SECONDS + away
         if self.process is not None:
             self.process.kill()
@@ -73,7 +73,7 @@ class Part:
 
 
 class Parts:
-    """All processes of a cluster. They are stopped in the reverse order of their start."""
+    """All processes of a cluster. The processes are stopped in the reverse order of their start."""
 
     def __init__(self) -> None:
         self.all: dict[str, Part] = {}

@@ -49,7 +49,7 @@ Only with a Sentinel installation, in which "redis" is the current master:
 ONE_SERVER = tuple(kind for kind in FAULTS if kind != "sentinel")
 """The faults of a run with one Redis server."""
 WITH_SENTINELS = tuple(kind for kind in FAULTS if kind not in ("age", "redis"))
-"""The faults of a run with a Sentinel installation. Its processes have no proxies to Redis."""
+"""The faults of a run with a Sentinel installation. The processes of torchq have no proxies to Redis then."""
 QUEUES: dict[str, dict[str, int]] = {"bound": {"jobs": 2}, "small": {"cpu": 2000}, "free": {}}
 """Tenant queues and their quotas (cpu in thousandths)."""
 WEIGHTS = {"bound": 2, "small": 1, "free": 3}
@@ -105,7 +105,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault that begins at the time `at`. It lasts `seconds` if its kind lasts."""
+    """A fault that begins at the time `at`. A fault of a kind that lasts takes `seconds`."""
 
     at: float
     kind: str

@@ -16,7 +16,7 @@ _PAUSE_SECONDS = 0.3
 
 @dataclass
 class Rotation:
-    """The passwords of a run. One thread may use it."""
+    """The passwords of a run. Only one thread may use this object."""
 
     store: stores.Store
     files: Mapping[str, Path]
@@ -25,8 +25,8 @@ class Rotation:
     count: int = 0
 
     def soft(self, seconds: float) -> None:
-        """Rotate the password. Both passwords are valid for some seconds, so no process has a reason for an error
-        line.
+        """Rotate the password. The old and the new password are valid for some seconds, so no process has a reason for
+        an error line.
         """
         old, new = self._next()
         stores.accept(self.store.servers, new, old)

@@ -1,7 +1,7 @@
 """The Redis of an arena: one server behind the proxies, or a Sentinel installation.
 
-One rule: torchq uses the account of `torchq redis acl`. Its passwords are in the ACL file of each server, so a server
-that starts again knows the newest passwords.
+One rule: torchq uses the account of `torchq redis acl`. The passwords of this account are in the ACL file of each
+server, so a server that starts again knows the newest passwords.
 """
 
 import contextlib

@@ -240,7 +240,9 @@ def remove_rest(helm: Helm, folder: Path) -> None:
 
 
 def fill_secrets(admin: KubernetesCluster, helm: Helm, folder: Path, namespace: str, fullname: str) -> None:
-    """Run the container that fills the Secrets, since no kubelet runs it. Its second run must change nothing."""
+    """Run the container that fills the Secrets, since no kubelet runs it. The second run of the container must change
+    nothing.
+    """
     deployment = admin.get(DEPLOYMENTS, f"{fullname}-coordinator", namespace)
     spec = deployment["spec"]["template"]["spec"]
     server = Server("real", "", "", helm.kubeconfig)
@@ -393,8 +395,8 @@ def test_the_network_policy_lets_in_the_addresses_of_the_api_server(helm: Helm, 
 
 
 class Installation:
-    """The processes of a release. They are started here, with the variables of its pods and with tokens of its
-    accounts.
+    """The processes of a release. The tests start these processes with the variables of the release's pods and with
+    tokens of its accounts.
     """
 
     def __init__(self, helm: Helm, admin: KubernetesCluster, folder: Path, redis_url: str, notes: str) -> None:

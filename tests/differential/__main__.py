@@ -1,6 +1,6 @@
 """`python -m tests.differential --seed N --calls M`: the embedded API server against kube-apiserver.
 
-One rule: the command needs KUBEBUILDER_ASSETS. Its exit code is 1 if the answers of the two servers differ.
+One rule: the command needs KUBEBUILDER_ASSETS. The exit code is 1 if the answers of the two servers differ.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The calls of an episode. They are drawn at random from a table of events.
+"""The calls of an episode. The calls are drawn at random from a table of events.
 
 One rule: the calls depend only on the seed and the table.
 """

@@ -21,7 +21,9 @@ HUNG_UP = 0
 
 @dataclass(frozen=True)
 class Call:
-    """A request. Its path and body may have holes: @{rv:Kind/ns/name}, @{uid:…}, @{old:…}, @{listrv}, @{continue}."""
+    """A request. The path and the body of a request may have holes: @{rv:Kind/ns/name}, @{uid:…}, @{old:…}, @{listrv},
+    @{continue}.
+    """
 
     label: str
     method: str

@@ -62,7 +62,7 @@ class Content:
     """Job -> the text that orders jobs of one score (`order.member`), as it was when the job was put first."""
     reservations: dict[JobKey, Reservation] = field(default_factory=dict)
     counted: frozenset[str] | None = None
-    """The names of resources that the usage counts; None before the first settings: all resources."""
+    """The names of resources that the usage counts; None, before the first settings, means all resources."""
     usage: dict[str, dict[str, int]] = field(default_factory=dict)
     pool_usage: dict[str, int] = field(default_factory=dict)
     last_port: int = 0

@@ -424,7 +424,7 @@ def _work_record(record: _Record) -> WorkRecord:
 
 
 def batch_size(ready: int, workers: int, threads: int, most: int) -> int:
-    """Return how many keys go into one RQ job, at most as many as one worker has threads.
+    """Return how many keys go into one RQ job, at most one key for each thread of a worker.
 
     While few keys are ready, each job has one key, so that every free worker gets a key at once. While many keys are
     ready, a job has many keys, to share RQ's cost.

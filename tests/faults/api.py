@@ -61,8 +61,8 @@ def _read(path: str) -> tuple[dict[str, str], Target]:
 
 
 def _bare(before: StoredObject | None, body: bytes) -> tuple[bytes, bytes]:
-    """Return the stored object and the body of a change, both without the version of the object. They are a key of the
-    cache.
+    """Return the stored object and the body of a change, both without the version of the object. Together these are a
+    key of the cache.
     """
     if before is None:
         return b"", body
@@ -368,7 +368,7 @@ class ApiClient:
 
 
 def event(change: Change, selected: Callable[[Mapping[str, str]], bool]) -> WatchEvent | None:
-    """Return the event of a change in a watch with a label selector; None if the watch does not show it."""
+    """Return the event of a change in a watch with a label selector; None if the watch does not show the change."""
     before = change.before is not None and selected(change.before.labels)
     after = change.kind != "DELETED" and selected(change.object.labels)
     if not before and not after:

@@ -68,7 +68,7 @@ class Feed:
 
 
 class Cache:
-    """The pod cache of a worker (`reconcilers.observe.PodCache`). It does not wait in real time."""
+    """The pod cache of a worker (`reconcilers.observe.PodCache`). The cache does not wait in real time."""
 
     def __init__(self, feed: Feed, hears: Callable[[], bool]) -> None:
         self._feed, self._hears = feed, hears

@@ -90,8 +90,8 @@ def shuffled(
 
 
 def biting(scenarios: Iterable[str], kinds: Iterable[Kind], *, in_order: bool) -> Iterator[Schedule]:
-    """Yield schedules for a mutation. They have faults of these kinds at every call in order, or at random calls in
-    shuffled orders.
+    """Yield schedules for a mutation. The schedules have faults of these kinds at every call in order, or at random
+    calls in shuffled orders.
     """
     kinds, names = list(kinds), list(scenarios)
     yield from map(Schedule, names)
@@ -118,7 +118,9 @@ def first_broken(schedules: Iterable[Schedule], most: int) -> tuple[int, Failure
 
 
 def smaller(schedule: Schedule, breaks: Callable[[Schedule], Any]) -> Schedule:
-    """Return the smallest schedule found that still fails. It has fewer faults and, if possible, the steady order."""
+    """Return the smallest schedule found that still fails. The result has fewer faults and, if possible, the steady
+    order.
+    """
     for candidate in _simpler(schedule):
         if breaks(candidate):
             return smaller(candidate, breaks)

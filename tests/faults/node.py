@@ -63,8 +63,8 @@ class Pod:
         """The time at which the pod reached its gate; empty before."""
         self.asked = notes.get(labels.RESTART_CONTAINERS, "")
         self.agent = _state_of(RESTART_AGENT, status.get("initContainerStatuses") or ())
-        """The state of the restart agent of the pod. It is empty if the pod has no agent, or if the agent does not run
-        yet.
+        """The state of the restart agent of the pod. The state is empty if the pod has no agent, or if the agent does
+        not run yet.
         """
         self.has_agent = any(each["name"] == RESTART_AGENT for each in spec.get("initContainers") or ())
         self.restarted = conditions.get(labels.CONTAINERS_RESTARTED, {}).get("message", "")

@@ -54,8 +54,8 @@ class Place(Protocol):
         """Return the admitted jobs that wait for more workers."""
 
     def turns(self) -> object:
-        """Return the state that decides which queue has the next turn: the accounts of the queues and their clock. It
-        serves comparisons.
+        """Return the state that decides which queue has the next turn: the accounts of the queues and their clock.
+        Tests compare this state.
         """
 
     def remains(self) -> list[str]:
@@ -206,8 +206,8 @@ class RedisPlace:
         return sorted(name for name in names - empty if not self._passes(name))
 
     def _passes(self, name: str) -> bool:
-        """Return whether the key expires soon. It expires by the server's clock, which does not follow the simulated
-        clock.
+        """Return whether the key expires soon. The key expires by the server's clock, which does not follow the
+        simulated clock.
         """
         return name.startswith("work:settled:") and 0 < self._client.ttl(f"torchq:{name}") <= 10
 

@@ -21,7 +21,9 @@ SENT_BACK = ("NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForSc
 IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
 """The upstream task of each task by default, if the job has both and the spec names none."""
 STORE = "Rendezvous"
-"""The task that an elastic job has without declaring it. Its one pod is up before the workers meet at it."""
+"""The task that an elastic job has without declaring it. The only pod of this task runs before the workers meet
+there.
+"""
 
 
 def _tasks_of(spec: Mapping[str, Any], admission: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -20,7 +20,7 @@ from tests.support import redis_server
 
 SEED = 3
 STRIDE = 397
-"""The distance between the selected schedules. It is a prime, so that every fault is tried at some calls."""
+"""The distance between the selected schedules. The distance is a prime, so that every fault is tried at some calls."""
 
 
 @pytest.fixture(autouse=True)

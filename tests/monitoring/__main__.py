@@ -1,7 +1,8 @@
 """`python -m tests.monitoring [--only ALERT,...]`: the board and the alerts on a real Prometheus and a whole stack.
 
 One rule: the command ends everything that it has started. The exit code is 0 if the board has data, the figures agree,
-and every alert fired at its cause and resolved. It is 1 if any of these failed, and 2 if Prometheus is missing.
+and every alert fired at its cause and resolved. The exit code is 1 if any of these failed, and 2 if Prometheus is
+missing.
 """
 
 import argparse

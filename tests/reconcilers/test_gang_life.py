@@ -67,7 +67,7 @@ def step(world: GangSimulation, most: int = 100) -> None:
 
 
 def starts(world: GangSimulation) -> None:
-    """Bind pods, start those without a closed gate, and do requested restarts, as scheduler and nodes do."""
+    """Bind pods, start the pods without a closed gate, and do requested restarts, as scheduler and nodes do."""
     for name, pod in world.pods.items():
         if pod.phase == "Pending" and world.bound(pod):
             world.pods[name] = replace(pod, phase="Pending" if pod.gated else "Running", node="n1")

@@ -1,5 +1,5 @@
-"""Ends the processes that the tests of one process have started, however that process ends. It runs as a script:
-`leftovers.py FOLDER`.
+"""Ends the processes that the tests of one process have started, however that process ends. This module runs as a
+script: `leftovers.py FOLDER`.
 
 One rule: a process belongs to the tests if it began after this script and names the folder of the tests in its
 variables, its arguments or its working folder. The script uses only the standard library.

@@ -1,4 +1,4 @@
-"""A private Redis server for a test. It has no persistence unless the arguments enable it.
+"""A private Redis server for a test. The server has no persistence unless the arguments enable persistence.
 
 One rule: the server listens on a unix socket in a folder of the test, and ends with the block. The environment variable
 TORCHQ_TEST_REDIS_SERVER names its program. The default is the program that `torchq local up` starts.

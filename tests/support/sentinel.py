@@ -133,7 +133,7 @@ class Installation:
         until(self.is_ready)
 
     def is_ready(self) -> bool:
-        """Return whether every server, replica and sentinel is known to every sentinel and in order."""
+        """Return whether every sentinel knows every server, replica and sentinel, and none of them is down."""
         with contextlib.suppress(redis.RedisError, StopIteration):
             replicas = [node for node in self.servers if node is not self.master()]
             linked = all("connected" in node.ask("ROLE") for node in replicas)

@@ -55,8 +55,8 @@ def test_a_method_of_asyncio_has_the_parameters_of_the_other() -> None:
 
 
 def test_public_names_and_signatures_are_kept() -> None:
-    """A change here changes the programs of users. It belongs in CHANGELOG.md, with the steps that users have to
-    take.
+    """A change here changes the programs of users. The change belongs in CHANGELOG.md, with the steps that users have
+    to take.
     """
     assert "\n".join([*described(torchq), *described(torchq.aio)]) + "\n" == SIGNATURES.read_text()
 

@@ -15,7 +15,9 @@ from tests.support.waiting import until
 PAGE = ROOT / "docs" / "first-hour.md"
 HOME = "/home/ann"
 LOOKS = re.compile(r"torchq job (list|show|why|logs (?!-f))")
-"""Commands that change nothing. Their output may be right only a moment later, so they are repeated."""
+"""Commands that change nothing. The output of such a command may be right only a moment later, so the command is
+repeated.
+"""
 VARYING = {
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}": "UID",
     r"\d+ KiB packed, [0-9a-f]{8}": "PACKED",

@@ -1,5 +1,5 @@
-"""Invented names in jobs: resources that no node has, and queues that do not exist. Their cost stays with their
-jobs.
+"""Invented names in jobs: resources that no node has, and queues that do not exist. The cost of such a name stays with
+its job.
 """
 
 from types import SimpleNamespace

@@ -87,7 +87,7 @@ def store() -> Store:
 
 @pytest.fixture
 def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> Iterator[Coordinator]:
-    """Yield a coordinator that leads and answers queries. Its working threads do not run."""
+    """Yield a coordinator that leads and answers queries. The working threads of the coordinator do not run."""
     work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
     desk = Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace, pool="none"))
     with answering(desk, store):
@@ -420,7 +420,7 @@ def test_proxied_reads_the_service_through_the_api_server(embedded_cluster: Kube
 
 
 class LeaseAndProxy:
-    """An API server with one Lease and with services. It records each request."""
+    """An API server with one Lease and with services. The server records each request."""
 
     def __init__(self, annotations: dict[str, str], error: Exception | None = None) -> None:
         self.annotations, self.error = annotations, error

@@ -37,7 +37,9 @@ def asking(resource: str, amount: int) -> dict[str, Any]:
 
 
 def submit(desk: Desk, namespace: str, name: str, resource: str, amount: int) -> str:
-    """Submit such a job and return its uid. Its queue is the queue of its namespace, which no admin has created."""
+    """Submit such a job and return its uid. The queue of the job is the queue of its namespace, which no admin has
+    created.
+    """
     made = desk.cluster.create(TORCHJOBS, desks.manifest(name, namespace, asking(resource, amount)), namespace)
     return str(made["metadata"]["uid"])
 

@@ -276,7 +276,9 @@ def test_an_account_that_may_not_read_the_lease_may_submit(
 def test_a_coordinator_of_an_earlier_version_refuses_no_job(
     place: Place, embedded_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier version does not have the path. Its answer is the answer of this version to an unknown path."""
+    """An earlier version does not have the path. The earlier version answers as this version answers to an unknown
+    path.
+    """
     answer = QueueApi.answer
     monkeypatch.setattr(QueueApi, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
     said = place.submit(body("one", "nobody"))

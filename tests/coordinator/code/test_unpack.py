@@ -1,4 +1,4 @@
-"""The script of the init container on archives of all kinds. It runs as in its pod."""
+"""The script of the init container on archives of all kinds. The script runs as in a pod."""
 
 import ast
 import hashlib

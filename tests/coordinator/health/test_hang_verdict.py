@@ -23,7 +23,7 @@ LONG_AGO = parse("2026-01-01T00:00:00Z")
 
 @dataclass
 class Watch:
-    """A job at which the leader looks every 5 s. Its pods report into a store with its own clock."""
+    """A job at which the leader looks every 5 s. The pods of the job report into a store with its own clock."""
 
     running: tuple[str, ...] = (A, B)
     known: Reported | None = None

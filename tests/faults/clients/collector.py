@@ -1,7 +1,7 @@
-"""Kubernetes' garbage collector, as far as ConfigMaps with code need it. It takes two steps for each object.
+"""Kubernetes' garbage collector, as far as ConfigMaps with code need it. The collector takes two steps for each object.
 
-One rule: the collector reads an object, and acts on it later, after other programs had their turn. It deletes an object
-only if its owners have not changed since.
+One rule: the collector reads an object, and acts on it later, after other programs had their turn. The collector
+deletes an object only if the owners of the object have not changed since the reading.
 """
 
 from collections.abc import Iterator

@@ -154,8 +154,8 @@ class Play:
         return self.cluster.list(TORCHJOBS, NAMESPACE).items
 
     def _steps(self) -> Iterator[Step]:
-        """Yield the steps that can happen next. Their order is: the collector, the clients, the owners who delete
-        jobs.
+        """Yield the steps that can happen next. The order of the steps is: the collector, the clients, the owners who
+        delete jobs.
         """
         if not self.collector.done:
             yield self.collector.step

@@ -33,7 +33,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreparedRun]:
 
 
 STRIDE = 7
-"""The distance between the faults that are tried. It is a prime, so that each kind is tried at some calls."""
+"""The distance between the faults that are tried. The distance is a prime, so that each kind is tried at some calls."""
 
 
 def places(scene: Scene, prepared: PreparedRun) -> Iterator[tuple[int, int]]:

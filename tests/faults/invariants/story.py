@@ -144,7 +144,9 @@ class Story:
 
 
 def _removed(job: Job, uid: str, pods: list[Pod]) -> int:
-    """Return how many of the granted workers have been removed. Their group must not wait for these workers."""
+    """Return how many of the granted workers have been removed. The group of the job must not wait for these
+    workers.
+    """
     stay = {pod.name for pod in pods if pod.job == uid and not pod.deleting}
     return len(job.sizes.victims - stay)
 

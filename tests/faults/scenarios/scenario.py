@@ -74,11 +74,13 @@ class Scenario:
     least_steps: int = 0
     """No reporting pod ends before it has made this number of steps."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """The number of workers with which a job ends. Its pods end only when it has this number of workers, no change of
-    them is under way, and people have taken all of their steps.
+    """The number of workers with which a job ends. The pods of the job end only when it has this number of workers, no
+    change of them is under way, and people have taken all of their steps.
     """
     idle: Mapping[str, int | None] = field(default_factory=dict)
-    """How many of these workers are idle growth, by job; None: the job has any number beside those of `sizes`."""
+    """How many of these workers are idle growth, by job; None means that the job has any number of workers beside the
+    number in `sizes`.
+    """
     outcomes: Mapping[str, str] = field(default_factory=dict)
     """The last phase of each scale request, by name; empty if any phase is right. There may be no request if a step of
     people comes early.
@@ -92,8 +94,9 @@ class Scenario:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from the defaults of a simulation."""
     disruptions: Mapping[str, int | None] = field(default_factory=dict)
-    """The number of disruptions of each job. There may be fewer if a step of people comes early. None: any number, as a
-    worker may not see a pod before it is gone."""
+    """The number of disruptions of each job. There may be fewer if a step of people comes early. None means any number,
+    as a worker may not see a pod before it is gone.
+    """
     tampered: bool = False
     """Whether people delete objects that they do not own."""
     requests: int = 0

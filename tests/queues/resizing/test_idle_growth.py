@@ -1,4 +1,6 @@
-"""Growth into idle room: the loop, the room that it leaves, and the time for which room must have been idle."""
+"""Growth into idle room: the loop of growth, the room that growth leaves, and the time for which room must have been
+idle.
+"""
 
 from dataclasses import replace
 

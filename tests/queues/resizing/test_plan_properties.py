@@ -68,8 +68,8 @@ def sizes(plan: Plan) -> dict[str, int]:
 
 
 def fits(scene: Scene, job: Entry, resized: Mapping[str, int], beside: int = 0) -> bool:
-    """Return whether a waiting job fits once jobs have these sizes. It must fit into its quota or cohort, and into the
-    pool, of which other waiting jobs take `beside`.
+    """Return whether a waiting job fits once jobs have these sizes. The job must fit into its quota or cohort, and into
+    the pool, in which other waiting jobs take `beside` GPUs.
     """
     used = {name: each.get(GPU, 0) for name, each in scene.usage(scene.gone(resized).jobs).items()}
     demand = job.demand[GPU]

@@ -37,8 +37,8 @@ def elastic(
     others: Any = (),
     **more: Any,
 ) -> TorchJob:
-    """Return an elastic job that was granted `workers` workers. It requests the same number unless `wish` is another
-    one.
+    """Return an elastic job that was granted `workers` workers. The job requests the same number unless `wish` is
+    another number.
     """
     charge = {"jobs": 1, "pods": workers + 1, "cpu": 1000 * (workers + 1)}
     admission = ADMISSION | {"charge": charge, "workers": workers, "grown": 0}

@@ -1,5 +1,5 @@
-"""The end of a pod is a success only if no object of the pod shows that somebody asked for the end. This holds whatever
-objects were seen.
+"""The end of a pod is a success only if no object of the pod shows that somebody asked for the end. This rule holds
+whatever objects were seen.
 """
 
 from collections.abc import Sequence

@@ -37,7 +37,8 @@ while os.environ["RANK"] == "0" and len(peers()) < int(os.environ["WORLD_SIZE"])
     time.sleep(0.02)
 say("end")
 """
-"""A program that records its start and its end in a file named after its pod and attempt. It may wait for a gate file.
+"""A program that records its start and its end in a file named after its pod and attempt. The program may wait for a
+gate file.
 
 A master also waits until all its peers have started. The job succeeds with its master, and pods that have not started
 before this success never start.

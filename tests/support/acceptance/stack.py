@@ -109,7 +109,9 @@ class Stack:
         return said.out
 
     def try_run(self, *arguments: str, text: str | None = None) -> CommandResult:
-        """Run a command that may fail, and return its result. Its output must not contain a traceback."""
+        """Run a command that may fail, and return its result. The output of the command must not contain a
+        traceback.
+        """
         said = run(*arguments, cwd=self.folder, environment=self.environment, text=text)
         assert "Traceback" not in said.err + said.out, said
         return said

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 BACKLOG = 64
 LARGEST_REQUEST = 1 << 20
 PARENT_IS_THERE = 0
-"""The file descriptor of standard input. It reaches its end when the test process ends."""
+"""The file descriptor of standard input. Standard input reaches its end when the test process ends."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CommandResult:
 
 
 class Warm:
-    """A runner of commands. It starts the waiting process with the first command."""
+    """A runner of commands. The runner starts the waiting process with the first command."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

@@ -37,7 +37,9 @@ def permissions(role: Role) -> set[Permission]:
 
 
 class Gatekeeper:
-    """The API for one account. It records every request, and refuses a request without a grant as RBAC does."""
+    """The API for one account. The gatekeeper records every request, and refuses a request without a grant as RBAC
+    does.
+    """
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 One rule: every step asserts the guarantees of gangs and task graphs, independently of the plan.
 
 The simulated schedulers act as real schedulers do, not as they promise. No scheduler counts pods that have finished.
-v1alpha2 of Kubernetes refuses another minCount. Koordinator binds as many pods of a gang as its minimum, and forgets
+v1alpha2 of Kubernetes refuses another minCount. Koordinator binds only the minimum of the pods of a gang, and forgets
 the other pods.
 """
 
@@ -193,7 +193,8 @@ class GangSimulation(Simulation):
 
 @dataclass
 class SharedRoom(GangSimulation):
-    """One job and a gang that is not torchq's. Both need the same room, and the foreign gang waits for it.
+    """One job and a gang that is not torchq's. The job and the gang need the same room, and the foreign gang waits for
+    this room.
 
     Each pod takes one unit. The foreign gang always comes first, as a gang without a share does in Volcano.
     """

@@ -83,7 +83,9 @@ class Resizing(Simulation):
             self.reservation = replace(held, size=size, charge=sizes.charge(size), grown=held.grown + 1)
 
     def aim(self, workers: int | None, reason: str = "Idle", message: str = "for other/next") -> None:
-        """Write the size that the coordinator has decided on. None means that it has changed its mind."""
+        """Write the size that the coordinator has decided on. None means that the coordinator wants no other size any
+        more.
+        """
         assert self.manifest is not None
         wish, since = self.known.spec.worker_count, timestamps.format_time(self.now.timestamp())
         target = {"workers": workers, "reason": reason, "message": message, "since": since, "wish": wish}

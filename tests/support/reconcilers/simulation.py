@@ -1,4 +1,4 @@
-"""A cluster in memory with one job. It simulates the API server, the node and the coordinator.
+"""A cluster in memory with one job. The simulation plays the API server, the node and the coordinator.
 
 One rule: the simulation accepts no request that a real API server would refuse, and asserts that forbidden requests
 never occur.

@@ -41,7 +41,7 @@ sys.stdin.read()
 
 
 class Events:
-    """A cluster that keeps the Events that are created. It refuses Events if the test wants."""
+    """A cluster that keeps the Events that are created. The cluster refuses Events if the test sets it so."""
 
     def __init__(self) -> None:
         self.created: list[dict[str, Any]] = []

@@ -121,7 +121,7 @@ def test_a_new_group_has_the_memory_limit(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 def test_a_command_joins_its_group_before_it_begins(tmp_path: Path) -> None:
-    # The simulated group has no cgroup.procs file. The command must run and end as usual without it.
+    # The simulated group has no cgroup.procs file. The command must run and end as usual without this file.
     layout = Layout(tmp_path / "data")
     runs = ContainerRuns(layout, groups=ControlGroups(tmp_path))
     try:

@@ -35,7 +35,7 @@ signal.signal(signal.SIGTERM, save)
 os.write(1, b"ready\\n")  # no print: the signal may come before it has returned
 time.sleep(600)
 """
-"""A training program that saves on SIGTERM. It cannot save if it has lost the workers of its data loader."""
+"""A training program that saves on SIGTERM. The program cannot save if it has lost the workers of its data loader."""
 LAUNCHER = 'import os, subprocess, sys; sys.exit(subprocess.call(["python", "-c", os.environ["TRAINING"]]))'
 AGENT = (
     "import os, signal, subprocess, sys\n"

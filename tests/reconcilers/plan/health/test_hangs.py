@@ -1,4 +1,4 @@
-"""The plan for a job that hangs: its writes, Events, restarts and counts, and how often it makes them."""
+"""The plan for a job that hangs: its writes, Events, restarts and counts, and how often the plan has each of these."""
 
 from dataclasses import replace
 from datetime import timedelta

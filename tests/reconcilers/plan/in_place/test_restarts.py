@@ -95,7 +95,7 @@ class TestTheWholeJob:
         assert through(scene(open_, done).job_step()) == []
         led = scene(replace(open_, completed_restart="1"), done).job_step()
         assert (through(led), led.done) == (["digits-master-0", "digits-worker-0"], True)
-        # The pod met rank 0 from before the restart, and failed together with it. This is no failure of the job.
+        # The pod met rank 0 from before the restart, and failed together with it. This end is no failure of the job.
         met = scene(open_, replace(done, phase="Failed", exit_code=1)).job_step()
         assert (deleted(met), through(met)) == (["digits-worker-0"], [])
 
