@@ -109,7 +109,7 @@ class Node:
         return True
 
     def role(self) -> str:
-        """Return the role that the server believes to have, master or slave; empty if it does not answer."""
+        """Return the role that the server reports, master or slave; empty if the server does not answer."""
         with contextlib.suppress(redis.RedisError):
             return str(self.ask("ROLE")[0])
         return ""
@@ -160,12 +160,14 @@ class Installation:
         self.sentinels[0].ask("SENTINEL", "FAILOVER", NAME)
 
     def wait_for_other_master(self, than: Node) -> Node:
-        """Wait until the sentinels name another master and that server believes to be master. Return the server."""
+        """Wait until the sentinels name another master and this server reports the role of a master. Return the
+        server.
+        """
         until(lambda: self.has_other_master(than))
         return self.master()
 
     def has_other_master(self, than: Node) -> bool:
-        """Return whether the sentinels name another master and that server believes to be master."""
+        """Return whether the sentinels name another master and this server reports the role of a master."""
         with contextlib.suppress(StopIteration):
             found = self.master()
             return found is not than and found.role() == "master"
