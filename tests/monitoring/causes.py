@@ -28,7 +28,7 @@ class Cause:
     labels: Mapping[str, str] = field(default_factory=dict)
     """The labels that the alert must have, beside the namespace."""
     lingers: bool = False
-    """Whether the alert looks back so far that the run goes on before it has resolved."""
+    """Whether the alert has such a long range that the run continues before the alert has resolved."""
     again: Callable[[Installation], object] | None = None
     """The action that is repeated until the alert fires."""
 

@@ -18,7 +18,7 @@ STORE = Dependency(task_type="Rendezvous", phase="Running")
 
 
 def elastic(policy: dict[str, Any] | None = POLICY, **tasks: Any) -> dict[str, Any]:
-    """Return a job with a policy. Without `tasks`, its only task is Worker."""
+    """Return a job with a policy. Without `tasks`, Worker is the only task of the job."""
     fields = {} if policy is None else {"torchElasticPolicy": policy}
     return job(torchTaskSpecs=tasks or {"Worker": task(numTasks=2)}, **fields)
 

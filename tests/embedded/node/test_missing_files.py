@@ -1,4 +1,4 @@
-"""How the file is found that a failed command did not find in its working folder."""
+"""The search in the output of a failed command for the file that the command did not find in its working folder."""
 
 import pytest
 

@@ -187,7 +187,7 @@ def evict(job: str, pod: str) -> Step:
 
 
 def drain(job: str, pod: str) -> Step:
-    """Return the step in which a pod is evicted as by `kubectl drain`. The job is marked."""
+    """Return the step in which a pod is evicted as `kubectl drain` evicts it. The job is marked."""
     return _and_mark(job, lambda cluster: cluster.evict(pod, NAMESPACE))
 
 

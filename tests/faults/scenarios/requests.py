@@ -11,8 +11,8 @@ from tests.faults.scenarios.scenario import NAMESPACE, ONE, Scenario, Step
 
 
 def _once_it_runs(count: int, *steps: Step, instead: tuple[Step, ...] = ()) -> Step:
-    """Return the step that takes `steps` if the job runs with `count` workers, and `instead` if it does not run so
-    yet.
+    """Return the step that takes `steps` if the job runs with `count` workers, and `instead` if the job has another
+    number of workers.
     """
 
     def step(cluster: ApiClient) -> None:

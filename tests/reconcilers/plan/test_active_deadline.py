@@ -1,5 +1,6 @@
-"""`activeDeadlineSeconds` counts from the admission and ends the job in every state. Resources that are reserved for
-another job may be lent only until then."""
+"""`activeDeadlineSeconds` counts from the admission and ends the job in every state. Only until this deadline may
+resources that are reserved for another job be lent to the job.
+"""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""The pods that have to end with 0 for the success of a job, and what happens to the other pods until then."""
+"""The pods that have to end with 0 for the success of a job, and what happens to the other pods before the success."""
 
 from collections.abc import Iterable
 from dataclasses import replace
