@@ -164,7 +164,7 @@ SUBRESOURCES = {WIDGETS: ("status", "scale"), TORCHJOBS: ("status",), TENANT_QUE
 
 
 def make(r: random.Random, resource: Resource, name: str, namespace: str) -> dict[str, Any]:
-    """Return an object with labels. The object is valid, unless it was generated from the schema."""
+    """Return an object with labels. An object is valid, but some objects that are generated from the schema are not."""
     text = json.dumps(MAKERS[resource](r)).replace("@name", name.split(".", maxsplit=1)[0]).replace("@ns", namespace)
     own: dict[str, Any] = {"name": name}
     if r.random() < 0.6:

@@ -55,8 +55,8 @@ class Observer:
     def problems(self, now: float, *, zombies: bool) -> list[str]:
         """Return the violated invariants, in messages that do not change while the violation lasts.
 
-        With `zombies`, pods that were made twice or too early are no violation: such pods cannot be prevented, only
-        deleted.
+        With `zombies`, pods that were made twice or too early are no violation: their creation cannot be undone, and
+        such pods can only be deleted.
         """
         jobs = {each.uid: self._job(each.raw) for each in self._api.objects(TORCHJOBS)}
         self._outcomes |= {each["metadata"]["name"]: _phase(each) for each in self._requests()}

@@ -40,7 +40,7 @@ class Verdict:
     ) -> None:
         """Start without violations.
 
-        `expected` is what the run without faults leaves in the cluster, or None for the run without faults. `stuck` is
+        `expected` is what the run without faults leaves in the cluster, and None in the run without faults. `stuck` is
         the number of seconds for which pods do not start.
         """
         self._observer, self._scenario, self._schedule, self._expected = observer, scenario, schedule, expected

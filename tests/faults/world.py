@@ -50,7 +50,7 @@ class World:
     schedule: Schedule
     make_place: PlaceMaker
     expected: list[str] | None = None
-    """What the run without faults leaves in the cluster; None for the run without faults."""
+    """What the run without faults leaves in the cluster; None in the run without faults."""
     tracing: bool = False
     trace: list[str] = field(default_factory=list)
     now: float = START

@@ -1,4 +1,4 @@
-"""The coordinator's views of objects, including invalid ones."""
+"""The coordinator's views of objects, including invalid objects."""
 
 from typing import Any
 

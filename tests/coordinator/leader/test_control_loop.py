@@ -27,7 +27,9 @@ CHARGE = {"jobs": 1, "pods": 2, "cpu": 2000}
 
 
 def admit(desk: Desk, key: JobKey, epoch: int = 1, **changes: Any) -> None:
-    """Write an admission, as a worker does. The pick is the pick in the store, or an invented one if there is none."""
+    """Write an admission, as a worker does. The pick is the pick in the store, or an invented pick if the store has
+    none.
+    """
     held = desk.content.reservations.get(key)
     port, attempt = (held.port, held.attempt) if held else (20_007, 1)
     admission = {"queue": "a", "attempt": attempt, "epoch": epoch, "pick": 1, "charge": CHARGE, "port": port}

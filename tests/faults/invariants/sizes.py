@@ -39,7 +39,7 @@ class SizeWatch:
     def problems(self, jobs: Mapping[str, Job], pods: Sequence[Pod], now: float, *, excused: bool) -> Iterator[str]:
         """Yield what is wrong with the workers of jobs.
 
-        With `excused`, writes of a process that slept are no violation if they could not have been prevented.
+        With `excused`, writes of a process that slept are no violation if they can be undone but not prevented.
         """
         by_job: dict[str, list[Pod]] = {}
         for pod in pods:

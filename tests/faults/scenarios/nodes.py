@@ -25,8 +25,8 @@ _FAILS = task(restartPolicy="OnFailure")
 
 
 def _last_elsewhere(task_type: str, index: int, open_nodes: list[str]) -> str:
-    """Return the second node for the first and the last worker of a job while that node is open. All other pods get the
-    first node.
+    """Return the second node for workers 0 and 3 of a job while that node is open. All other pods get the first open
+    node.
     """
     node = SECOND_NODE if task_type == "worker" and index in (0, 3) else FIRST_NODE
     return node if node in open_nodes else next(iter(open_nodes), "")

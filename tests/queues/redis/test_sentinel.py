@@ -159,7 +159,7 @@ PASSWORD = "s3/cret"
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Installation]:
-    """Run servers and sentinels whose only accounts are the printed ones and an admin's."""
+    """Run servers and sentinels whose only accounts are the printed accounts and the account of an admin."""
     with sentinel.running(tmp_path) as running:
         accounts = acl.acl(PASSWORD, "reader", "internal").splitlines()[1:]
         for nodes, lines in ((running.servers, accounts), (running.sentinels, [acl.sentinel_acl(PASSWORD)])):

@@ -1,4 +1,4 @@
-"""Ranks by the places of pods: the order as a table, and the ranks that stay while pods come and go."""
+"""Ranks by the places of pods: the order as a table, and the part of this order that stays while pods come and go."""
 
 from dataclasses import replace
 from typing import Any

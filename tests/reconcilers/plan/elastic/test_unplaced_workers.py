@@ -14,7 +14,7 @@ SECONDS = 100
 
 
 def leave(job: Resizing, *indexes: int) -> None:
-    """Cordon the node of some workers, and let these workers end; the new ones find no node."""
+    """Cordon the node of some workers, and let these workers end; the new workers find no node."""
     for index in indexes:
         name = f"digits-worker-{index}"
         job.pods[name] = replace(job.pods[name], node="n2")
