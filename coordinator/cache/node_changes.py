@@ -11,7 +11,6 @@ from coordinator.cache.node_views import NodeView
 from coordinator.cache.views import JobView, PodView
 from crds.keys import JobKey
 
-
 MOST = 100_000
 """The most changes that are kept apart. If there are more, everything is read at the next look."""
 
