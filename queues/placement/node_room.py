@@ -25,6 +25,7 @@ _Answer = tuple[Placed, ...] | None
 class _ShapeFits:
     """How many pods of one shape each node takes."""
 
+    shape: Shape
     by_node: dict[int, int] = field(default_factory=dict)
     """The number of pods by the index of the node."""
     takes: dict[int, NodeSet] = field(default_factory=dict)
@@ -75,6 +76,8 @@ class NodeRoom:
         self._largest: dict[str, int] = {}
         self._sets: dict[str, NodeSet] = {}
         self._shapes: dict[Shape, _ShapeFits] = {}
+        self._latest = _ShapeFits(Shape(()))
+        """What was asked for last. A pick asks for one shape several times."""
         self._changed: list[int] = []
         """The node of each of the last versions, of as many as there are nodes or more."""
         self._answers: dict[_Question, tuple[int, _Answer]] = {}
@@ -114,10 +117,13 @@ class NodeRoom:
 
     def use(self, node: int, demand: Iterable[tuple[str, int]], times: int) -> None:
         """Count a demand on a node as used a number of times; as free again if the number is below 0."""
-        free = self._free[node]
+        free, latest = self._free[node], self._latest
         for name, amount in demand:
             free[name] = free.get(name, 0) - amount * times
         self._note_change(node)
+        if demand is latest.shape.demand and times > 0 and latest.version == self.version - 1:
+            latest.set_fit(node, max(0, latest.by_node.get(node, 0) - times))
+            latest.version = self.version  # what was just assigned is used: nothing else need be looked at
         if times < 0:
             self._freed = self.version
 
@@ -183,18 +189,22 @@ class NodeRoom:
 
     def _fits_of(self, shape: Shape) -> _ShapeFits:
         """Return how many pods of a shape each node takes now."""
+        latest = self._latest
+        if latest.shape is shape and latest.version == self.version:
+            return latest
         fits = self._shapes.get(shape)
         if fits is None:
             if len(self._shapes) >= _SHAPES:
                 del self._shapes[min(self._shapes, key=lambda known: self._shapes[known].version)]
-            fits = self._shapes[shape] = _ShapeFits()
+            fits = self._shapes[shape] = _ShapeFits(shape)
         if fits.version != self.version:
-            self._bring_up_to_date(fits, shape)
+            self._bring_up_to_date(fits)
+        self._latest = fits
         return fits
 
-    def _bring_up_to_date(self, fits: _ShapeFits, shape: Shape) -> None:
+    def _bring_up_to_date(self, fits: _ShapeFits) -> None:
         """Look at the nodes that have changed; at all nodes if that is less work."""
-        count, behind = len(self.names), self.version - fits.version
+        shape, count, behind = fits.shape, len(self.names), self.version - fits.version
         changed = set(self._changed[-behind:]) if behind <= count else set(range(count))
         if fits.version < self._resolved:
             nodes = self.allowed(shape.where)

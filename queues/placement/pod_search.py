@@ -11,8 +11,8 @@ from queues.placement.gangs import Members, NodeSet, Placed, Shape
 from queues.placement.node_room import NodeRoom, bits
 from queues.placement.trial import Trial, fewest_first
 
-_STEPS = 1_000
-"""The most nodes that are looked at."""
+_STEPS = 2_000
+"""The most work: a look at a node is a step for each kind of pods."""
 _DEPTH = 100
 """The most pods that are searched. With more of them, the steps would end far from the first pods."""
 
@@ -48,9 +48,9 @@ class _PodSearch:
         alike_next = at + 1 < len(self._pods) and self._pods[at + 1] == shape
         seen = set()
         for node in self._candidates(shape, vain):
-            if not self._steps:
+            if self._steps <= 0:
                 return False
-            self._steps -= 1
+            self._steps -= len(self._totals)
             vain |= 1 << node
             kind = self._trial.kind(node, self._behind[at])
             if kind in seen:

@@ -30,18 +30,14 @@ class Trial:
         for name, amount in shape.demand:
             free[name] = free.get(name, 0) - amount * times
 
-    def allowed(self, shape: Shape) -> NodeSet:
-        """Return the nodes on which a shape may run."""
-        return self._room.allowed(shape.where) & self._within
-
     def fit(self, node: int, shape: Shape) -> int:
         """Return how many pods of a shape a node takes."""
-        return count_fitting(self.free(node), shape.demand) if self.allowed(shape) >> node & 1 else 0
+        return count_fitting(self.free(node), shape.demand) if self._room.allowed(shape.where) >> node & 1 else 0
 
-    def kind(self, node: int, shapes: Iterable[Shape]) -> tuple[frozenset[tuple[str, int]], tuple[bool, ...]]:
+    def kind(self, node: int, shapes: Iterable[Shape]) -> tuple[frozenset[tuple[str, int]], tuple[int, ...]]:
         """Return a value that is equal for nodes that are alike for some shapes."""
         rest = frozenset((name, amount) for name, amount in self.free(node).items() if amount)
-        return rest, tuple(bool(self.allowed(shape) >> node & 1) for shape in shapes)
+        return rest, tuple(self._room.allowed(shape.where) >> node & 1 for shape in shapes)
 
     def total(self, shape: Shape) -> int:
         """Return how many pods of a shape alone find a node."""

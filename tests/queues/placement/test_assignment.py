@@ -75,7 +75,7 @@ def test_the_order_of_members_and_how_they_are_split_change_nothing() -> None:
 
 @pytest.mark.parametrize("members", [(), (Members(ONE_GPU, 0),), (Members(ONE_GPU, 0), Members(NO_GPU, 0))])
 def test_a_gang_without_pods_fits_everywhere(members: tuple[Members, ...]) -> None:
-    room = room_of([])
+    room = room_of([NODE])
     assert (assign(room, members), fits(room, members), count_placed(room, members)) == ((), True, 0)
 
 
@@ -108,14 +108,52 @@ def test_an_answer_is_not_kept_beyond_a_change() -> None:
     assert fits(room, gang)
     room.set_capacity(0, {**NODE, "gpu": 7})
     assert not fits(room, gang)
+    room.set_capacity(0, NODE)
+    assert fits(room, gang)
+    room.use(0, ONE_GPU.demand, 1)
+    assert not fits(room, gang)
     room.set_capacity(room.index("new"), NODE)
     assert fits(room, gang)
 
 
-def test_a_search_finds_what_no_order_by_best_fit_finds() -> None:
-    """The largest pod first takes the larger of two nodes; the others first take one node each."""
-    room, five, four = room_of([{"cpu": 8, "pods": 9}, {"cpu": 5, "pods": 9}]), shape(cpu=5), shape(cpu=4)
-    assert by_node(room, Members(five, 1), Members(four, 2)) == {0: [(four, 2)], 1: [(five, 1)]}
+HARD = {
+    "the largest first takes the larger node": (
+        [{"cpu": 8}, {"cpu": 5}],
+        (Members(shape(cpu=5), 1), Members(shape(cpu=4), 2)),
+    ),
+    "alike pods share a node": (
+        [{"cpu": 4, "pods": 2}, {"cpu": 2, "pods": 4}],
+        (Members(shape(cpu=2), 2), Members(shape(cpu=1), 2)),
+    ),
+    "a node in vain is not the next one": (
+        [{"cpu": 6, "gpu": 9, "pods": 2}, {"cpu": 7, "gpu": 11, "pods": 3}],
+        (Members(shape(cpu=2, gpu=4), 3), Members(shape(cpu=3, gpu=3), 2)),
+    ),
+    "equal nodes differ for a place condition": (
+        [{"cpu": 6, "pods": 1}, {"cpu": 2, "pods": 2}, {"pods": 4}, {"cpu": 6, "pods": 1}],
+        (Members(shape(), 2), Members(shape("zone", cpu=6), 1), Members(shape(cpu=2), 1), Members(shape(cpu=6), 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "members"), HARD.values(), ids=HARD)
+def test_a_search_finds_what_no_order_by_best_fit_finds(
+    nodes: list[dict[str, int]], members: tuple[Members, ...]
+) -> None:
+    assert fits(room_of([{"pods": 9, **node} for node in nodes], {"zone": 0b0011}), members)
+
+
+def test_a_search_ends_where_it_could_go_on_almost_without_end() -> None:
+    """Each kind of pod alone finds room, no node can be filled without a rest, and no two nodes or pods are alike."""
+    room = room_of([{"cpu": 100 + node, "pods": 40} for node in range(30)])
+    members = tuple(Members(shape(cpu=34 + number), 3) for number in range(30))
+    assert not fits(room, members)
+
+
+def test_members_that_are_as_large_as_each_other_have_an_order_of_their_own() -> None:
+    nodes = [{"cpu": 16, "gpu": 8, "pods": 1}, {"cpu": 16, "gpu": 8, "pods": 1}]
+    members = Members(shape(gpu=4), 1), Members(shape(cpu=8), 1)
+    assert assign(room_of(nodes), members) == assign(room_of(nodes), members[::-1]) is not None
 
 
 def test_alike_pods_are_decided_as_an_exhaustive_search_does() -> None:
