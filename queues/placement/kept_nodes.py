@@ -42,12 +42,13 @@ def keep(places: Places, key: str, gang: Gang | None, now: float, patience: floa
     takes no pods any more. For a gang that no nodes can hold, none are kept.
     """
     if gang is None:
-        places.kept, places.kept_for = 0, None
+        places.kept, places.kept_for, places.is_kept_in_vain = 0, None, False
         return
     is_same = places.kept_for == (key, gang)
     are_open = not places.kept & ~places.usable
     if is_same and are_open and 0 <= now - places.kept_since < patience:
         return
+    places.is_kept_in_vain &= is_same
     before = places.kept if is_same and are_open else 0
     chosen = choose(places, gang.members, places.ends(now), now, before)
     places.kept = 0 if chosen is None else chosen.nodes

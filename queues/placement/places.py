@@ -86,6 +86,9 @@ class Places:
         """The job for which they are kept, and its gang; None: for no job."""
         self.kept_since = 0.0
         """When they were chosen, in seconds since 1970."""
+        self.is_kept_in_vain = False
+        """Whether the scheduler has bound a pod of another job to a kept node, though the pod had a place elsewhere.
+        Then only pods go before that can run on no kept node."""
         self.is_outdated = False
         """Whether it is not known which of the picked jobs have a reservation."""
 
@@ -94,6 +97,7 @@ class Places:
         copied = Places(self.room.copy(), self.gang_of)
         copied.usable = self.usable
         copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
+        copied.is_kept_in_vain = self.is_kept_in_vain
         return copied
 
     # What the picker asks
@@ -101,7 +105,12 @@ class Places:
     def fits(self, gang: Gang | None, units: int = 0, *, on_kept: bool = False) -> bool:
         """Return whether a gang, with a number of further workers, finds nodes; with `on_kept`, kept ones included. A
         gang of which nothing is known does."""
-        return gang is None or assignment.fits(self.room, gang.with_further(units), EVERY if on_kept else ~self.kept)
+        if gang is None:
+            return True
+        members = gang.with_further(units)
+        if self.is_kept_in_vain and not on_kept and any(self.room.allowed(one.where) & self.kept for one, _ in members):
+            return False
+        return assignment.fits(self.room, members, EVERY if on_kept else ~self.kept)
 
     def take(self, key: str, gang: Gang | None, units: int = 0) -> None:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
@@ -136,6 +145,7 @@ class Places:
             job.members, job.lasting = members, gang.lasting
         gained, lost = bound - job.bound, job.bound - bound
         for place, count in gained.items():
+            self.is_kept_in_vain |= self._breaks_kept(key, job, place[0])
             self._change(job.bound, *place, count)
         for place, count in lost.items():
             self._change(job.bound, *place, -count)
@@ -145,6 +155,11 @@ class Places:
             self._return(job, lost, missing - job.waiting.total())
             self._find(job, missing - job.waiting.total())
         self._forget_if_empty(key, job)
+
+    def _breaks_kept(self, key: str, job: JobPlaces, node: int) -> bool:
+        """Return whether a pod came to a node that is kept for another job, though its job has places elsewhere."""
+        is_kept = self.kept >> node & 1 and self.kept_for is not None and self.kept_for[0] != key
+        return bool(is_kept and job.waiting and not any(place[0] == node for place in job.waiting))
 
     def vacate(self, nodes: NodeSet) -> list[str]:
         """Drop the places without pods on nodes that take no pods any more, and return the jobs that had them."""
