@@ -123,10 +123,11 @@ class QueueSpec:
 class WaitingEntry:
     """An entry in a snapshot, with the version that a commit checks."""
 
-    __slots__ = ("_entry", "demand", "gang", "port", "queue", "ticket", "version")
+    __slots__ = ("_entry", "demand", "gang", "placeable", "port", "queue", "ticket", "version")
 
     def __init__(self, entry: Entry, version: int) -> None:
         self.gang: Gang | None = None  # the pods that need nodes; None: not known, or nodes do not matter
+        self.placeable = True  # whether the nodes could hold them if they were empty
         self._entry: Entry | None = entry
         self.version = version
         self.queue = entry.queue

@@ -58,7 +58,8 @@ class NodePlaces:
     """By node, what foreign pods use there."""
 
     def refresh(self) -> bool:
-        """Bring the places up to date. Return whether a waiting job asks for other pods than before."""
+        """Bring the places up to date. Return whether jobs must be read anew: some ask for other pods than before,
+        or the nodes could hold other jobs."""
         if not self.counts:
             return False
         self._refreshed = self.elapsed()
@@ -69,8 +70,9 @@ class NodePlaces:
             if places is None or changed.everything or places.is_outdated or is_late:
                 self._rebuild()
                 return True
+            before = places.empty.version
             self._apply(places, changed)
-        return changed.edited
+        return changed.edited or places.empty.version != before
 
     def forget(self) -> None:
         """Make the places anew at the next refresh: a term begins, with reservations of its own, or has ended."""
@@ -98,6 +100,7 @@ class NodePlaces:
         looked_at = [self._look_at(places, name) for name in changed.nodes]
         if any(looked_at):
             places.room.forget_sets()
+            places.empty.forget_sets()
             places.usable = self._usable(places)
         moved = places.vacate(~places.usable)
         for key in {*changed.jobs, *map(JobKey.parse, moved)}:
@@ -105,7 +108,7 @@ class NodePlaces:
 
     def _rebuild(self) -> None:
         before = self.places
-        places = self.places = Places(NodeRoom(self._allowed), self.gang_of, self._ends)
+        places = self.places = Places(NodeRoom(self._allowed), NodeRoom(self._ever_allowed), self.gang_of, self._ends)
         self._nodes, self._foreign, self._built = {}, {}, self.elapsed()
         for node in self.watches.nodes.values() if self.watches.nodes else ():
             self._look_at(places, node.name)
@@ -136,7 +139,8 @@ class NodePlaces:
         else:
             self._nodes[name] = node
         if node is None or before is None or node.allocatable != before.allocatable:
-            places.room.set_capacity(index, NOTHING if node is None else node.allocatable)
+            for room in (places.room, places.empty):
+                room.set_capacity(room.index(name), NOTHING if node is None else node.allocatable)
         used: dict[str, int] = {}
         for pod in self.watches.pods.indexed(foreign_on(name)):
             for resource, amount in pod.demand.items() if pod.occupies else ():
@@ -149,23 +153,29 @@ class NodePlaces:
         return _rules_of(node) != _rules_of(before)
 
     def _usable(self, places: Places) -> NodeSet:
-        return self._set(places)
+        return self._set(places.room, lambda node: node.ready)
 
     def _allowed(self, where: str) -> NodeSet:
-        """Return the nodes on which pods with a place condition may run. Nodes that the pods avoid are left out only
-        if others remain."""
+        """Return the nodes that take pods with a place condition now. Nodes that the pods avoid are left out only if
+        others remain."""
+        assert self.places is not None
+        condition, room = PlaceCondition.parse(where), self.places.room
+        found = self._set(room, lambda node: node.ready and condition.allows(node.name, node.labels, node.taints))
+        avoided = frozenset(condition.avoided)
+        return self._set(room, lambda node: node.name not in avoided) & found or found if avoided else found
+
+    def _ever_allowed(self, where: str) -> NodeSet:
+        """Return the nodes on which pods with a place condition may run if all nodes take pods."""
         assert self.places is not None
         condition = PlaceCondition.parse(where)
-        found = self._set(self.places, lambda node: condition.allows(node.name, node.labels, node.taints))
-        avoided = frozenset(condition.avoided)
-        return self._set(self.places, lambda node: node.name not in avoided) & found or found if avoided else found
+        return self._set(self.places.empty, lambda node: condition.allows(node.name, node.labels, node.taints))
 
-    def _set(self, places: Places, belongs: Callable[[NodeView], bool] = lambda _: True) -> NodeSet:
-        """Return the nodes that take pods and belong to a set."""
+    def _set(self, room: NodeRoom, belongs: Callable[[NodeView], bool]) -> NodeSet:
+        """Return the nodes that belong to a set."""
         found = 0
         for node in list(self._nodes.values()):  # copies of the places ask from other threads
-            if node.ready and belongs(node):
-                found |= 1 << places.room.index(node.name)
+            if belongs(node):
+                found |= 1 << room.index(node.name)
         return found
 
     # Jobs

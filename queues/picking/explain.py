@@ -161,6 +161,9 @@ def _reason(picker: Picker, queue: QueueState | None, place: QueuePosition) -> t
     for ceiling in (quota, queue.ceiling) if queue.spec.open else (quota,):
         if not amounts.fits(demand, NOTHING, ceiling):
             return "ExceedsQuota", too_large_message(name, demand, ceiling)
+    places, gang = picker.pool.places, node_words.gang_of(picker.pool.places, place.entry)
+    if places is not None and not places.could_hold(gang):
+        return "WaitingForNodes", "the nodes could not hold all pods of the job even if they were empty"
     if not queue.spec.open:
         return "QueueHeld", f"queue {name} is on hold"
     return _limit(picker, queue, place) if _is_due(queue, place) else _behind(name)

@@ -183,6 +183,7 @@ class PickerState:
         if places is not None:
             for entry in entries:
                 entry.gang = places.gang_of(entry.ticket[0], entry.ticket[2], entry.demand)
+                entry.placeable = places.could_hold(entry.gang)
 
     def _mark_dirty(self, queue: QueueState) -> None:
         """Mark a queue whose known entries have changed."""

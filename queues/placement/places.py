@@ -67,13 +67,16 @@ class Places:
     def __init__(
         self,
         room: NodeRoom,
+        empty: NodeRoom,
         gang_of: GangOf,
         ends: Callable[[float], Sequence[ExpectedEnd]] = lambda _: (),
     ) -> None:
-        """`room` belongs to the caller, who counts in it what is used by others than these jobs.
+        """`room` and `empty` belong to the caller, who counts in `room` what is used by others than these jobs. `empty`
+        has all nodes, also those that take no pods now, without anything that uses them.
 
         `ends` returns, at a time, when jobs are expected to have ended, in the order of time."""
         self.room = room
+        self.empty = empty
         self.gang_of = gang_of
         self.ends = ends
         self.jobs: dict[str, JobPlaces] = {}
@@ -94,7 +97,7 @@ class Places:
 
     def copy(self) -> "Places":
         """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
-        copied = Places(self.room.copy(), self.gang_of)
+        copied = Places(self.room.copy(), self.empty.copy(), self.gang_of)
         copied.usable = self.usable
         copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
         copied.is_kept_in_vain = self.is_kept_in_vain
@@ -111,6 +114,10 @@ class Places:
         if self.is_kept_in_vain and not on_kept and any(self.room.allowed(one.where) & self.kept for one, _ in members):
             return False
         return assignment.fits(self.room, members, EVERY if on_kept else ~self.kept)
+
+    def could_hold(self, gang: Gang | None) -> bool:
+        """Return whether the nodes could hold a gang if they were empty, and all took pods."""
+        return gang is None or assignment.fits(self.empty, gang.members)
 
     def take(self, key: str, gang: Gang | None, units: int = 0) -> None:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
