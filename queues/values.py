@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
+from queues.placement.gangs import Gang
 from queues.task_times import TaskTimes
 from queues.work_kinds import WorkKind
 
@@ -122,9 +123,10 @@ class QueueSpec:
 class WaitingEntry:
     """An entry in a snapshot, with the version that a commit checks."""
 
-    __slots__ = ("_entry", "demand", "port", "queue", "ticket", "version")
+    __slots__ = ("_entry", "demand", "gang", "port", "queue", "ticket", "version")
 
     def __init__(self, entry: Entry, version: int) -> None:
+        self.gang: Gang | None = None  # the pods that need nodes; None: not known, or nodes do not matter
         self._entry: Entry | None = entry
         self.version = version
         self.queue = entry.queue

@@ -26,8 +26,9 @@ from typing import Any, NamedTuple
 
 import pydantic
 
+from coordinator.cache.node_views import NodeView
 from coordinator.cache.routing_rules import RoutingRules
-from coordinator.cache.views import JobView, NodeView
+from coordinator.cache.views import JobView
 from coordinator.routing import eligibility, pool_capacity
 from coordinator.routing.pool_capacity import PoolSetting
 from crds.keys import JobKey

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from coordinator.cache.node_views import NodeView
 from coordinator.cache.routing_rules import RoutingRules
-from coordinator.cache.views import JobView, NodeView, PodView
+from coordinator.cache.views import JobView, PodView
 from coordinator.routing import eligibility, growth_entries, held_charges, pod_charges, route
 from crds.keys import JobKey
 from crds.torchjob.status import Admission

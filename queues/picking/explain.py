@@ -11,9 +11,10 @@ from typing import Literal
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, Amounts
 from queues import order
-from queues.picking import quotas
+from queues.picking import node_words, quotas
 from queues.picking.picker import Picker
 from queues.picking.queue_state import QueueState
+from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.values import Entry, QueuePosition, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
@@ -25,6 +26,7 @@ Code = Literal[
     "WaitingForQuota",
     "WaitingForCohort",
     "WaitingForPool",
+    "WaitingForNodes",
     "Next",
 ]
 """Why a job waits, in the order of the checks. A job with "Next" waits only for its queue's turn."""
@@ -74,8 +76,11 @@ def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
         if queue is not None and code == "WaitingForCohort" and room
         else ""
     )
+    nodes = node_words.describe(picker.pool.places, place.entry) if code == "WaitingForNodes" else ""
     passed = "" if queue is None else _format_passed(picker, queue, place)
-    return Explanation(code, sentence, "; ".join(part for part in (needs, limits, shares, passed, ahead) if part), room)
+    return Explanation(
+        code, sentence, "; ".join(part for part in (needs, limits, nodes, shares, passed, ahead) if part), room
+    )
 
 
 def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition) -> str:
@@ -104,7 +109,7 @@ def _room(picker: Picker, queue: QueueState, code: Code, demand: Amounts) -> Sca
             queues, used, limits = frozenset({queue.spec.name}), queue.used, queue.spec.quota
         case "WaitingForCohort" if cohort is not None:
             queues, used, limits = frozenset(cohort.queues), cohort.used, cohort.total
-        case "WaitingForPool":
+        case "WaitingForPool" | "WaitingForNodes":
             queues, used, limits = frozenset(), picker.pool.used, picker.pool.capacity
         case _:
             return None
@@ -172,8 +177,13 @@ def _limit(picker: Picker, queue: QueueState, place: QueuePosition) -> tuple[Cod
             return "WaitingForCohort", f"cohort {queue.spec.cohort} has nothing left to lend to queue {name}"
     if not picker.pool.fits_reserved(demand):
         return "WaitingForPool", "the pool has no room for the job"
+    places, gang = picker.pool.places, node_words.gang_of(picker.pool.places, place.entry)
+    if places is not None and not places.fits(gang, on_kept=True):
+        return "WaitingForNodes", "the pods of the job find no nodes with room for all of them"
     if picker.reservation_holder != name and not picker.pool.fits(demand):
         return "WaitingForPool", "the pool's room is reserved for a job that was overtaken before"
+    if picker.reservation_holder != name and places is not None and not places.fits(gang):
+        return "WaitingForNodes", "nodes are kept for a job that was overtaken before"
     return "Next", f"the job goes with queue {name}'s next turn"
 
 
@@ -231,7 +241,9 @@ def _join(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def suppose(snapshot: Snapshot, entry: Entry, rules: PickRules, now: float) -> Explanation:
+def suppose(
+    snapshot: Snapshot, entry: Entry, rules: PickRules, now: float, places: Places | None = None
+) -> Explanation:
     """Return why a job that is in no queue's order would wait if it took its place now; "Next" if it would fit.
 
     Where the snapshot shows only the first jobs of the queue, the jobs behind them count as no obstacle.
@@ -245,4 +257,4 @@ def suppose(snapshot: Snapshot, entry: Entry, rules: PickRules, now: float) -> E
     joined = replace(queue, heads=heads, waiting=queue.waiting + 1)
     queues = sorted((*others, joined), key=lambda view: view.spec.name)
     place = QueuePosition(entry=entry, rank=rank, waiting=joined.waiting)
-    return explain(Picker(replace(snapshot, queues=tuple(queues)), rules), place, now)
+    return explain(Picker(replace(snapshot, queues=tuple(queues)), rules, places=places), place, now)

@@ -155,7 +155,7 @@ class Picker(PickerState):
     def _choice_with_reservation(self) -> Choice | None:
         """Return the job that holds the reservation, if there is room for it now."""
         queue = self.reservation.holder
-        if queue is None or queue.first is None or not self.pool.fits_reserved(queue.first.demand):
+        if queue is None or queue.first is None or not self.pool.has_room(queue.first, on_kept=True):
             return None
         job = self._further.enlarge(queue, queue.first) if queue.first.waiting.most else queue.first
         return queue, job, self._fair_share.turn(queue.spec.name)
@@ -175,7 +175,7 @@ class Picker(PickerState):
         pick = Pick._make((candidate.waiting, cost, fair_share.clock, fair_share.changes(), overtaken, candidate.units))
         queue.take(candidate)
         if self._scarce:
-            self.pool.charge(demand)
+            self.pool.charge(candidate)
         if spec.cohort:
             cohort = self._cohorts[spec.cohort]
             cohort.charge(spec, demand)

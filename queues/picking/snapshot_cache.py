@@ -1,6 +1,6 @@
 """A snapshot of the queues for queries, which differences from the store keep up to date.
 
-One rule: few reads, because Redis has picks to commit. The first jobs of every queue are read once. After that only
+One rule: few reads, because Redis has picks to commit. The first jobs of every queue are read once. After this, only
 changes are read, at most once a second.
 """
 
@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from queues.picking import read_depth
 from queues.picking.picker import Picker
+from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.store import QueueReader
 from queues.values import Pick, Snapshot
 
 FIRST = read_depth.LEAST
-"""Jobs of each queue that are read before a query needs more."""
+"""The number of jobs of each queue that are read before a query needs more."""
 FRESH_SECONDS = 1.0
 
 
@@ -31,7 +32,7 @@ class SnapshotCache:
     _fresh_until: float = 0.0
 
     def read(self, heads: int = FIRST, more: Collection[str] = ()) -> Snapshot:
-        """Return a snapshot of every queue, with up to `heads` jobs of those in `more`. Raises QueueError."""
+        """Return a snapshot of every queue, with up to `heads` jobs of the queues in `more`. Raises QueueError."""
         with self._lock:
             now = self.clock()
             fresh = now <= self._fresh_until <= now + FRESH_SECONDS  # the clock may have been set back
@@ -50,16 +51,18 @@ class SnapshotCache:
         snapshot = self.store.snapshot(heads, before.change, more)
         return snapshot if snapshot.whole else merge(before, snapshot)
 
-    def forecast(self, rules: PickRules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
-        """Return the next `count` picks, and the snapshot that they are made from.
+    def forecast(
+        self, rules: PickRules, count: int, *, roomy: bool = False, places: Places | None = None
+    ) -> tuple[Snapshot, tuple[Pick, ...]]:
+        """Return the next `count` picks, and the snapshot from which they are made. `places` are not changed.
 
-        Reads more jobs of the queues whose known jobs are all picked or cannot go. With `roomy`, only quotas limit the
-        picks.
+        The method reads more jobs of the queues whose known jobs are all picked or cannot be picked. With `roomy`, only
+        quotas limit the picks.
         """
         snapshot, heads = self.read(), FIRST
         depth = read_depth.per_queue(len(snapshot.queues))
         while True:
-            forecast = Picker(snapshot, rules, roomy=roomy)
+            forecast = Picker(snapshot, rules, roomy=roomy, places=places and places.copy())
             partly_read = set(forecast.partly_read(depth))
             picks = forecast.picks(self.clock(), count).picks
             short = nearly_used_up(snapshot, picks) if len(picks) < count else frozenset()

@@ -96,6 +96,14 @@ class NodeRoom:
         self._resolved = 0
         """The version since which place conditions mean the same."""
 
+    def copy(self) -> "NodeRoom":
+        """Return a room that is as this one is now, and apart from it."""
+        copied = NodeRoom(self._allowed)
+        copied.names, copied._indexes = [*self.names], {**self._indexes}
+        copied._capacity, copied._free = [*self._capacity], [{**free} for free in self._free]
+        copied._sets = {**self._sets}
+        return copied
+
     def index(self, name: str) -> int:
         """Return the index of a node. A node that is not known is added, with nothing free."""
         found = self._indexes.get(name)

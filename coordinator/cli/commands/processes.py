@@ -24,6 +24,7 @@ from coordinator.http import coordinator_metrics, coordinator_server, life_port,
 from coordinator.http.coordinator_server import CoordinatorLife
 from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
+from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.queue_statuses import QueueStatuses
 from coordinator.leader.trouble_logs import ClockLog, WorkerLog
 from coordinator.life import channel
@@ -53,6 +54,7 @@ from kube.process.turns import Turns
 from kube.stop import Stop
 from queues import rules
 from queues.dispatch.redis_work import RedisWork
+from queues.placement.places import Places
 from queues.redis import connection, fitness
 from queues.storage import stats
 from queues.storage.redis_store import RedisStore
@@ -169,8 +171,15 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         found = stats.read(redis, coordinator.installation)
         return replace(found, problem=found.problem or coordinator.redis.unfit)
 
+    store = RedisStore(redis)
+    own = NodePlaces(coordinator.watches, store.reservations, time.monotonic, coordinator.node_places.counts)
+
+    def places() -> Places | None:
+        """Return the places of jobs on nodes: those of the leader, else those that this process sees itself."""
+        return coordinator.node_places.copy() or own.look()
+
     return StoreQueries(
-        RedisStore(redis),
+        store,
         numbers,
         coordinator.settings.rules,
         lambda: coordinator_server.stop_policies(coordinator),
@@ -179,6 +188,7 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         report_reader=RedisReports(redis),
         pods=lambda key: {pod.name for pod in coordinator.watches.job_pods(key)},
         check_owner=lambda: fitness.check_owner(redis, coordinator.installation),
+        node_places=places,
     )
 
 

@@ -1,4 +1,4 @@
-"""Ports of the machine that two pods of one job would take, where all pods share one machine."""
+"""Ports of the machine that two pods of one job would both use, where all pods share one machine."""
 
 from typing import Any
 

@@ -1,11 +1,13 @@
-"""The nodes that pods leave early, and the taints by which they are found."""
+"""The nodes that pods leave early, and the taints that mark these nodes."""
 
 from typing import Any
 
 import pytest
 
+from crds import node_requirements
+from crds.node_requirements import Taint
 from reconcilers.views import node_view
-from reconcilers.views.node_view import NodeView, Taint
+from reconcilers.views.node_view import NodeView
 from tests.support.reconcilers.builders import job, pod, task, template
 
 PODS = (pod("Worker", 0, node="n1"), pod("Worker", 1, node="n2"))
@@ -41,7 +43,7 @@ ELASTIC: dict[str, Any] = {"torchElasticPolicy": {"numMinReplicas": 1, "mode": "
         ((node("n1"), node("n2")), {}, {}),
         ((node("n1"), node("n2", tainted=[GONE])), {}, {"n2": "has the taint karpenter.sh/disrupted"}),
         ((node("n1"), node("n2", tainted=[Taint("gpu", "", "NoSchedule")])), {}, {}),
-        # A cordoned node is left only if the others could hold the job.
+        # Pods leave a cordoned node only if the other nodes could hold the job.
         ((node("n1", cordoned=True), node("n2")), {}, {"n1": "is cordoned"}),
         ((node("n1", cordoned=True), node("n2")), {"evictions": "Refuse"}, {}),
         (
@@ -66,7 +68,7 @@ ELASTIC: dict[str, Any] = {"torchElasticPolicy": {"numMinReplicas": 1, "mode": "
             {},
             {"n1": "is cordoned"},
         ),
-        ((node("n1"),), {}, {}),  # n2 is deleted: another matter
+        ((node("n1"),), {}, {}),  # a deleted node such as n2 is judged elsewhere
     ],
 )
 def test_departures(nodes: tuple[NodeView, ...], spec: dict[str, Any], expected: dict[str, str]) -> None:
@@ -91,7 +93,7 @@ def test_leaving_nodes_include_tainted_ones() -> None:
     "spec", [{}, {"taints": None}, {"taints": "x"}, {"taints": [None, {"effect": "NoSchedule"}, {"key": 7}]}]
 )
 def test_taints_that_cannot_be_read_are_left_out(spec: dict[str, Any]) -> None:
-    assert node_view.read_taints(spec) == ()
+    assert node_requirements.read_taints(spec) == ()
     assert node_view.trim({"metadata": {"name": "n1"}, "spec": spec}).taints == ()
 
 
@@ -111,6 +113,6 @@ def test_taints_that_cannot_be_read_are_left_out(spec: dict[str, Any]) -> None:
 def test_tolerates_all(toleration: Any, tolerated: bool) -> None:
     spec = {**template()["spec"], "tolerations": [toleration]}
     assert (
-        node_view.tolerates_all(spec, [Taint("gpu", "a", "NoSchedule"), Taint("x", "", "PreferNoSchedule")])
+        node_requirements.tolerates_all(spec, [Taint("gpu", "a", "NoSchedule"), Taint("x", "", "PreferNoSchedule")])
         is tolerated
     )

@@ -1,9 +1,10 @@
-"""Builders of the values that the coordinator's code works on; a test names only the fields it cares about."""
+"""Builders of the values that the coordinator's code works on; a test names only the fields that matter to it."""
 
 from typing import Any
 
 from coordinator.cache.job_waits import QuotaRefusal, WaitState
-from coordinator.cache.views import JobView, NodeView, PodView
+from coordinator.cache.node_views import NodeView
+from coordinator.cache.views import JobView, PodView
 from crds.keys import JobKey
 from crds.resources import quantities
 from crds.torchjob import resource_quota
@@ -39,7 +40,7 @@ def admission(**changes: Any) -> Admission:
 
 
 def pod(**changes: Any) -> PodView:
-    """Return the view of a pod of that job; the pod occupies room."""
+    """Return the view of a pod of this job. The pod occupies room."""
     fields: dict[str, Any] = {
         "namespace": "team",
         "name": "train-master-0",

@@ -1,0 +1,211 @@
+"""The places of jobs on nodes: what the picker asks of nodes, beside the sums of amounts.
+
+One rule: a job has places as long as it has a reservation, or pods on nodes. The places follow the pods: where a pod is
+bound, its place is. A place without a pod keeps room free for the pod that comes.
+
+The problem: a pool of 16 GPUs on two nodes with 4 free on each has 8 free. By the sum, a job of one pod with 8 GPUs has
+room; its pod finds none, and what the job holds is lost to a job of two pods with 4 GPUs each, which could run at once.
+So a gang is picked only if there is an assignment of all its pods to nodes (`queues.placement.assignment`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from crds.resources.amounts import Amounts
+from queues.placement import assignment
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet, merged
+from queues.placement.node_room import NodeRoom, bits
+
+Demand = tuple[tuple[str, int], ...]
+PodsOnNodes = Counter[tuple[int, Demand]]
+"""By node and by what one pod asks for, the number of pods."""
+
+
+GangOf = Callable[[str, str, Amounts], Gang | None]
+"""Returns the gang of a waiting job, given its key as a text, the kind of its entry, and its demand; None if it is not
+known."""
+
+
+class ExpectedEnd(NamedTuple):
+    """When a job is expected to have ended."""
+
+    at: float
+    """In seconds since 1970."""
+    key: str
+
+
+@dataclass(slots=True)
+class JobPlaces:
+    """The places of one job."""
+
+    reserved: bool = False
+    """Whether the job has a reservation: pods of it that are on no node keep a place."""
+    members: tuple[Members, ...] = ()
+    """The pods that the job starts with, and its further workers."""
+    lasting: bool = True
+    """Whether a pod that ends keeps its place for the next pod (`Gang.lasting`)."""
+    bound: PodsOnNodes = field(default_factory=Counter)
+    """Pods that are on nodes."""
+    waiting: PodsOnNodes = field(default_factory=Counter)
+    """Places that are kept for pods that are on no node yet."""
+    has_started: bool = False
+    """Whether all members were on nodes at once."""
+
+    def missing(self) -> int:
+        """Return how many members are on no node, and keep a place."""
+        wanted = sum(count for _, count in self.members) if self.reserved else 0
+        present = self.bound.total()
+        self.has_started |= 0 < wanted <= present
+        return 0 if self.has_started and not self.lasting else max(0, wanted - present)
+
+
+class Places:
+    """The places of all jobs. Only one thread may use the object; others use a copy."""
+
+    def __init__(
+        self,
+        room: NodeRoom,
+        gang_of: GangOf,
+        ends: Callable[[float], Sequence[ExpectedEnd]] = lambda _: (),
+    ) -> None:
+        """`room` belongs to the caller, who counts in it what is used by others than these jobs.
+
+        `ends` returns, at a time, when jobs are expected to have ended, in the order of time."""
+        self.room = room
+        self.gang_of = gang_of
+        self.ends = ends
+        self.jobs: dict[str, JobPlaces] = {}
+        """By the key of the job, as a text."""
+        self.usable: NodeSet = EVERY
+        """The nodes that take new pods."""
+        self.kept: NodeSet = 0
+        """The nodes that are kept for one waiting job (`queues.placement.kept_nodes`)."""
+        self.kept_for: tuple[str, Gang] | None = None
+        """The job for which they are kept, and its gang; None: for no job."""
+        self.kept_since = 0.0
+        """When they were chosen, in seconds since 1970."""
+        self.is_outdated = False
+        """Whether it is not known which of the picked jobs have a reservation."""
+
+    def copy(self) -> "Places":
+        """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
+        copied = Places(self.room.copy(), self.gang_of)
+        copied.usable = self.usable
+        copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
+        return copied
+
+    # What the picker asks
+
+    def fits(self, gang: Gang | None, units: int = 0, *, on_kept: bool = False) -> bool:
+        """Return whether a gang, with a number of further workers, finds nodes; with `on_kept`, kept ones included. A
+        gang of which nothing is known does."""
+        return gang is None or assignment.fits(self.room, gang.with_further(units), EVERY if on_kept else ~self.kept)
+
+    def take(self, key: str, gang: Gang | None, units: int = 0) -> None:
+        """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
+        others."""
+        job = self.jobs.setdefault(key, JobPlaces())
+        job.reserved = True
+        if gang is None:
+            return
+        members = gang.with_further(units)
+        job.members, job.lasting = merged(job.members + members), gang.lasting
+        found = assignment.assign(self.room, members, ~self.kept) or assignment.assign(self.room, members)
+        for node, shape, count in found or ():
+            self._change(job.waiting, node, shape.demand, count)
+
+    def release(self, key: str) -> None:
+        """Drop the places of a job for which there is no reservation any more, but for those of its pods on nodes."""
+        job = self.jobs.get(key)
+        if job is not None:
+            job.reserved, job.members = False, ()
+            self._give_up(job, Counter(), job.waiting.total())
+            self._forget_if_empty(key, job)
+
+    # What the nodes show
+
+    def follow(self, key: str, bound: PodsOnNodes, gang: Gang | None, members: tuple[Members, ...] | None) -> None:
+        """Note on which nodes the pods of a job are now, and its members; None: they are those that were picked.
+
+        Members that are on no node keep a place: where they were, if the job's pods come again, or where they were
+        placed."""
+        job = self.jobs.setdefault(key, JobPlaces())
+        if members is not None and gang is not None:
+            job.members, job.lasting = members, gang.lasting
+        gained, lost = bound - job.bound, job.bound - bound
+        for place, count in gained.items():
+            self._change(job.bound, *place, count)
+        for place, count in lost.items():
+            self._change(job.bound, *place, -count)
+        missing = job.missing()
+        self._give_up(job, gained, job.waiting.total() - missing)
+        if missing > job.waiting.total():
+            self._return(job, lost, missing - job.waiting.total())
+            self._find(job, missing - job.waiting.total())
+        self._forget_if_empty(key, job)
+
+    def vacate(self, nodes: NodeSet) -> list[str]:
+        """Drop the places without pods on nodes that take no pods any more, and return the jobs that had them."""
+        found = []
+        for key, job in self.jobs.items():
+            for place in [place for place in job.waiting if nodes >> place[0] & 1]:
+                self._change(job.waiting, *place, -job.waiting[place])
+                found.append(key)
+        return list(dict.fromkeys(found))
+
+    def _give_up(self, job: JobPlaces, gained: PodsOnNodes, surplus: int) -> None:
+        """Give up places whose pods are on nodes now: those where such a pod is, then those of equal pods, then
+        others."""
+        if surplus <= 0:
+            return
+        demands = {demand for _, demand in gained}
+        limits = [(place, count) for place, count in gained.items() if place in job.waiting]
+        limits += [item for item in job.waiting.items() if item[0][1] in demands and item[0] not in gained]
+        limits += job.waiting.items()
+        for place, most in limits:
+            count = min(surplus, most, job.waiting[place])
+            if count > 0:
+                self._change(job.waiting, *place, -count)
+                surplus -= count
+
+    def _return(self, job: JobPlaces, lost: PodsOnNodes, missing: int) -> None:
+        """Keep places where pods were that are gone, if their nodes still take pods."""
+        for (node, demand), count in lost.items():
+            kept = min(missing, count) if self.usable >> node & 1 else 0
+            if kept > 0:
+                self._change(job.waiting, node, demand, kept)
+                missing -= kept
+
+    def _find(self, job: JobPlaces, missing: int) -> None:
+        """Take places for members that have none, as far as there are nodes for them."""
+        for shape, count in job.members:
+            placed = sum(pods for (_, demand), pods in (job.bound + job.waiting).items() if demand == shape.demand)
+            number = min(missing, count - placed, self.room.total(shape))
+            for node, _, pods in (assignment.assign(self.room, (Members(shape, number),)) or ()) if number > 0 else ():
+                self._change(job.waiting, node, shape.demand, pods)
+                missing -= pods
+
+    def _change(self, places: PodsOnNodes, node: int, demand: Demand, count: int) -> None:
+        self.room.use(node, demand, count)
+        places[node, demand] += count
+        if places[node, demand] <= 0:
+            del places[node, demand]
+
+    def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
+        if not job.reserved and not job.bound:
+            self.jobs.pop(key, None)
+
+    def free_on_kept(self, names: Iterable[str]) -> dict[str, int]:
+        """Return what is free of some resources on the kept nodes."""
+        found = dict.fromkeys(names, 0)
+        for node in bits(self.kept):
+            free = self.room.free(node)
+            for name in found:
+                found[name] += max(0, free.get(name, 0))
+        return found
+
+    def kept_names(self) -> list[str]:
+        """Return the names of the kept nodes."""
+        return sorted(self.room.names[node] for node in bits(self.kept))
