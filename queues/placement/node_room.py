@@ -101,7 +101,7 @@ class NodeRoom:
         copied = NodeRoom(self._allowed)
         copied.names, copied._indexes = [*self.names], {**self._indexes}
         copied._capacity, copied._free = [*self._capacity], [{**free} for free in self._free]
-        copied._sets = {**self._sets}
+        copied._sets, copied.version = {**self._sets}, self.version
         return copied
 
     def index(self, name: str) -> int:
