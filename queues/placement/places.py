@@ -122,7 +122,9 @@ class Places:
     def take(self, key: str, gang: Gang | None, units: int = 0) -> None:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
         others."""
-        job = self.jobs.setdefault(key, JobPlaces())
+        job = self.jobs.get(key)
+        if job is None:
+            job = self.jobs[key] = JobPlaces()
         job.reserved = True
         if gang is None:
             return
@@ -211,9 +213,12 @@ class Places:
 
     def _change(self, places: PodsOnNodes, node: int, demand: Demand, count: int) -> None:
         self.room.use(node, demand, count)
-        places[node, demand] += count
-        if places[node, demand] <= 0:
-            del places[node, demand]
+        place = node, demand
+        pods = places.get(place, 0) + count
+        if pods > 0:
+            places[place] = pods
+        else:
+            places.pop(place, None)
 
     def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
         if not job.reserved and not job.bound:
