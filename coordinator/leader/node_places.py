@@ -97,10 +97,14 @@ class NodePlaces:
             return self.places.copy() if self.places is not None else None
 
     def _apply(self, places: Places, changed: Changed) -> None:
-        looked_at = [self._look_at(places, name) for name in changed.nodes]
-        if any(looked_at):
-            places.room.forget_sets()
+        before = dict(self._nodes)
+        for name in changed.nodes:
+            self._look_at(places, name)
+        rules = [(_rules_of(before.get(name)), _rules_of(self._nodes.get(name))) for name in changed.nodes]
+        if any(old != new for old, new in rules):
             places.empty.forget_sets()
+        if any(old != new for old, new in rules) or places.usable != self._usable(places):
+            places.room.forget_sets()
             places.usable = self._usable(places)
         moved = places.vacate(~places.usable)
         for key in {*changed.jobs, *map(JobKey.parse, moved)}:
@@ -128,9 +132,8 @@ class NodePlaces:
 
     # Nodes
 
-    def _look_at(self, places: Places, name: str) -> bool:
-        """Note what a node offers, and what foreign pods use of it. Return whether other pods may run there than
-        before."""
+    def _look_at(self, places: Places, name: str) -> None:
+        """Note what a node offers, and what foreign pods use of it."""
         node = self.watches.nodes.get("", name) if self.watches.nodes else None
         before = self._nodes.get(name)
         index = places.room.index(name)
@@ -150,7 +153,6 @@ class NodePlaces:
             places.room.use(index, used.items(), 1)
             places.room.use(index, last.items(), -1)
             self._foreign[index] = used
-        return _rules_of(node) != _rules_of(before)
 
     def _usable(self, places: Places) -> NodeSet:
         return self._set(places.room, lambda node: node.ready)
@@ -231,5 +233,5 @@ class NodePlaces:
 
 
 def _rules_of(node: NodeView | None) -> object:
-    """Return what decides which pods may run on a node, apart from its room."""
-    return None if node is None else (node.ready, node.labels, node.taints)
+    """Return what decides which pods may run on a node that takes pods, apart from its room."""
+    return None if node is None else (node.labels, node.taints)
