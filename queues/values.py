@@ -130,9 +130,7 @@ class WaitingEntry:
         self.placeable = True  # whether the nodes could hold them if they were empty
         self._entry: Entry | None = entry
         self.version = version
-        self.queue = entry.queue
-        self.demand = entry.demand
-        self.port = entry.port
+        self.queue, self.demand, self.port = entry.queue, entry.demand, entry.port
         self.ticket: tuple[str, int, Kind] = (str(entry.key), entry.attempt, entry.kind)
         """The key, attempt and kind, as a commit sends them."""
 
