@@ -74,7 +74,7 @@ def test_an_invalid_argument_ends_with_one_message(arguments: list[str]) -> None
 @pytest.mark.parametrize("different", [False, True])
 def test_picks_on_nodes_take_a_place_for_each_job_and_on_sums_for_none(different: bool) -> None:
     options = picks.Options(queues=4, jobs=60, nodes=7, different=different)
-    for places in (Places(picks.nodes(options), picks.gang_of), None):
+    for places in (Places(picks.nodes(options), picks.nodes(options), picks.gang_of), None):
         store = MemoryStore(lambda *_: None)
         store.rebuild(1, [], [])
         store.configure(list(picks.specs(options)), picks.capacity(picks.nodes(options)))
