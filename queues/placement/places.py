@@ -21,6 +21,8 @@ from queues.placement.node_room import NodeRoom, bits
 Demand = tuple[tuple[str, int], ...]
 PodsOnNodes = Counter[tuple[int, Demand]]
 """By node and by what one pod asks for, the number of pods."""
+NO_PODS: PodsOnNodes = Counter()
+"""The pods of a job that has none on nodes. Nobody changes it."""
 
 
 GangOf = Callable[[str, str, Amounts], Gang | None]
@@ -46,12 +48,16 @@ class JobPlaces:
     """The pods that the job starts with, and its further workers."""
     lasting: bool = True
     """Whether a pod that ends keeps its place for the next pod (`Gang.lasting`)."""
-    bound: PodsOnNodes = field(default_factory=Counter)
+    bound: PodsOnNodes = NO_PODS
     """Pods that are on nodes."""
-    waiting: PodsOnNodes = field(default_factory=Counter)
+    waiting: dict[tuple[int, Demand], int] = field(default_factory=dict)
     """Places that are kept for pods that are on no node yet."""
     has_started: bool = False
     """Whether all members were on nodes at once."""
+
+    def places(self) -> int:
+        """Return the number of places without pods."""
+        return sum(self.waiting.values())
 
     def missing(self) -> int:
         """Return how many members are on no node, and keep a place."""
@@ -139,7 +145,7 @@ class Places:
         job = self.jobs.get(key)
         if job is not None:
             job.reserved, job.members = False, ()
-            self._give_up(job, Counter(), job.waiting.total())
+            self._give_up(job, NO_PODS, job.places())
             self._forget_if_empty(key, job)
 
     # What the nodes show
@@ -155,14 +161,15 @@ class Places:
         gained, lost = bound - job.bound, job.bound - bound
         for place, count in gained.items():
             self.is_kept_in_vain |= self._breaks_kept(key, job, place[0])
-            self._change(job.bound, *place, count)
+            self.room.use(*place, count)
         for place, count in lost.items():
-            self._change(job.bound, *place, -count)
+            self.room.use(*place, -count)
+        job.bound = bound
         missing = job.missing()
-        self._give_up(job, gained, job.waiting.total() - missing)
-        if missing > job.waiting.total():
-            self._return(job, lost, missing - job.waiting.total())
-            self._find(job, missing - job.waiting.total())
+        self._give_up(job, gained, job.places() - missing)
+        if missing > job.places():
+            self._return(job, lost, missing - job.places())
+            self._find(job, missing - job.places())
         self._forget_if_empty(key, job)
 
     def _breaks_kept(self, key: str, job: JobPlaces, node: int) -> bool:
@@ -189,7 +196,7 @@ class Places:
         limits += [item for item in job.waiting.items() if item[0][1] in demands and item[0] not in gained]
         limits += job.waiting.items()
         for place, most in limits:
-            count = min(surplus, most, job.waiting[place])
+            count = min(surplus, most, job.waiting.get(place, 0))
             if count > 0:
                 self._change(job.waiting, *place, -count)
                 surplus -= count
@@ -205,13 +212,14 @@ class Places:
     def _find(self, job: JobPlaces, missing: int) -> None:
         """Take places for members that have none, as far as there are nodes for them."""
         for shape, count in job.members:
-            placed = sum(pods for (_, demand), pods in (job.bound + job.waiting).items() if demand == shape.demand)
+            found = (*job.bound.items(), *job.waiting.items())
+            placed = sum(pods for (_, demand), pods in found if demand == shape.demand)
             number = min(missing, count - placed, self.room.total(shape))
             for node, _, pods in (assignment.assign(self.room, (Members(shape, number),)) or ()) if number > 0 else ():
                 self._change(job.waiting, node, shape.demand, pods)
                 missing -= pods
 
-    def _change(self, places: PodsOnNodes, node: int, demand: Demand, count: int) -> None:
+    def _change(self, places: dict[tuple[int, Demand], int], node: int, demand: Demand, count: int) -> None:
         self.room.use(node, demand, count)
         place = node, demand
         pods = places.get(place, 0) + count

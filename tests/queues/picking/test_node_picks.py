@@ -83,10 +83,10 @@ class NodeCluster:
         assert all(free >= 0 for free in self.free), "more pods than the nodes hold"
 
     def _bind(self, key: JobKey) -> PodsOnNodes:
-        waiting = self.places.jobs[str(key)].waiting
-        assert waiting.total() == sum(count for _, count in self.gangs[str(key)].members), "a pod without a place"
-        bound = Counter(waiting)
-        for node, demand in [*waiting][:1] if self.unruly else ():
+        job = self.places.jobs[str(key)]
+        assert job.places() == sum(count for _, count in self.gangs[str(key)].members), "a pod without a place"
+        bound = Counter(job.waiting)
+        for node, demand in [*job.waiting][:1] if self.unruly else ():
             other = self.random.randrange(len(self.sizes))
             if self.free[other] >= dict(demand)[GPU] * bound[node, demand]:
                 bound[other, demand] += bound.pop((node, demand))
