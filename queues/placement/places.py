@@ -48,7 +48,7 @@ class JobPlaces:
     """The pods that the job starts with, and its further workers."""
     lasting: bool = True
     """Whether a pod that ends keeps its place for the next pod (`Gang.lasting`)."""
-    bound: PodsOnNodes = NO_PODS
+    bound: PodsOnNodes = field(default_factory=lambda: NO_PODS)
     """Pods that are on nodes."""
     waiting: dict[tuple[int, Demand], int] = field(default_factory=dict)
     """Places that are kept for pods that are on no node yet."""
