@@ -7,7 +7,7 @@ do.
     code                    the job can never run, unless an admin changes something, because
     QueueNotFound           no admin has created the queue
     NotAllowed              the queue is not for the job's namespace, or not for the gang queue that it names
-    ClaimsNotCounted        it has resource claims, and the quota of the queue names a device
+    ClaimsNotCounted        it has resource claims, and the quota of the queue names devices, but no claimed ones
     PriorityClassNotFound   no admin has created the PriorityClass
     ExceedsQuota            it asks for more than the queue and its cohort can ever give
     ExceedsPool             it asks for more than the pool that an admin gives in numbers
@@ -168,6 +168,7 @@ def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
         submitted=0.0,
         priority_class=request.priority_class,
         claims=request.claims,
+        uncounted=bool(request.claims),
         gang_queue=request.gang_queue,
     )
     anywhere = replace(rules, queues={}, implicit=True)

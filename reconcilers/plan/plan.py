@@ -124,7 +124,7 @@ def _plan_by_state(job: TorchJob, at: Moment) -> Plan:
         case DeletePodsFirst() as state:
             return _plan_deletions(state, at)
         case NotAdmitted() as state:
-            return Plan(_plan_not_admitted(state, at.now) + at.group_deletions)
+            return Plan(_plan_not_admitted(state, at) + at.group_deletions)
         case Requeue() as requeue:
             return _send_back(requeue.job, requeue.why, _requeue_status(requeue, at), at)
         case Active() as active:
@@ -239,7 +239,10 @@ def _settle_charge(active: Active, at: Moment) -> Plan | None:
     raised charge.
     """
     job = active.job
-    excess = measure.find_excess(job, active.admission.charge, active.pods)
+    claimed = at.observation.claimed
+    excess = measure.find_excess(job, active.admission.charge, active.pods, claimed)
+    if excess is None and claimed is not None:
+        return Plan(status.write(job, measure.count_claims(job, claimed), active.pods), requeue_after=0.0)
     if excess is None:
         raises, after = grown_memory.charge_growth(job, job.status, at.observation.met(NoMemory))
         return Plan((*raises, *status.write(job, after, active.pods)), requeue_after=0.0) if raises else None
@@ -314,7 +317,7 @@ def _plan_admission(active: Active, at: Moment) -> Plan:
         update={"scaling": rest, "in_place": chosen.in_place, "measured": chosen.measured}
     )
     begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
-    created = Advance(run=begun, at=at).actions()
+    created = Advance(run=begun, at=at).actions() if at.observation.claimed is None else ()
     return Plan((*chosen.raises, *status.write(active.job, after, active.pods), *created))
 
 
@@ -374,8 +377,12 @@ def _recover(active: Active, at: Moment) -> Recovery:
     return RecoveryContext(active, at, active.job).recover() if unable is None else unable
 
 
-def _plan_not_admitted(state: NotAdmitted, now: datetime) -> tuple[Action, ...]:
-    job = state.job
+def _plan_not_admitted(state: NotAdmitted, at: Moment) -> tuple[Action, ...]:
+    job, claimed = state.job, at.observation.claimed
     if job.status.phase == state.phase and job.admission is None:
-        return status.write(job, status.observe_generation(job), ())
-    return status.write(job, status.release(job, state.phase, state.reason, state.message, now), ())
+        after = status.observe_generation(job)
+    else:
+        after = status.release(job, state.phase, state.reason, state.message, at.now)
+    if claimed is not None:  # the charge of the job includes its devices from now on
+        after = measure.count_claims(job.model_copy(update={"status": after}), claimed)
+    return status.write(job, after, ())
