@@ -76,6 +76,7 @@ class Memory:
             rules=rules,
             now=now,
             idle_seconds=self.settings.idle_seconds,
+            idle_grace=self.settings.idle_grace,
             held=held,
             requested=requested,
             refused=self.refused,

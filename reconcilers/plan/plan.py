@@ -28,7 +28,7 @@ from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, ending, grown_memory, lifecycle, over_quota, status
 from reconcilers.plan.advance import Advance
-from reconcilers.plan.elastic import change_steps, checkpoints, current_request, request_steps
+from reconcilers.plan.elastic import change_steps, checkpoints, current_request, request_steps, unpaid
 from reconcilers.plan.elastic.change import Change
 from reconcilers.plan.elastic.change_steps import next_step
 from reconcilers.plan.elastic.request_steps import RequestPlan
@@ -129,7 +129,7 @@ def _plan_by_state(job: TorchJob, at: Moment) -> Plan:
             return _send_back(requeue.job, requeue.why, _requeue_status(requeue, at), at)
         case Active() as active:
             result = _plan_active(active, at)
-            removals = _delete_removed(active, result, at.deletion)
+            removals = _delete_removed(active, result, at)
             if removals and not any(isinstance(action, PatchObject) for action in result.actions):
                 # The minimum of a group is lowered before any of its pods is removed: a restart of the other pods may
                 # come first.
@@ -321,14 +321,17 @@ def _plan_admission(active: Active, at: Moment) -> Plan:
     return Plan((*chosen.raises, *status.write(active.job, after, active.pods), *created))
 
 
-def _delete_removed(active: Active, result: Plan, deletion: PodDeletion) -> tuple[Action, ...]:
-    """Delete the pods that the job no longer has, beside those that its plan deletes. A plan that waits for the report
-    of a pod is empty.
+def _delete_removed(active: Active, result: Plan, at: Moment) -> tuple[Action, ...]:
+    """Delete the pods that the job no longer has, beside those that its plan deletes, and soon those of unpaid workers
+    that had to be gone by now. A plan that waits for the report of a pod is empty.
     """
     if result.is_incomplete:
         return ()
     deleted = {pod.uid for action in result.actions if isinstance(action, DeletePods) for pod in action.pods}
-    return deletion.delete(pod for pod in active.removed if pod.uid not in deleted)
+    left = [pod for pod in active.removed if pod.uid not in deleted]
+    late = unpaid.late_pods(active, at)
+    soon = at.deletion.for_late().delete((pod for pod in left if pod in late), shorten=True)
+    return soon + at.deletion.delete(pod for pod in left if pod not in late)
 
 
 def _plan_over_quota(active: Active, refused: OverQuota, at: Moment) -> Plan:

@@ -220,13 +220,13 @@ def test_a_job_whose_owner_wants_what_it_has_needs_no_target(desk: Desk, namespa
     assert look(desk, key) == (0, "")
 
 
-def test_a_busy_job_gives_nothing_back(desk: Desk, namespace: str) -> None:
+def test_a_job_that_does_not_run_gives_idle_growth_back(desk: Desk, namespace: str) -> None:
     key = elastic(desk, namespace, 2)
     grow(desk, key, 2)
     write(desk, key, 4, idle=2, phase="Admitted")
     head = desk.submit("head", namespace, "b", tasks={"Worker": desks.task(2)})
     desk.until(lambda: head in desk.waiting(), worker=False)
-    assert look(desk, key) == (4, "Idle")
+    assert look(desk, key) == (2, "GiveBack")
 
 
 def test_a_job_grows_after_a_request_of_its_owner_is_over(desk: Desk, namespace: str) -> None:

@@ -229,6 +229,12 @@ def test_busy_jobs_are_left_alone(change: dict[str, object]) -> None:
     assert pool_scene(3, replace(job, **change)).sizes() == {}  # type: ignore[arg-type]
 
 
+def test_busy_job_that_yields_gives_its_idle_growth_alone() -> None:
+    job = elastic("job", "a", workers=8, idle=3, least=1, autoscale=True, busy="Restarting", yields=True)
+    assert pool_scene(3, job).sizes() == {"job": 5}
+    assert pool_scene(4, job, reserved="b").sizes() == {}
+
+
 def test_resting_job_gives_back() -> None:
     assert pool_scene(3, elastic("job", "a", workers=8, idle=4, resting_until=START + 99)).sizes() == {"job": 5}
 
