@@ -177,7 +177,7 @@ class Settings(GangSettings, LeaseSettings, NodeRules, PortSettings):
     )
     longest_restart_backoff: Seconds = Field(default=360.0, description="longest wait before such a restart")
     longest_grace: Seconds = Field(
-        default=3600.0,
+        default=600.0,
         description="how long a pod that a worker deletes may take to end, whatever its terminationGracePeriodSeconds; "
         "pods of a job that its owner deletes keep theirs until their queue is drained",
     )

@@ -14,6 +14,7 @@ do.
     ExceedsNodes            all nodes of now together have less, or each of them has less than one of its pods asks for.
                             Only on an embedded cluster is this firm: elsewhere nodes may be added
 
+    GraceTooLong            is no reason against the job: its pods have less time to end than their templates say
     SavesTooLong            is no reason against the job: it could not save for as long as it asks for
     PortTaken               is none either: it waits until another job has ended that has a port which it chose
     QueueHeld, QueueDrains  are none either: the job waits until the queue is resumed
@@ -148,6 +149,14 @@ def _held(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
 
 
 def _beyond_grace(request: JobRequest, longest: float) -> Iterator[Obstacle]:
+    if request.grace_seconds > longest:
+        yield Obstacle(
+            "GraceTooLong",
+            TASKS,
+            f"the grace of its pods, {request.grace_seconds} s, is more than the setting longest_grace, {longest:g} s: "
+            "pods that a worker deletes have no more to end",
+            firm=False,
+        )
     if not request.save_seconds or request.save_seconds + request.grace_seconds <= longest:
         return
     left = max(0.0, longest - request.grace_seconds)
