@@ -128,3 +128,6 @@ class Plan:
     """The jobs that are not resized, if the caller asked for them."""
     idle_since: IdleRoom = field(default_factory=lambda: NO_IDLE_ROOM)
     """What the next plan must be given."""
+    seen: frozenset[str] = frozenset()
+    """The queues that plans have looked at since each queue had its turn, which the next plan must be given; empty if
+    no queue waits for its turn."""

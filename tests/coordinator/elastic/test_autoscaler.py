@@ -267,7 +267,7 @@ def test_an_error_in_the_plan_keeps_no_job_from_being_picked(
     elastic(desk, namespace, 1)
     plans: list[float] = []
 
-    def fail(_cycle: Any, _jobs: Any, now: float, _idle_since: Any) -> Any:
+    def fail(_cycle: Any, _jobs: Any, now: float, *_: Any) -> Any:
         plans.append(now)
         raise KeyError("odd")
 
@@ -308,9 +308,9 @@ def test_nothing_is_planned_while_nothing_can_have_changed(
     plans: list[float] = []
     planned = PickCycle.plan_resizes
 
-    def count(cycle: PickCycle, jobs: Any, now: float, idle_since: Any) -> Any:
+    def count(cycle: PickCycle, jobs: Any, now: float, *before: Any) -> Any:
         plans.append(now)
-        return planned(cycle, jobs, now, idle_since)
+        return planned(cycle, jobs, now, *before)
 
     for _ in range(40):
         pass_time(desk)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from queues.resizing import resize_plan
 from queues.resizing.values import ElasticJob
 from queues.values import QueueSpec
 from tests.support.clock import START
@@ -274,3 +275,24 @@ def test_jobs_to_which_nobody_can_give_take_no_search_from_others() -> None:
         waiting=[*waiting, entry("head", "z", gpu=2)],
     )
     assert scene.sizes() == {"job": 2}
+
+
+# Turns of queues
+
+
+def test_queues_take_turns_so_that_each_is_looked_at() -> None:
+    """The first jobs of 150 queues cannot be helped, and each costs a search. The last queue has one that can."""
+    names = [*(f"q{number:03}" for number in range(150)), "z"]
+    scene = Scene(
+        queues=[with_gpus(name, 4) for name in names],
+        jobs=[elastic(f"job-{name}", name, workers=4, least=3, idle=1) for name in names],
+        waiting=[entry(f"head-{name}", name, gpu=1 if name == "z" else 3) for name in names],
+    )
+    picker, seen, turns, found = scene.picker(), frozenset[str](), [], []
+    for _ in range(4):
+        planned = resize_plan.plan(picker, scene.jobs, START, seen=seen)
+        turns.append(len(planned.seen))
+        found.append([resize.key for resize in planned.resizes])
+        seen = planned.seen
+    assert turns == [64, 128, 0, 64], "the third plan ends the turn"
+    assert found == [[], [], [key("job-z")], []]
