@@ -245,6 +245,7 @@ class Observer:
             pods=observation.pods if pod is None else (pod_view.trim(pod),),
             draining=self._paying_queue(job, observation.reservation).draining,
             other_nodes=self._elsewhere(job, observation.dead_nodes),
+            claimed=observation.claimed if job.uncounted_claims else None,
         )
 
     def wrote(self, key: JobKey, resource_version: int) -> None:

@@ -113,8 +113,8 @@ class Admission(LenientModel):
     grown: Tally | None = None
     """The number of times that workers were added to this admission. Versions without it did not write the field."""
     declined: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
-    """The number of the last growth that was declined in whole or in part before it was granted; absent after any
-    other change of the admission."""
+    """The number of the last growth that was declined in whole or in part although its owner wanted it; absent after
+    any other change of the admission."""
     idle: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
     """The number of granted workers that the queue has not paid for: the job has them while nobody else can use their
     room."""

@@ -245,8 +245,10 @@ def take_up(job: Change) -> ChangeStep | None:
         return job.write(job.scaling, admission=admission.model_copy(update=paid))
     to = max(_acceptable(job, held.size), job.granted)
     idle = max(0, held.idle - (held.size - to))
+    # A wish that its owner takes back stays paid: its room was idle, and the queue would have the next turn at once.
+    refunded = held.grown if job.wish >= held.size else 0
     if to == job.granted:
-        declined = {"grown": held.grown, "declined": held.grown, "idle": idle}
+        declined = {"grown": held.grown, "declined": refunded, "idle": idle}
         return job.write(_after_declining(job), admission=admission.model_copy(update=declined))
     change = {
         "workers": to,
@@ -255,7 +257,7 @@ def take_up(job: Change) -> ChangeStep | None:
             held.charge if to == held.size else grants.grown_charge(job.run.wanted, admission, to, held.charge)
         ),
         "grown": held.grown,
-        "declined": held.grown if to < held.size else 0,
+        "declined": refunded if to < held.size else 0,
         "idle": idle,
     }
     scaling = job.change(to, deadline=job.now + job.join_time, not_before=None)

@@ -11,12 +11,13 @@ from crds.torchjob.claims import ClaimReference
 from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Listing, Manifest
+from reconcilers.observe import Observer
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import CreatePods, Observation, Plan, RaiseCharge, WriteStatus
 from reconcilers.views import claimed_devices
 from reconcilers.views.claimed_devices import ClaimReader
-from tests.support.reconcilers.builders import ADMISSION, NOW, job, observe, pod, status, task, template
+from tests.support.reconcilers.builders import ADMISSION, NOW, job, manifest, observe, pod, status, task, template
 
 CLASS = "gpu.example.com.deviceclass.resource.k8s.io/devices"
 CHARGED = {"jobs": 1, "pods": 3, "cpu": 3000}
@@ -66,10 +67,14 @@ def reader(cluster: Claims) -> ClaimReader:
     return ClaimReader(cluster)  # type: ignore[arg-type]
 
 
+SPEC = template()["spec"] | {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "eight"}]}
+TASKS = {"Master": task(), "Worker": task(2, template={"spec": SPEC}, dependsOn=[])}
+MANIFEST = manifest(TASKS)
+
+
 def claiming(**fields: Any) -> TorchJob:
     """Return a job of whose two workers each has a claim from the template `eight`."""
-    spec = template()["spec"] | {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "eight"}]}
-    return job({"Master": task(), "Worker": task(2, template={"spec": spec}, dependsOn=[])}, **fields)
+    return job(TASKS, **fields)
 
 
 def counted(found: TorchJob) -> dict[str, Any]:
@@ -112,6 +117,16 @@ def test_many_claims_cost_one_request(cluster: Claims, reader: ClaimReader) -> N
 def test_pods_without_claims_cost_no_request(cluster: Claims, reader: ClaimReader) -> None:
     assert reader.with_devices([pod()]) == [pod()]
     assert not cluster.calls
+
+
+def test_claims_that_this_process_has_counted_are_not_counted_again(cluster: Claims) -> None:
+    cluster.template("eight", 8)
+    observer = Observer(cluster, None, ReconcileSettings())  # type: ignore[arg-type]
+    seen = observe(claiming(), reservation=None, claimed={"Worker": {CLASS: 8}})
+    for written, is_counted in ((status("Queued"), False), (status("Queued", measured=counted(claiming())), True)):
+        after = observer.after(seen, {**MANIFEST, "status": written}, None)
+        assert after is not None
+        assert (after.claimed is None) is is_counted
 
 
 class TestPlan:
