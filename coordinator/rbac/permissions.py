@@ -199,7 +199,7 @@ WORKER = Role(
         PolicyRule(resource=EVENTS, verbs=("create",)),
         # The devices that claims of pods ask for. Without this permission these are not counted.
         *_of_each(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, verbs=("get",), optional=True),
-        PolicyRule(resource=RESOURCE_CLAIMS, verbs=("list",), optional=True),
+        *_of_each(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, verbs=("list",), optional=True),
         # Volcano says only in Events why it does not let a group without pods in.
         PolicyRule(resource=EVENTS, verbs=("list",), optional=True),
         # These kinds exist only where a gang scheduler is installed.

@@ -4,13 +4,14 @@ One rule: a claim of a pod is read until the pod is on a node. From then on the 
 before, its owner may delete it and create another one of the same name.
 """
 
+import contextlib
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from crds.api_resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from crds.api_resources import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Resource
 from crds.resources.amounts import NOTHING, Amounts, add, increase
 from crds.torchjob import claims, demand
 from crds.torchjob.claims import ClaimReference
@@ -22,7 +23,9 @@ from reconcilers.views.pod_view import PodView
 REMEMBERED = 10_000
 """The number of pods on nodes whose devices are remembered; those of a forgotten pod are read again."""
 FEW = 4
-"""The most claims of one look that are read singly; more are read with one list of their namespace."""
+"""The most claims of one look that are read singly, and the most templates; more are read with one list of their
+namespace."""
+_KINDS = (RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)
 
 log = logging.getLogger(__name__)
 
@@ -70,32 +73,27 @@ class ClaimReader:
     def _read(self, namespace: str, wanted: set[ClaimReference]) -> dict[ClaimReference, Amounts]:
         """Return the devices of claims and templates, without those that do not exist or may not be read."""
         found: dict[ClaimReference, Amounts] = {}
-        singly = wanted if len(wanted) <= FEW else {each for each in wanted if each.is_template}
-        try:
-            for each in singly:
-                manifest = self._get(namespace, each)
-                found |= {} if manifest is None else {each: claims.requested_devices(_spec(manifest, each))}
-            if len(singly) < len(wanted):
-                listed = self.cluster.list(RESOURCE_CLAIMS, namespace).items
-                by_name = {ClaimReference(manifest["metadata"]["name"]): manifest for manifest in listed}
-                here = ((each, by_name[each]) for each in wanted & by_name.keys())
-                found |= {each: claims.requested_devices(_spec(manifest, each)) for each, manifest in here}
-        except (errors.Forbidden, errors.NotFound) as error:  # a cluster without claims has no list of them
-            log.warning("resource claims of namespace %s are not counted: %s", namespace, error)
+        for is_template in (False, True):
+            names = {each.name for each in wanted if each.is_template is is_template}
+            try:
+                for manifest in self._manifests(_KINDS[is_template], namespace, names):
+                    spec = manifest.get("spec") or {}
+                    claim = (spec.get("spec") or {}) if is_template else spec
+                    name = ClaimReference(manifest["metadata"]["name"], is_template)
+                    found[name] = claims.requested_devices(claim)
+            except (errors.Forbidden, errors.NotFound) as error:  # a cluster without claims has no list of them
+                log.warning("resource claims of namespace %s are not counted: %s", namespace, error)
         return found
 
-    def _get(self, namespace: str, claim: ClaimReference) -> Manifest | None:
-        try:
-            resource = RESOURCE_CLAIM_TEMPLATES if claim.is_template else RESOURCE_CLAIMS
-            return self.cluster.get(resource, claim.name, namespace)
-        except errors.NotFound:
-            return None
-
-
-def _spec(manifest: Manifest, claim: ClaimReference) -> Mapping[str, object]:
-    spec: Mapping[str, object] = manifest.get("spec") or {}
-    inner = spec.get("spec") if claim.is_template else spec
-    return inner if isinstance(inner, Mapping) else {}
+    def _manifests(self, resource: Resource, namespace: str, names: set[str]) -> Iterator[Manifest]:
+        """Yield the objects of these names that exist, with few requests however many names a pod has."""
+        if len(names) > FEW:
+            listed = self.cluster.list(resource, namespace).items
+            yield from (manifest for manifest in listed if manifest["metadata"]["name"] in names)
+            return
+        for name in names:
+            with contextlib.suppress(errors.NotFound):
+                yield self.cluster.get(resource, name, namespace)
 
 
 def _sum(references: Iterable[ClaimReference], known: Mapping[ClaimReference, Amounts]) -> Amounts:

@@ -114,6 +114,15 @@ def test_many_claims_cost_one_request(cluster: Claims, reader: ClaimReader) -> N
     assert cluster.calls == {"list": 1}
 
 
+def test_many_templates_of_one_pod_cost_one_request(cluster: Claims, reader: ClaimReader) -> None:
+    names = [f"t{index}" for index in range(1_000)]
+    for name in names:
+        cluster.template(name, 1)
+    hostile = pod(claims=tuple(ClaimReference(name, is_template=True) for name in names))
+    assert reader.with_devices([hostile])[0].requests == ((CLASS, 1_000),)
+    assert cluster.calls == {"list": 1}
+
+
 def test_pods_without_claims_cost_no_request(cluster: Claims, reader: ClaimReader) -> None:
     assert reader.with_devices([pod()]) == [pod()]
     assert not cluster.calls

@@ -72,6 +72,13 @@ def _many_claims_are_read(stage: Stage) -> str:
     return _claims(stage, *(ClaimReference(f"c{number}") for number in range(claimed_devices.FEW + 1)))
 
 
+@scene(WORKER, "resourceclaimtemplates", "list")
+def _many_templates_are_read(stage: Stage) -> str:
+    return _claims(
+        stage, *(ClaimReference(f"t{number}", is_template=True) for number in range(claimed_devices.FEW + 1))
+    )
+
+
 def _claims(stage: Stage, *claims: ClaimReference) -> str:
     """Look for the claims of a pod, which need not exist."""
     key = stage.job()
