@@ -32,6 +32,7 @@ REST = 120.0
 OUTSIDE_THE_ORDER = frozenset(
     {
         "ClaimsNotCounted",
+        "CountingClaims",
         "BackingOff",
         "NamespaceQuota",
         "NotAllowed",

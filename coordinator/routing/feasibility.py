@@ -7,13 +7,14 @@ do.
     code                    the job can never run, unless an admin changes something, because
     QueueNotFound           no admin has created the queue
     NotAllowed              the queue is not for the job's namespace, or not for the gang queue that it names
-    ClaimsNotCounted        it has resource claims, and the quota of the queue names a device
+    ClaimsNotCounted        it has resource claims, and the quota of the queue names devices, but no claimed ones
     PriorityClassNotFound   no admin has created the PriorityClass
     ExceedsQuota            it asks for more than the queue and its cohort can ever give
     ExceedsPool             it asks for more than the pool that an admin gives in numbers
     ExceedsNodes            all nodes of now together have less, or each of them has less than one of its pods asks for.
                             Only on an embedded cluster is this firm: elsewhere nodes may be added
 
+    GraceTooLong            is no reason against the job: its pods have less time to end than their templates say
     SavesTooLong            is no reason against the job: it could not save for as long as it asks for
     PortTaken               is none either: it waits until another job has ended that has a port which it chose
     QueueHeld, QueueDrains  are none either: the job waits until the queue is resumed
@@ -149,6 +150,14 @@ def _held(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
 
 
 def _beyond_grace(request: JobRequest, longest: float) -> Iterator[Obstacle]:
+    if request.grace_seconds > longest:
+        yield Obstacle(
+            "GraceTooLong",
+            TASKS,
+            f"the grace of its pods, {request.grace_seconds} s, is more than the setting longest_grace, {longest:g} s: "
+            "pods that a worker deletes have no more to end",
+            firm=False,
+        )
     if not request.save_seconds or request.save_seconds + request.grace_seconds <= longest:
         return
     left = max(0.0, longest - request.grace_seconds)
@@ -169,6 +178,7 @@ def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
         submitted=0.0,
         priority_class=request.priority_class,
         claims=request.claims,
+        uncounted=bool(request.claims),
         gang_queue=request.gang_queue,
     )
     anywhere = replace(rules, queues={}, implicit=True)

@@ -10,7 +10,7 @@
 --   torchq:queues             hash    queue -> JSON settings {name, weight, open, quota, cohort, borrowing, strict, aging_seconds}
 --   torchq:rules              hash    queue -> its cohort, a space, and JSON of the other settings that scripts read {quota, borrowing,
 --                                     aging_seconds}; queues with equal settings have one JSON text, which is decoded once
---   torchq:pool               string  JSON {resource: amount}; "*" stands for every other resource but jobs; missing: the pool is
+--   torchq:pool               string  JSON {resource: amount}; "*" stands for every other resource but jobs and claimed devices; missing: the pool is
 --                                     unlimited
 --   torchq:entries            hash    job key -> version of the entry, a comma, its tie-break as JSON, a comma, JSON entry {key,
 --                                     queue, submitted, priority, attempt, demand, kind (missing: "admit"), returning (missing:

@@ -173,7 +173,7 @@ def test_exceeding_the_nodes_is_firm_only_on_the_embedded_node(
     assert ("until there are nodes" in found.message) is not firm
 
 
-@pytest.mark.parametrize(("save", "grace", "left"), [(60, 11, "59 s to save"), (1, 90, "0 s to save"), (60, 10, "")])
+@pytest.mark.parametrize(("save", "grace", "left"), [(60, 11, "59 s to save"), (1, 70, "0 s to save"), (60, 10, "")])
 def test_a_job_that_may_not_save_for_as_long_as_it_wants_is_warned(save: int, grace: int, left: str) -> None:
     request = asked().model_copy(update={"save_seconds": save, "grace_seconds": grace})
     found = feasibility.judge(request, known(spec("a"), longest_grace=70.0))
@@ -181,6 +181,13 @@ def test_a_job_that_may_not_save_for_as_long_as_it_wants_is_warned(save: int, gr
         [("SavesTooLong", "spec.schedulingPolicy.checkpointSeconds", False)] if left else []
     )
     assert all(each.message.endswith(left) for each in found)
+
+
+@pytest.mark.parametrize(("grace", "codes"), [(70, []), (71, ["GraceTooLong"])])
+def test_a_grace_beyond_the_longest_one_is_told(grace: int, codes: list[str]) -> None:
+    found = feasibility.judge(asked().model_copy(update={"grace_seconds": grace}), known(spec("a"), longest_grace=70.0))
+    assert [each.code for each in found if not each.firm] == codes
+    assert all("71 s, is more than the setting longest_grace, 70 s" in each.message for each in found)
 
 
 def test_a_pod_that_fits_on_no_single_node_is_a_finding() -> None:
