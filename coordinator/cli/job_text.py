@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from coordinator import terminal
 from coordinator.cli import job_growth, output, text
 from coordinator.query.questions import Document
 from crds import excerpts, labels
@@ -35,8 +36,9 @@ LONGEST_COMMAND = 80
 
 def format_job(item: Manifest, document: Document, pods: Iterable[Manifest], *, wide: bool = False) -> str:
     """Format everything about a job, in paragraphs; with `wide`, ranks of pods and labels of their nodes, too."""
-    facts = "\n".join(f"{title + ':':<{LABEL}}{value}" for title, value in _facts(item, document))
-    return "\n\n".join(filter(None, [facts, *_tables(item, document, pods, wide), *document["notes"]]))
+    notes = map(terminal.one_line, document["notes"])
+    facts = output.facts(_facts(item, document), LABEL)
+    return "\n\n".join(filter(None, [facts, *_tables(item, document, pods, wide), *notes]))
 
 
 def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import coordinator
+from coordinator import terminal
 from coordinator.code import archive, folder_listing, ignore_rules, largest, reading, secret_files, selection
 from coordinator.code.archive import Archive, CodeFile
 from coordinator.code.errors import CodeTooLarge, FolderRefused
@@ -102,7 +103,9 @@ def client_files() -> list[CodeFile]:
 
 
 def _too_large(folder: Path, sizes: Mapping[str, int], limit: int) -> CodeTooLarge:
-    entries = "\n".join(f"  {largest.size_text(size):>8}  {path}" for path, size in largest.largest(sizes))
+    entries = "\n".join(
+        f"  {largest.size_text(size):>8}  {terminal.one_line(path)}" for path, size in largest.largest(sizes)
+    )
     return CodeTooLarge(
         f"{folder}: the code is larger than {largest.size_text(limit)} when packed: {len(sizes)} files, "
         f"{largest.size_text(sum(sizes.values()))}. Its largest entries:\n{entries}\n"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from coordinator import terminal
 from coordinator.code import secret_files
 from coordinator.code.ignore_rules import IgnoreRules
 
@@ -49,7 +50,7 @@ class LeftOut(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.path} {self.reason}"
+        return terminal.one_line(f"{self.path} {self.reason}")
 
 
 @dataclass(frozen=True, slots=True)

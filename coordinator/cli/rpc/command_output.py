@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import click
 import orjson
 
+from coordinator import terminal
 from coordinator.cli.main import main
 from coordinator.cli.rpc.call_context import OpenCall
 from coordinator.cli.session import Session
@@ -48,32 +49,19 @@ class _ThreadStream(io.TextIOBase):
         super().__init__()
         self._field = field
         self._other = other
-        self.buffer = _ThreadBuffer(self)
+        self.buffer = terminal.TextBuffer(self)
 
     def write(self, text: str) -> int:
         """Write to the output of this thread, else to the other stream."""
         output: CommandOutput | None = getattr(_OUTPUTS, "present", None)
         if output is None:
             return self._other.write(text)
-        setattr(output, self._field, getattr(output, self._field) + text)
+        setattr(output, self._field, getattr(output, self._field) + terminal.clean(text))
         return len(text)
 
     def flush(self) -> None:
         """Flush the other stream; an output needs no flush."""
         self._other.flush()
-
-
-class _ThreadBuffer(io.RawIOBase):
-    """The same stream, for commands that print bytes."""
-
-    def __init__(self, stream: _ThreadStream) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def write(self, content: Any) -> int:
-        """Write bytes as text."""
-        self._stream.write(bytes(content).decode(errors="replace"))
-        return len(content)
 
 
 _OUTPUTS = threading.local()
