@@ -69,14 +69,14 @@ class Selection:
 
     paths: Sequence[str]
     left_out: Sequence[LeftOut]
-    trusted: frozenset[str]
-    """Paths that the user has taken back: their content is not searched for secrets."""
+    taken_back: frozenset[str]
+    """Paths that a pattern with `!` includes: they are packed, whatever they look like."""
 
 
 def select(listing: FolderListing, rules: IgnoreRules) -> Selection:
     """Return the files to pack."""
     environments = find_environments([*listing.paths, *listing.ignored])
-    paths, left_out, trusted = [], dict[LeftOut, None](), set()
+    paths, left_out, taken_back = [], dict[LeftOut, None](), set()
     ignored = frozenset(listing.ignored)
     for path in sorted({*listing.paths, *ignored}):
         if is_never_code(path) or is_inside(path, environments):
@@ -87,9 +87,9 @@ def select(listing: FolderListing, rules: IgnoreRules) -> Selection:
             continue
         paths.append(path)
         if _is_taken_back(path, rules):
-            trusted.add(path)
+            taken_back.add(path)
     in_order = sorted(left_out, key=lambda each: (each.reason != SECRET, each.path))
-    return Selection(paths, in_order, frozenset(trusted))
+    return Selection(paths, in_order, frozenset(taken_back))
 
 
 def _reason(path: str, rules: IgnoreRules, *, is_ignored: bool) -> LeftOut | None:

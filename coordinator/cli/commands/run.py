@@ -112,6 +112,8 @@ def run_command(
     prepared = _prepare(session, options)
     if prepared.code is not None:
         click.echo(prepared.code.describe(), err=True)
+        if warning := prepared.code.warning():
+            click.echo(f"note: {warning}", err=True)
     submit = run.dry_run if dry_run else run.start
     vetting = Vetting(outlook.FeasibilityCheck(session), anyway, partial(click.echo, err=True))
     try:
