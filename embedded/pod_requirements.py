@@ -2,7 +2,7 @@
 
 One rule: pure, and no field is ignored that would change the environment of a program. The node runs a pod as written,
 or it refuses the pod with the field and a solution. Isolation (images, users, capabilities, limits) is the exception:
-the processes have none here.
+the processes have none here, and all pods share network and IPC of the machine, as `hostNetwork` and `hostIPC` ask.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,6 +29,10 @@ _FIELDS = (
 )
 _MAPS = ("metadata.labels['", "metadata.annotations['")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
+
+
+SYSTEM_CLASSES = "system-"
+"""The beginning of the names of PriorityClasses that only parts of a cluster have."""
 
 
 def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> PodFailure | None:
@@ -60,6 +64,10 @@ def _problems(spec: Mapping[str, Any]) -> Iterator[str]:
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or ()):
             yield from _container_problems(container, volumes, f"spec.{kind}[{index}]")
+    if spec.get("hostPID"):
+        yield "spec.hostPID is not supported; remove it: the pod would have a right that nobody checks here"
+    if str(spec.get("priorityClassName") or "").startswith(SYSTEM_CLASSES):
+        yield f"spec.priorityClassName: {spec['priorityClassName']!r} is for parts of a cluster; name another class"
     if spec.get("ephemeralContainers"):
         yield "spec.ephemeralContainers are not supported"
 
