@@ -128,8 +128,7 @@ def _tables(item: Manifest, document: Document, pods: Iterable[Manifest], wide: 
     more = ("RANK", "LABELS") if wide else ()
     rows = [(*_pod(pod), *(_place(pod) if wide else ())) for pod in pods]
     yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON", *more), rows)
-    events = ((event.get("at", "-"), event.get("reason", ""), event.get("message", "")) for event in document["events"])
-    yield from _table(("EVENT", "REASON", "MESSAGE"), events)
+    yield from _table(("EVENT", "FROM", "REASON", "MESSAGE"), map(_event, document["events"]))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -143,6 +142,10 @@ def _condition(condition: Document) -> tuple[object, ...]:
     since = condition["lastTransitionTime"]
     message = excerpts.excerpt(excerpts.one_line(condition.get("message", "")), LONGEST)
     return condition["type"], condition["status"], condition.get("reason", ""), since, message
+
+
+def _event(event: Document) -> tuple[object, ...]:
+    return event.get("at", "-"), event["from"], event.get("reason", ""), event.get("message", "")
 
 
 def _workload(task: Document) -> tuple[object, ...]:
