@@ -90,7 +90,7 @@ class TextBuffer(io.RawIOBase):
 class Door:
     """A text stream that cleans what is written to it."""
 
-    def __init__(self, beneath: TextIO) -> None:
+    def __init__(self, beneath: TextIO | io.TextIOBase) -> None:
         self.beneath = beneath
         self.buffer = TextBuffer(self)
 

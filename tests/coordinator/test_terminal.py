@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator import terminal
+from coordinator.cli.rpc import command_output
 from coordinator.cli.rpc.call_errors import CallError
+from coordinator.cli.rpc.command_output import CommandOutput
 from coordinator.terminal import Door
 
 COLOR = re.compile(r"\x1b\[[0-9;:]*m")
@@ -103,6 +105,16 @@ def test_no_encoding_of_the_terminal_leads_around_the_door(encoding: str) -> Non
 
 def test_errors_of_calls_of_python_programs_have_no_control_characters() -> None:
     assert CallError("Failed", "\x1b]0;a\x07").document["message"] == r"\x1b]0;a\x07"
+
+
+def test_output_of_a_call_of_a_python_program_passes_the_door_with_the_colors_of_logs() -> None:
+    found = CommandOutput()
+    with command_output.thread_streams():
+        command_output._OUTPUTS.present = found
+        click.echo("\x1b]0;a\x07")
+        terminal.write_log_line("[a] ", "\x1b[31mred\x07")
+        command_output._OUTPUTS.present = None
+    assert found.out == "\\x1b]0;a\\x07\n[a] \x1b[31mred\\x07\x1b[0m\n"
 
 
 def test_bytes_and_print_pass_the_door(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

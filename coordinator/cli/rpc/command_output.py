@@ -15,10 +15,10 @@ from typing import Any, TextIO
 import click
 import orjson
 
-from coordinator import terminal
 from coordinator.cli.main import main
 from coordinator.cli.rpc.call_context import OpenCall
 from coordinator.cli.session import Session
+from coordinator.terminal import Door, TextBuffer
 
 NOT_CALLED = ("coordinator", "worker", "local", "top", "run", "rpc", "submit")
 """Commands that run for long, need a terminal or the caller's folder, or have a call of their own."""
@@ -49,14 +49,14 @@ class _ThreadStream(io.TextIOBase):
         super().__init__()
         self._field = field
         self._other = other
-        self.buffer = terminal.TextBuffer(self)
+        self.buffer = TextBuffer(self)
 
     def write(self, text: str) -> int:
         """Write to the output of this thread, else to the other stream."""
         output: CommandOutput | None = getattr(_OUTPUTS, "present", None)
         if output is None:
             return self._other.write(text)
-        setattr(output, self._field, getattr(output, self._field) + terminal.clean(text))
+        setattr(output, self._field, getattr(output, self._field) + text)
         return len(text)
 
     def flush(self) -> None:
@@ -73,7 +73,7 @@ def thread_streams() -> Iterator[None]:
     standard error.
     """
     out, err = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _ThreadStream("out", err), _ThreadStream("notes", err)
+    sys.stdout, sys.stderr = Door(_ThreadStream("out", err)), Door(_ThreadStream("notes", err))
     try:
         yield
     finally:
