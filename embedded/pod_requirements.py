@@ -11,6 +11,7 @@ from typing import Any
 from crds.resources.amounts import Amounts
 from embedded import config_sources, downward
 from embedded.pod import INVALID_SPEC_ERRORS, PodFailure
+from embedded.status_conditions import well_formed
 
 SHARED_MEMORY = "/dev/shm"
 OUTPUT_VOLUME, OUTPUT = "torchq-output", "TORCHQ_OUTPUT"
@@ -33,6 +34,18 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 
 SYSTEM_CLASSES = "system-"
 """The beginning of the names of PriorityClasses that only parts of a cluster have."""
+
+
+OWN_NODE = "is not supported; remove it: the scheduler chooses the node once there is room for the pod and its gang"
+
+
+def unscheduled(status: Mapping[str, Any]) -> PodFailure | None:
+    """Return why a pod of this status cannot run: it has its node not from the scheduler, but from its maker; None if
+    the scheduler has bound it.
+    """
+    if any(each["type"] == "PodScheduled" for each in well_formed(status.get("conditions"))):
+        return None
+    return PodFailure("NotSupported", f"the embedded node cannot run this pod: spec.nodeName {OWN_NODE}")
 
 
 def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> PodFailure | None:
