@@ -27,6 +27,7 @@ _IN_JSON = re.compile(f"[\x7f-\x9f{_DIRECTION}]")
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?")
 """A whole sequence of a terminal: CSI, such as a color or a move of the cursor, or OSC, such as a title."""
 _COLOR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
+_TAB_OR_COLOR = re.compile(rf"(\t|{_COLOR.pattern})")
 _RESET = "\x1b[0m"
 
 
@@ -63,6 +64,16 @@ def colored(line: str) -> str:
         end = found.end()
     text = "".join([*pieces, clean(line[end:])])
     return text + _RESET if any(map(_COLOR.fullmatch, pieces)) and not text.endswith(_RESET) else text
+
+
+def _without_tabs(line: str) -> str:
+    """Return a line in which spaces lead to the columns of its tabs; a color takes no column."""
+    pieces, column = [], 0
+    for piece in _TAB_OR_COLOR.split(line):
+        shown = " " * (8 - column % 8) if piece == "\t" else piece
+        column += 0 if _COLOR.fullmatch(piece) else len(shown)
+        pieces.append(shown)
+    return "".join(pieces)
 
 
 def plain(line: str) -> str:
@@ -152,7 +163,7 @@ def write_state(line: str, columns: int) -> None:
 def write_log_line(label: str, line: str) -> None:
     """Write a line of a log to standard output: with its colors, and on a terminal with spaces for tabs."""
     text = clean(label) + colored(line)
-    _write((text.expandtabs() if sys.stdout.isatty() else text) + "\n")
+    _write((_without_tabs(text) if sys.stdout.isatty() else text) + "\n")
 
 
 def write_raw(text: str) -> None:

@@ -59,3 +59,21 @@ def test_tracebacks_reach_a_terminal_as_escapes(tmp_path: Path) -> None:
     seen = on_terminal("-c", BUG, TITLE, folder=tmp_path)
     assert r"RuntimeError: \x1b]0;title\x07\x9b31m" in seen
     assert controls(seen) == set()
+
+
+LOG = """
+import sys
+from coordinator import terminal
+from coordinator.cli.jobs.followed_output import LinePrinter
+terminal.put_doors()
+text = "\\x1b[31mred\\x1b[0m\\tend\\x1b]52;c;bHM=\\x07\\x1b[2J\\x08"
+LinePrinter(raw=sys.argv[1:] == ["raw"]).line(text, "[a] ")
+"""
+
+
+def test_lines_of_logs_reach_a_terminal_with_colors_alone_and_raw_with_all_bytes(tmp_path: Path) -> None:
+    red = "[a] \x1b[31mred\x1b[0m"
+    assert on_terminal("-c", LOG, folder=tmp_path) == f"{red} end\\x08\x1b[0m\n"
+    assert on_terminal("-c", LOG, "raw", folder=tmp_path) == f"{red}\tend\x1b]52;c;bHM=\x07\x1b[2J\x08\n"
+    piped = subprocess.run([sys.executable, "-c", LOG], capture_output=True, text=True, check=True).stdout
+    assert piped == f"{red}\tend\\x08\x1b[0m\n"
