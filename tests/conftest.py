@@ -19,7 +19,8 @@ from tests.support.waiting import patient
 
 LOOK_AGAIN_SECONDS = 10.0
 
-# By default, a property fails if one example takes 0.2 s, or ten take 1 s to make: a busy machine needs longer.
+# By default, a property fails if one example takes 0.2 s, or if ten examples take 1 s to make. A busy machine needs
+# longer.
 settings.register_profile("torchq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("torchq")
 
@@ -53,7 +54,7 @@ def pytest_fixture_setup(fixturedef: Any, request: pytest.FixtureRequest) -> Ite
 
 @pytest.hookimpl(wrapper=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Iterator[Any]:
-    """Give a test more than its limit for as long as the machine gives it less than a processor."""
+    """Extend the limit of a test while the machine gives the test less than one processor."""
     made = yield
     began, expire = time.monotonic(), signal.getsignal(signal.SIGALRM)
 
@@ -70,7 +71,7 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Iterator[Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """End the process if a teardown hangs: the limit of a test ends with its first failure."""
+    """End the process if a teardown hangs. The test's own limit no longer holds after its first failure."""
     seconds = float(item.config.getoption("timeout") or item.config.getini("timeout"))
     faulthandler.dump_traceback_later(
         patient(2 * seconds), exit=True, file=item.config.stash[fault_handler_stderr_fd_key]
@@ -83,7 +84,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_leftovers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """End what tests have started with the run, also if it is killed."""
+    """End all processes that tests have started when the run ends, even if the run is killed."""
     with leftovers.ended_with_this_process(tmp_path_factory.getbasetemp()):
         yield
 
@@ -105,10 +106,12 @@ def clock() -> Clock:
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """Give a test that sends signals, or replaces handlers, the dispositions of a shell, and restore the former ones.
+    """Give a test that sends signals or replaces handlers the signal dispositions of a shell, and restore the former
+    dispositions.
 
-    A run in the background, or under nohup, ignores SIGINT and SIGHUP, and so would every program that a test starts.
-    SIGHUP has a handler here, so that the run itself survives one; started programs get the default.
+    A run in the background or under nohup ignores SIGINT and SIGHUP, and every program that a test starts would ignore
+    them as well. SIGHUP has a handler here, so that the run itself survives a SIGHUP; started programs get the default
+    disposition.
     """
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     former = {number: signal.getsignal(number) for number in numbers}

@@ -1,4 +1,6 @@
-"""The limits that hold for all tests: signals, hanging teardowns, processes that are left. Each in a run of its own."""
+"""The limits that hold for all tests: signals, hanging teardowns, and processes that are left behind. Each test makes a
+separate run.
+"""
 
 import os
 import signal
@@ -51,7 +53,7 @@ def test_a_program_of_a_test_ends_by_a_signal_that_the_run_ignores(ignored: sign
 
 
 def run(folder: Path, code: str, *options: str) -> "subprocess.Popen[str]":
-    """Start a run of its own, in a folder with one test."""
+    """Start a separate run, in a folder with one test."""
     (folder / "test_it.py").write_text(code)
     (folder / "conftest.py").write_text(
         "from tests.conftest import *\nfrom tests.conftest import _no_leftovers, _own_folders"

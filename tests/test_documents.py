@@ -1,4 +1,4 @@
-"""Rules of the pages that people read: their length, their openings, the index, and where their links lead."""
+"""Rules of the pages that people read: length, openings, the index, and the targets of links."""
 
 import re
 from pathlib import Path
@@ -22,13 +22,13 @@ def text_of(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that the headings of a page have."""
+    """Return the anchors of the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def links(page: Path) -> list[str]:
-    """Return where the links of a page lead, without those into the web."""
+    """Return the targets of the links of a page, without links into the web."""
     return [a or b for a, b in LINK.findall(text_of(page)) if not (a or b).startswith("http")]
 
 

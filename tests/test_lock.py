@@ -1,4 +1,4 @@
-"""Lock files: they pin every installed package by version and hashes, and all installations verify the hashes."""
+"""Lock files: the files pin every installed package by version and hashes, and all installations verify the hashes."""
 
 import importlib.util
 import re
@@ -48,7 +48,7 @@ def test_every_entry_of_a_lock_file_has_hashes(extra: str) -> None:
     left = ENTRY.sub("", text)
     assert all(line.startswith("#") for line in left.splitlines()), left
     assert entries(extra)
-    assert "://" not in text, "where packages come from is for each machine to say"
+    assert "://" not in text, "each machine itself decides where packages come from"
 
 
 @pytest.mark.parametrize("extra", FILES)
@@ -78,7 +78,7 @@ def test_makefile_and_dockerfile_install_with_required_hashes() -> None:
     for extra in ("dev", "demo"):
         assert f"$(LOCKED) {FILES[extra]}" in makefile
     unhashed = [line for line in makefile.splitlines() if "$(PIP)" in line and not line.startswith("LOCKED")]
-    assert len(unhashed) == 2, "torchq itself, in two places"
+    assert len(unhashed) == 2, "torchq itself is installed in two places"
     installs = [line for line in dockerfile.splitlines() if re.search(r"pip\b.* (install|wheel) ", line)]
     assert [line.partition("--requirement ")[2].strip("; \\") for line in installs if "--require-hashes" in line] == [
         "tools.lock",
@@ -91,7 +91,7 @@ def test_makefile_and_dockerfile_install_with_required_hashes() -> None:
 
 def test_the_dockerfile_requires_a_base_image_by_digest() -> None:
     lines = (ROOT / "deploy/image/Dockerfile").read_text().splitlines()
-    assert "ARG BASE" in lines, "without a default, as a digest of today is old tomorrow"
+    assert "ARG BASE" in lines, "there is no default, since a digest of today is old tomorrow"
     assert [line for line in lines if line.startswith("FROM ")] == ["FROM ${BASE} AS build", "FROM ${BASE}"]
     [check] = [line for line in lines if "@sha256:*|localhost/*)" in line]
     assert "exit 1" in check

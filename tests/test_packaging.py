@@ -1,4 +1,6 @@
-"""Both wheels: each holds its packages with their data and nothing else; the command starts, the client is imported."""
+"""Both wheels: each wheel holds its packages with their data and nothing else. The command starts, and the client can
+be imported.
+"""
 
 import re
 import shutil
@@ -35,7 +37,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel of the package that users import from a copy of its sources."""
+    """Build the wheel of the package that users import, from a copy of its sources."""
     source, target = tmp_path_factory.mktemp("client-source"), tmp_path_factory.mktemp("client-wheel")
     shutil.copytree(ROOT / "torchq", source / "torchq", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(CLIENT, source / "deploy" / "client", ignore=shutil.ignore_patterns("__pycache__", "build"))
@@ -112,7 +114,7 @@ def test_the_wheel_of_the_client_holds_the_package_that_users_import_alone(clien
 
 
 def test_the_wheel_of_the_client_is_imported_without_any_other_package(client_wheel: Path, tmp_path: Path) -> None:
-    """In an environment of its own, in a folder whose packages have the names of ours."""
+    """The test runs in a separate environment, in a folder whose packages have the same names as packages of torchq."""
     for name in ("kube", "embedded", "queues", "gang", "coordinator"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise ImportError('this is a project of a user')\n")
@@ -137,7 +139,9 @@ def test_names_and_versions_of_both_distributions_are_the_same() -> None:
 
 
 def test_everything_that_names_a_release_names_the_newest_of_the_changelog() -> None:
-    """An older image has a name of its own, and whoever upgrades finds the section that belongs to an image."""
+    """An older image keeps its own name, and a user who upgrades finds the section of the changelog that belongs to an
+    image.
+    """
     newest, section = re.findall(
         r"^## ([0-9]+\.[0-9]+\.[0-9]+)\n(.*?)(?=^## |\Z)", (ROOT / "CHANGELOG.md").read_text(), re.M | re.S
     )[0]

@@ -25,7 +25,9 @@ DOORS = ("torchq/__init__.py",)
 LONGEST_MODULE = 400
 LONGEST_CLASS = 220
 WHOLE_CLASSES = {"FairShare", "QueueState"}
-"""Classes that stay whole: each has one invariant over all of its fields, which a cut in two would only hide."""
+"""Classes that stay whole. Each has one invariant over all of its fields, and a cut in two would only hide this
+invariant.
+"""
 LONGEST_FUNCTION = 50
 MOST_MODULES = 20
 MOST_MUTABLE_FIELDS = 15
@@ -43,7 +45,7 @@ Import = ast.Import | ast.ImportFrom
 
 
 def functions() -> Iterator[tuple[str, Function]]:
-    """Yield every function and method of the code with its place."""
+    """Yield every function and method of the code with its file and line."""
     for name, module in MODULES.items():
         for node in ast.walk(module):
             if isinstance(node, Function):
@@ -51,7 +53,7 @@ def functions() -> Iterator[tuple[str, Function]]:
 
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
-    """Yield every class of the code with its place."""
+    """Yield every class of the code with its file and line."""
     for name, module in MODULES.items():
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef):

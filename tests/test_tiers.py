@@ -1,4 +1,4 @@
-"""Each test has one tier, and a test of the lowest one that touches more than its own process fails."""
+"""Each test has one tier, and a test of the lowest tier fails if it touches more than its own process."""
 
 import os
 import re

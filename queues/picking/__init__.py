@@ -1,4 +1,4 @@
-"""Whose job goes next: fair shares, quotas, room, backfilling. Pure.
+"""The choice of the next jobs: fair shares, quotas, room, backfilling. Pure.
 
 Reading and writing the store is in `storage`.
 """

@@ -2,10 +2,11 @@
 
 One rule: pure. The job for which room is reserved starts no later than without the jobs that borrow the room.
 
-Room that is reserved for a large job becomes free bit by bit, and is idle meanwhile. A job whose
+Room that is reserved for a large job becomes free bit by bit, and is idle until the large job starts. A job whose
 `activeDeadlineSeconds` is known has a latest moment at which its room is free. So there may be a moment at which the
-large job fits at the latest, its shadow time: the first moment at which the room that is free now, with that of the
-running jobs that have ended by then, is enough. A pool of 8, reserved as a whole for one job at time 0:
+large job fits at the latest: its shadow time. This is the first moment at which the room that is free now, together
+with the room of the running jobs that have ended by this moment, is enough. A pool of 8, reserved as a whole for one
+job at time 0:
 
     job    uses    free again at the latest
     a          3   60
@@ -15,12 +16,14 @@ running jobs that have ended by then, is enough. A pool of 8, reserved as a whol
     The large job asks for 7: 1 is free, 4 are at 60, 7 are at 100. Its shadow time is 100.
     The large job asks for 8: it needs the room of c. Its shadow time is unknown, and no job may borrow.
 
-A waiting job may borrow if it fits the room that is free now. Its room must be free again at the shadow time at the
-latest. Jobs that fit beside the large one need no loan. Only deadlines that are enforced count, never estimates. Loans
-are made where no other job can go, in the order of turns, and their queues pay for them like for every pick.
+A waiting job may borrow if it fits the room that is free now. The room of this job must be free again at the shadow
+time at the latest. Jobs that fit beside the large job need no loan. Only deadlines that are enforced count, never
+estimates. Loans are made when no other job can be picked, in the order of turns. The queues of the borrowers pay for
+loans as they pay for every pick.
 
 While room is reserved for a job, its shadow time only moves to earlier moments. After the shadow time there are no
-loans. A process makes no loans of a reservation that began before it led: it cannot know the first shadow time.
+loans. A process makes no loans of a reservation that began before this process led: it cannot know the first shadow
+time.
 
 Sources: D. Lifka, The ANL/IBM SP Scheduling System, 1995. A. Mu'alem and D. Feitelson, Utilization, Predictability,
 Workloads, and User Runtime Estimates in Scheduling the IBM SP2 with Backfilling, IEEE TPDS 12(6), 2001.
@@ -40,7 +43,7 @@ from queues.picking.queue_state import Allows, Candidate, QueueState
 from queues.picking.quotas import Cohort
 
 End = tuple[float, Amounts]
-"""When an admitted job's room is free again at the latest, in seconds since 1970; and the room."""
+"""The latest time at which the room of an admitted job is free again, in seconds since 1970, and this room."""
 LOANS = 32
 """The most loans in one batch. Each loan costs a look at every queue that has such jobs."""
 
@@ -52,8 +55,9 @@ class JobEnds:
     ends: tuple[End, ...]
     """The ends of admitted jobs, the earliest first."""
     longest: Mapping[str, float]
-    """By the key in a job's ticket (`WaitingEntry.ticket`), the most seconds from its pick until its room is free
-    again. A job that is missing here may run for any time."""
+    """By the key in a job's ticket (`WaitingEntry.ticket`): the largest number of seconds from the job's pick until its
+    room is free again. A job that is missing here may run for any time.
+    """
     queues: frozenset[str]
     """The queues that have waiting jobs in `longest`."""
 
@@ -95,12 +99,12 @@ class Shadows:
         self._times.setdefault(job, None)
 
     def drop_others(self, jobs: Collection[JobKey]) -> None:
-        """Drop all but these jobs."""
+        """Drop the shadow times of all other jobs."""
         for job in self._times.keys() - set(jobs):
             del self._times[job]
 
     def lower(self, job: JobKey, compute: Callable[[], float | None]) -> float | None:
-        """Return the earlier of a job's last shadow time and the computed one; None if both are unknown."""
+        """Return the earlier of a job's last shadow time and the computed shadow time; None if both are unknown."""
         if job not in self._times:
             return None
         before, computed = self._times[job], compute()
@@ -111,7 +115,7 @@ class Shadows:
 
 @dataclass(slots=True)
 class Backfill:
-    """The loans of one picker. All but the shadow times belongs to the picker."""
+    """The loans of one picker. Everything here except the shadow times belongs to the picker."""
 
     _queues: Mapping[str, QueueState]
     _cohorts: Mapping[str, Cohort]
@@ -125,7 +129,9 @@ class Backfill:
     _candidates: set[str] = field(default_factory=set)
     """Queues that may have a job that can borrow."""
     _shadow: tuple[JobKey, float | None] | None = None
-    """The job for which room is reserved, and its shadow time, once it was computed in this batch."""
+    """The job for which room is reserved, and its shadow time. None until the shadow time was computed in this
+    batch.
+    """
 
     def begin_batch(self, now: float) -> None:
         """Begin a batch of picks."""
@@ -144,7 +150,7 @@ class Backfill:
         self._shadows.drop_others([record.key for record in records if record is not None])
 
     def next(self, allows: Allows) -> tuple[QueueState, Candidate, Turn] | None:
-        """Return the first job in the order of turns that may borrow; None if there is none."""
+        """Return the first job in the order of turns that may borrow; None if no job may borrow."""
         until = self._shadow_time() if self._candidates and self._loans else None
         best: tuple[QueueState, Candidate, Turn] | None = None
         for name in sorted(self._candidates) if until is not None else ():
@@ -174,7 +180,9 @@ class Backfill:
         return self._shadow[1]
 
     def _runnable(self, queue: QueueState) -> Iterable[Candidate]:
-        """Return the jobs of a contending queue that its order allows, in order, without the reservation's holder."""
+        """Return the jobs of a contending queue that its order allows, in order. The job with the reservation is left
+        out.
+        """
         first = queue.first if queue.eligible else None
         if first is None:
             return ()
@@ -182,16 +190,16 @@ class Backfill:
         return (job for job in jobs if job.position != first.position or queue is not self._reservation.holder)
 
     def _ends_by(self, candidate: Candidate, until: float) -> bool:
-        """Return whether there is room for a job now, which is free again at `until` at the latest."""
+        """Return whether there is room for a job now, and this room is free again at `until` at the latest."""
         key, _, kind = candidate.waiting.ticket
         longest = self.job_ends.longest.get(key) if self.job_ends is not None and kind == "admit" else None
         return longest is not None and self._now + longest <= until and self._pool.fits_reserved(candidate.demand)
 
     def _allows(self, queue: QueueState, candidate: Candidate, allows: Allows) -> bool:
-        """Return whether quota and cohort allow a job, and leave what the job with the reservation needs, and what the
-        first job of its queue needs if that has an open claim.
+        """Return whether quota and cohort allow a job and leave enough for other jobs: what the job with the
+        reservation needs and, if the first job of its queue has an open claim, what this first job needs.
 
-        If they did not leave it, the reserved room would stay idle.
+        Otherwise the reserved room would stay idle.
         """
         first, holder, demand = queue.first, self._reservation.holder, candidate.demand
         if first is None or holder is None or holder.first is None or not allows(queue, demand):

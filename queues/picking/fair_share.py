@@ -1,24 +1,24 @@
-"""Whose turn it is: smooth weighted round robin by cost, in which a queue keeps its account while it is away.
+"""The order of turns: smooth weighted round robin by cost, in which a queue keeps its account while it is away.
 
 One rule: a queue that is ahead of its share keeps its account until the service of the other queues has made it even,
 whether it contends or not.
 
-The problem: to compare what queues use now, as Kueue's fair sharing does, forgets. A queue of many short jobs would
-have gone first for a day, and owe nothing when they have ended. A plain count of what each was served never forgets: a
-queue that comes back after a week would get the pool for as long. So service counts among the queues that contend:
-`base` is what a member was served, B the sum of the bases, W that of the weights. A member of weight w is behind its
-share by its lag, `w*B/W - base`; the lags sum to 0. A pick of cost k adds k to one base, so every member gains w*k/W.
-The turn goes to the largest `lag + w*k/W - k/2`: the queue that is furthest behind at the middle of its next job. Where
-every cost is 1 this is nginx's algorithm, whose credits are W times the lags. For weights a=5, b=1, c=1:
+The problem: a comparison of what queues use now, as in Kueue's fair sharing, forgets. A queue of many short jobs could
+go first for a day, and would then owe nothing. A plain count of what each queue was served never forgets: a queue that
+comes back after a week would get the pool for a week. So service counts among the queues that contend: `base` is what a
+member was served, B is the sum of the bases, W is the sum of the weights. A member of weight w is behind its share by
+its lag, `w*B/W - base`; the lags sum to 0. A pick of cost k adds k to one base, so every member gains w*k/W. The turn
+goes to the largest `lag + w*k/W - k/2`: the queue that is furthest behind at the middle of its next job. Where every
+cost is 1 this is nginx's algorithm, whose credits are W times the lags. For weights a=5, b=1, c=1:
 
     pick   credits + gains   goes   credits         pick   credits + gains   goes   credits
     1        5   1   1        a     -2   1   1      4        6  -3   4        a     -1  -3   4
     2        3   2   2        a     -4   2   2      5        4  -2   5        c      4  -2  -2
     3        1   3   3        b      1  -4   3      6        9  -1  -1        a      2  -1  -1
 
-A queue that comes begins even. One that leaves while it is ahead stays a member that cannot be picked, until it is
-even: leaving cancels no debt. One that leaves while it is behind is dropped, and the others share its claim by weight.
-A change of weight keeps the lag. Ties go to the first name. No queue is ahead by more than one largest job.
+A queue that comes begins even. A queue that leaves while it is ahead stays a member that cannot be picked, until it is
+even: leaving cancels no debt. A queue that leaves while it is behind is dropped, and the others share its claim by
+weight. A change of weight keeps the lag. Ties go to the first name. No queue is ahead by more than one largest job.
 """
 
 import heapq
@@ -29,7 +29,7 @@ from queues.picking.grouped_index import Bid, GroupedIndex, Item, Lines, State
 from queues.values import ACCOUNT_SCHEME, NEW_ACCOUNT, Account, Clock
 
 Turn = tuple[int, str]
-"""A queue's position in the order of turns, the first the least, and its name. Valid until the next change."""
+"""A queue's position in the order of turns (the least is first), and its name. Valid until the next change."""
 UNIT = 1 << 16
 """A cost of 1, as a base counts it."""
 _BOUND = 3 * UNIT // 2
@@ -47,12 +47,12 @@ class ShareMember:
 
     name: str
     weight: int
-    """The weight with which the queue has counted since the last turn; 0: it joins at the next turn."""
+    """The weight with which the queue has counted since the last turn; 0: the queue joins at the next turn."""
     base: int
     largest: int
     """The largest job with which the queue was picked since it was last even or behind."""
     bid: Bid | None = None
-    """What the queue's next job asks for; None: the queue does not contend."""
+    """The request of the queue's next job; None means that the queue does not contend."""
     size: int = 0
     """The larger of `largest` and the cost of the queue's next job."""
     line: GroupedIndex | None = None
@@ -63,13 +63,14 @@ class ShareMember:
 class FairShare:
     """The order of turns, and the accounts of all queues while picks are made.
 
-    Any number of queues may come and go between two picks. Only when the next turn is taken does it count which
-    contend. Members that do not contend are ahead, so the lags of those that contend sum to 0 or more. The picked queue
-    has the largest `lag + w*k/W - k/2`, so at least minus half of a largest job; after the pick its lag is that less
-    k/2: no queue is ahead of its fluid share by more than one largest job, whatever any queue does.
+    Any number of queues may come and go between two picks. Which queues contend is counted only when the next turn is
+    taken. Members that do not contend are ahead, so the lags of the members that contend sum to 0 or more. The picked
+    queue has the largest `lag + w*k/W - k/2`, and this value is at least minus half of a largest job. After the pick,
+    its lag is this value less k/2: no queue is ahead of its fluid share by more than one largest job, whatever any
+    queue does.
 
     Each pick changes one account, apart from the cuts of `_limit_lags`. Bases are whole numbers of 1/UNIT. They are
-    rounded up where a queue joins or its weight changes, so that it gains nothing by it, and are exact otherwise.
+    rounded up where a queue joins or its weight changes, so that this gains nothing, and are exact otherwise.
     """
 
     def __init__(self, clock: Clock, accounts: Mapping[str, Account], scheme: str = ACCOUNT_SCHEME) -> None:
@@ -92,7 +93,7 @@ class FairShare:
         self._unsettled = set(self._members)
         """The members that began or stopped to contend since the last turn, or changed their weight."""
         self._debts: list[tuple[int, str]] = []
-        """A heap of the members that do not contend, by when they are even."""
+        """A heap of the members that do not contend, ordered by when they are even."""
         self._even_at: dict[str, int] = {}
         """The valid entries of the heap."""
         self._lines = Lines()
@@ -111,7 +112,7 @@ class FairShare:
         return _bid_of(self._members[name]).cost
 
     def bid(self, name: str, bid: Bid | None) -> None:
-        """Set what a queue's next job asks for; None: the queue does not contend."""
+        """Set the request of a queue's next job. None means that the queue does not contend."""
         member = self._members.get(name)
         if member is None:
             if bid is None:
@@ -142,7 +143,7 @@ class FairShare:
 
     @property
     def has_unsettled(self) -> bool:
-        """Whether other queues contend than at the last pick, or with other weights."""
+        """Whether the queues that contend, or their weights, have changed since the last pick."""
         return bool(self._unsettled)
 
     def account(self, name: str) -> Account:
@@ -153,11 +154,11 @@ class FairShare:
         return Account._make((member.base, member.weight, member.largest))
 
     def lag(self, name: str) -> float:
-        """Return how much cost a queue is behind its share; below 0: ahead of it."""
+        """Return how much cost a queue is behind its share; a negative number means that it is ahead."""
         return lag(self.account(name), self.clock)
 
     def changes(self) -> dict[str, Account]:
-        """Return the accounts that differ from those last stored. They count as stored from now on."""
+        """Return the accounts that differ from the accounts stored last. These accounts count as stored from now on."""
         changes: dict[str, Account] = {}
         touched, stored = self._touched, self._stored
         for name in sorted(touched) if len(touched) > 1 else touched:
@@ -210,7 +211,7 @@ class FairShare:
     # Payments
 
     def pay(self, name: str, cost: int) -> None:
-        """Charge a contending queue for a picked job of that cost. All changes must be settled before."""
+        """Charge a contending queue for a picked job of this cost. All changes must be settled before this call."""
         member, amount, total = self._members[name], cost * UNIT, self._weights
         behind = member.weight * self._served - member.base * total
         self._enlarge(member, cost, behind)
@@ -222,14 +223,15 @@ class FairShare:
         self._serve(member, amount)
 
     def charge(self, name: str, cost: int, weight: int) -> None:
-        """Charge a queue of that weight for a job of that cost without a pick, whether the queue contends or not."""
+        """Charge a queue of this weight for a job of this cost without a pick, whether the queue contends or not."""
         member = self._counting_member(name, weight)
         self._enlarge(member, cost, member.weight * self._served - member.base * self._weights)
         self._serve(member, cost * UNIT)
 
     def charge_room(self, name: str, amount: int, weight: int) -> None:
-        """Charge a queue of that weight for idle room, in 1/UNIT of cost. What it is ahead by then counts as one job:
-        else the others would lose what they are behind beyond the bound of lags."""
+        """Charge a queue of this weight for idle room, in 1/UNIT of cost. The amount by which it is then ahead counts
+        as one job. Otherwise the others would lose their lag beyond the bound.
+        """
         member = self._counting_member(name, weight)
         self._serve(member, amount)
         ahead = member.base * self._weights - member.weight * self._served
@@ -237,10 +239,10 @@ class FairShare:
         self._resize(member)
 
     def refund(self, name: str, cost: int) -> None:
-        """Undo the charge of a job of that cost, which was picked but not granted.
+        """Undo the charge of a job of this cost, which was picked but not granted.
 
-        The refund leaves no queue further behind its share than that one job. A queue that is even and does not contend
-        gets nothing.
+        The refund leaves the queue behind its share by no more than this one job. A queue that is even and does not
+        contend gets nothing.
         """
         member = self._members.get(name)
         if member is None or not member.weight:
@@ -271,12 +273,12 @@ class FairShare:
         """Limit the lags of queues that were not picked for want of room; the other queues get the rest by weight.
 
         The lag of a queue whose next job finds no room grows without bound, while the others get ever further ahead. So
-        where a pick brings a queue more than 3/2 of the largest job ahead, the lags of queues that wait for room become
-        3/2 of that job. The order among the others stays. The lag of a picked queue counts as that much at most; where
-        there is room for every job, no lag was observed to reach it, unless weights are multiplied meanwhile.
+        when a pick brings a queue more than 3/2 of the largest job ahead, the lags of queues that wait for room are cut
+        to this limit. The order among the other queues stays. The lag of a picked queue counts as this much at most.
+        Where every job has room, no lag was observed to reach this limit, unless weights are multiplied meanwhile.
 
-        Of queues of one weight and cost only the furthest behind is cut, so that the work does not grow with their
-        number.
+        Of the queues of one weight and cost, only the queue that is furthest behind is cut, so that the work does not
+        grow with their number.
         """
         for line in self._lines.by_bid.values():
             for state in BLOCKED:
@@ -300,7 +302,7 @@ class FairShare:
         return member
 
     def _counting_member(self, name: str, weight: int) -> ShareMember:
-        """Return a queue that counts from now on, with this weight if it did not."""
+        """Return a queue that counts from now on, with this weight if it did not count before."""
         member = self._members.get(name)
         if member is None:
             member = self._add_member(name, 0)
@@ -321,14 +323,14 @@ class FairShare:
             member.line.replace(old, member.item)
 
     def _add_debt(self, member: ShareMember) -> None:
-        """Note that a member does not contend any more. It leaves when it is even."""
+        """Note that a member does not contend any more. The member leaves when it is even."""
         even_at = (member.base << _FINE) // member.weight
         if self._even_at.get(member.name) != even_at:
             self._even_at[member.name] = even_at
             heapq.heappush(self._debts, (even_at, member.name))
 
     def _drop_even(self) -> None:
-        """Drop the members that neither contend nor are ahead of their share. Each drop may make others even."""
+        """Drop the members that neither contend nor are ahead of their share. Each drop may make other members even."""
         debts = self._debts
         while debts:
             even_at, name = debts[0]

@@ -1,17 +1,18 @@
-"""How many further workers a job gets when its turn has come, beside those without which it does not begin.
+"""How many further workers a job gets at its turn, beside the workers without which it does not begin.
 
 One rule: pure. A number of workers is allowed only if every smaller one is.
 
-An entry's `demand` is the least that the job takes. Everything before the turn goes by it: whether the job is eligible,
-what it claims of its cohort, the room that the pool reserves for it, and loans. When the turn has come, the job takes
-as many steps of further workers as its queue, its cohort and the pool allow beside what others claim or have reserved.
+An entry's `demand` is the least that the job takes. Everything before the turn uses this demand: whether the job is
+eligible, what it claims of its cohort, the room that the pool reserves for it, and loans. At its turn, the job takes
+further workers in steps: the largest number that its queue, its cohort and the pool allow beside what other jobs claim
+or have reserved.
 
-Its queue bids with all that the job would take now, so that a turn that a small job wins does not go to a large one.
-Such a bid is outdated when the room changes that it was made for. While the pool has room for the largest of these
-jobs, a pick outdates only the bids in its own cohort.
+The queue bids with the whole amount that the job would take now, so that a turn that a small job wins does not go to a
+large job. Such a bid is outdated when the room for which it was made changes. While the pool has room for the largest
+of these jobs, a pick outdates only the bids in its own cohort.
 
-A growth is a request of an admitted job. Its `demand` is one step, or all of it if it is granted in whole or not at
-all.
+A growth is a request of an admitted job. The `demand` of a growth is one step, or the whole growth if the growth is
+granted either as a whole or not at all.
 """
 
 from collections.abc import Callable, Mapping, Set
@@ -33,19 +34,19 @@ class FurtherWorkers:
     """The amounts that jobs with a range take now, and the queues that bid with such an amount."""
 
     def __init__(self, cohorts: Mapping[str, Cohort], pool: Pool, reservation: PoolReservation) -> None:
-        """All of it belongs to the picker."""
+        """All arguments belong to the picker."""
         self._cohorts = cohorts
         self._pool = pool
         self._reservation = reservation
         self.bidding: set[str] = set()
-        """The queues whose bids may be of more than the least."""
+        """The queues whose bids may be larger than the least amount of their jobs."""
         self._peak = NOTHING
-        """The largest amount of each resource in any of their bids."""
+        """The largest amount of each resource in any bid of these queues."""
         self._room: _Room = None, NOTHING, NOTHING
         """The room for which the bids were made."""
 
     def enlarge(self, queue: QueueState, candidate: Candidate) -> Candidate:
-        """Return a job with as many further workers as there is room for now."""
+        """Return a job with the further workers for which there is room now."""
         first, cohort = queue.first, self._cohorts.get(queue.spec.cohort)
         is_first = first is not None and candidate.position == first.position
         in_pool = self._pool.fits_reserved if is_first and queue is self._reservation.holder else self._pool.fits
@@ -64,7 +65,7 @@ class FurtherWorkers:
         return Candidate(candidate.waiting, demand, candidate.position, units) if units else candidate
 
     def job_of_bid(self, queue: QueueState) -> Candidate:
-        """Return the job with which a queue bids, at its present size: the first of those that are eligible."""
+        """Return the job with which a queue bids, at its present size: the first eligible job."""
         job, name = queue.eligible[0], queue.spec.name
         if not job.waiting.most or not self._pool.prices.count(job.waiting.entry.unit):
             self.bidding.discard(name)
@@ -83,7 +84,7 @@ class FurtherWorkers:
         return frozenset(self.bidding)
 
     def outdated_by_pick(self, cohort: str) -> Set[str]:
-        """Return the queues that must bid again after a pick in a cohort; an empty name: in none."""
+        """Return the queues that must bid again after a pick in a cohort; an empty name means no cohort."""
         self._room = self._present_room()
         if not self._pool.fits(self._peak):
             self._peak = NOTHING

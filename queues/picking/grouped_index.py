@@ -2,8 +2,9 @@
 
 One rule: the first name in a state is found without a look at the names in other states.
 
-Queues whose next jobs ask the pool for the same form a group: if one of them finds no room, none does. When a pool
-fills up, or room for one job becomes free, the state of a group changes, not that of its ten thousand queues.
+Queues whose next jobs request the same room from the pool form a group: if one of these jobs finds no room, no other
+job does. When a pool fills up, or room for one job becomes free, the state of a group changes, not the states of its
+ten thousand queues.
 """
 
 import heapq
@@ -14,9 +15,9 @@ from typing import Literal, NamedTuple
 State = Literal["open", "waiting", "aside"]
 """The state of a group.
 
-- open: its queues may go;
+- open: its queues may be picked;
 - waiting: its queues wait for room, and the pool may reserve room for them;
-- aside: its queues wait for room, and the pool reserves none for them.
+- aside: its queues wait for room, and the pool reserves no room for them.
 """
 
 STATES: tuple[State, ...] = ("open", "waiting", "aside")

@@ -1,12 +1,12 @@
 """What a pick costs its queue: one, the amount of a resource, or the job's dominant share.
 
-One rule: pure. A price follows from a demand, the size of the pool and the quotas. A change of these changes later
-prices alone: a queue is refunded what it has paid.
+One rule: pure. A price follows from a demand, the size of the pool and the quotas. If the pool or the quotas change,
+only later prices change: a queue is refunded what it has paid.
 
 The dominant share is the largest part that a job takes of any resource (Dominant Resource Fairness, Ghodsi et al., NSDI
-2011). It counts in whole millionths, rounded up. What counts is cpu, memory, pods, the GPUs of any vendor (`*/gpu`) and
-what a quota names, as parts of the pool. Without a pool, it is parts of the summed quotas, over the resources that
-every queue limits. If nothing counts, every job costs the whole.
+2011). The share counts in whole millionths, rounded up. The resources that count are cpu, memory, pods, the GPUs of any
+vendor (`*/gpu`) and the resources that a quota names, as parts of the pool. Without a pool, they count as parts of the
+summed quotas, and only the resources that every queue limits count. If no resource counts, every job costs the whole.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,7 +49,7 @@ class Prices:
             self._parts = ((cost, 1, 1),)
 
     def of(self, demand: Amounts) -> int:
-        """Return what a demand costs. It is never less than the least price, which a demand of nothing costs."""
+        """Return what a demand costs. The price is never less than the least price, which a demand of nothing costs."""
         if not self._parts:
             return self._least
         known = self._known.get(id(demand))

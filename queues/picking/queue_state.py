@@ -1,4 +1,4 @@
-"""One queue while picks are made: which of its jobs may go, and how often its first job was overtaken.
+"""One queue while picks are made: which of its jobs may be picked, and how often its first job was overtaken.
 
 One rule: a queue's state changes only by what the store shows and by the picks made since. A job that is larger than
 its queue, its cohort or the pool can ever give is skipped: it delays no other job.
@@ -23,7 +23,7 @@ class Candidate:
     waiting: WaitingEntry
     demand: Amounts
     position: int
-    """The index among the known entries. The first runnable job of a queue has the lowest."""
+    """The index among the known entries. The first runnable job of a queue has the lowest index."""
     units: int = 0
     """The number of further workers that `demand` covers (`Entry.most`)."""
 
@@ -56,11 +56,11 @@ class QueueState:
         """Begin with a snapshot of the queue. `ceiling` is the most that any job of the queue can ever have."""
         self.spec = snapshot.spec
         self.used = dict(snapshot.usage)
-        """The queue's usage. It follows the picks for resources that quota or pool limit; for others it does not."""
+        """The queue's usage. The usage follows the picks only for resources that quota or pool limit."""
         self.overtaken = snapshot.overtaken
         """The store's record of the queue's last overtaken job."""
         self.eligible: tuple[Candidate, ...] = ()
-        """The jobs that quota and cohort allow now, in order. The queue contends while there are any."""
+        """The jobs that quota and cohort allow now, in order. The queue contends while there are such jobs."""
         self.reservable = False
         """Whether the pool may reserve room for the first job: the queue contends with this job, and it would fit
         beside the queue's own usage. Else the reservation could last without end, because the owner decides when that
@@ -69,7 +69,9 @@ class QueueState:
         self.bid_demand: Amounts | None = None
         """The demand of the first job, if the queue bids for this job alone (`queues.picking.fair_share`)."""
         self.requested: int | None = None
-        """How many known entries remained when more were requested from the store; None: no request is under way."""
+        """The number of known entries that remained when more entries were requested from the store. None means that no
+        request is under way.
+        """
         self._set(snapshot.heads, snapshot.waiting - len(snapshot.heads))
 
     def _set(self, entries: Sequence[WaitingEntry], unread: int) -> None:
@@ -159,8 +161,8 @@ class QueueState:
     def find_eligible(self, allows: "Allows", *, scarce: bool) -> tuple[Candidate, ...]:
         """Return the jobs that quota and cohort allow now, in order.
 
-        The result has only the first job if no other job may pass it, or none can. None can if all known jobs have one
-        demand, or if the first job is allowed and no pool (`scarce`) can lack room for it.
+        The result has only the first job if no other job may pass it or can pass it. No job can pass it if all known
+        jobs have one demand, or if the first job is allowed and no pool (`scarce`) can lack room for it.
         """
         first = self.first
         if first is None or not self.spec.open:
@@ -171,8 +173,8 @@ class QueueState:
         candidates = (candidate for candidate in self.distinct() if allows(self, candidate.demand))
         if not self.is_liable and not self.is_claimed:
             return tuple(candidates)
-        # A job that passes the reserved one must leave what that one needs: else the reserved room would stay idle. The
-        # same holds for room that others free for the first job.
+        # A job that passes the job with reserved room must leave what that job needs, or the reserved room would stay
+        # idle. The same holds for room that other jobs free for the first job.
         return tuple(
             candidate
             for candidate in candidates
@@ -181,7 +183,8 @@ class QueueState:
 
     def leaves_room(self, allows: "Allows", needed: Amounts, demand: Amounts) -> bool:
         """Return whether quota, cohort and the room beside the queue's own usage hold both demands, in the resources
-        that the second one uses."""
+        that the second demand uses.
+        """
         both = with_needed(demand, needed)
         return allows(self, both) and amounts.fits(both, self.used, self.ceiling)
 
@@ -192,7 +195,7 @@ class QueueState:
         self.drop(candidate)
 
     def drop(self, candidate: Candidate) -> None:
-        """Mark a job as one that does not wait here any more."""
+        """Mark a job as no longer waiting in this queue."""
         self.remaining -= 1
         if candidate.position == self._next:
             self._next += 1
@@ -225,13 +228,13 @@ class QueueState:
         return record if record.key is key or record.key == key else None
 
     def record_of_first(self, now: float) -> OvertakenJob:
-        """Return the record of the first job; a new one if it has none."""
+        """Return the record of the first job; a new record if the first job has none."""
         if self.first is None:
             raise ValueError(f"queue {self.spec.name} has no job that could be overtaken")
         return self.first_overtaken or OvertakenJob(key=self.first.waiting.entry.key, times=0, since=now)
 
     def overtake(self, now: float) -> OvertakenJob:
-        """Record that another job goes before the first one, and return the record."""
+        """Record that another job is picked before the first job, and return the record."""
         record = self.record_of_first(now)
         since = record.since if record.times or record.impatient else now
         self.overtaken = replace(record, times=record.times + 1, since=since)
@@ -247,29 +250,33 @@ class QueueState:
 
     @property
     def is_liable(self) -> bool:
-        """Whether room is or was reserved for the first job, so that it may be again at once."""
+        """Whether room is or was reserved for the first job, so that room may be reserved for it again at once."""
         record = self.first_overtaken
         return record is not None and record.kept is not None
 
     @property
     def is_claimed(self) -> bool:
-        """Whether no job passes the first one that takes what it needs: it has an open claim, or is late
-        (`queues.picking.open_claims`)."""
+        """Whether no job may pass the first job and take what the first job needs: the first job has an open claim, or
+        is late (`queues.picking.open_claims`).
+        """
         record = self.overtaken
         return record is not None and (record.claimed or record.late) and self.first_overtaken is record
 
     @property
     def is_late(self) -> bool:
-        """Whether the first job has waited for as long as others of its queue may pass it whatever they take."""
+        """Whether the first job is late: it has waited for as long as other jobs of its queue may pass it whatever they
+        take.
+        """
         record = self.overtaken
         return record is not None and record.late and self.first_overtaken is record
 
     @property
     def may_be_kept_room(self) -> bool:
-        """Whether room may still be reserved for the job for which it is or was. Valid while no other job is picked.
+        """Whether room may still be reserved for the job for which room is or was reserved. Valid while no other job is
+        picked.
 
-        It may if the job is the first one with the same demand, and quota, cohort and the queue's own usage allow it;
-        and while none of the queue's jobs is known.
+        Room may be reserved if this job is still first and has the same demand, and quota, cohort and the queue's own
+        usage allow the job. Room may also be reserved while none of the queue's jobs is known.
         """
         record, first = self.overtaken, self.first
         if record is None or record.kept is None:
@@ -282,8 +289,8 @@ class QueueState:
     def impatient_since(self, now: float, patience: float) -> float | None:
         """Return when the first job was first overtaken, once its patience, in seconds, has ended; else None.
 
-        It does not begin anew once room is reserved for the job: what runs only gets older then. The result is None,
-        too, while the job waits for something other than the pool.
+        The patience does not begin anew once room is reserved for the job: the running jobs only get older from then
+        on. The result is also None while the job waits for something other than the pool.
         """
         record = self.first_overtaken
         if record is None or not self.reservable:
@@ -293,12 +300,16 @@ class QueueState:
 
     @property
     def is_partly_read(self) -> bool:
-        """Whether entries wait behind the known ones. If none of the known ones can go, one of those might."""
+        """Whether entries wait behind the known ones. If no known entry can be picked, one of the entries behind them
+        might be.
+        """
         return self.unread > 0 and self.spec.open
 
     @property
     def is_low(self) -> bool:
-        """Whether it is time to read more entries: half of those that were read are picked, or none can go."""
+        """Whether it is time to read more entries: half of the entries that were read are picked, or none can be
+        picked.
+        """
         if not self.unread:
             return False
         if self.remaining == self._total:
@@ -316,12 +327,12 @@ Allows = Callable[[QueueState, Amounts], bool]
 
 
 def with_needed(demand: Amounts, needed: Amounts) -> Amounts:
-    """Return a demand with what another one needs of the same resources."""
+    """Return a demand, increased by what another demand needs of the same resources."""
     return {name: amount + (needed.get(name, 0) if amount > 0 else 0) for name, amount in demand.items()}
 
 
 def paid_demand(job: Candidate) -> Amounts:
-    """Return what a queue pays for. An entry without a demand pays for workers that the job has already."""
+    """Return what a queue pays for. An entry without a demand pays for workers that the job already has."""
     return job.demand or job.waiting.idle_demand
 
 
@@ -332,7 +343,9 @@ def charge(used: dict[str, int], demand: Amounts) -> None:
 
 
 def charge_limited(used: dict[str, int], demand: Amounts, limit: Amounts) -> None:
-    """Count as used what a demand has of the resources in `limit`. Jobs may name any number of other resources."""
+    """Count the part of a demand as used that is of the resources in `limit`. Jobs may name any number of other
+    resources.
+    """
     for name, amount in demand.items():
         if name in limit:
             used[name] = used.get(name, 0) + amount

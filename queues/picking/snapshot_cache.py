@@ -1,6 +1,6 @@
 """A snapshot of the queues for queries, which differences from the store keep up to date.
 
-One rule: few reads, because Redis has picks to commit. The first jobs of every queue are read once. After that only
+One rule: few reads, because Redis has picks to commit. The first jobs of every queue are read once. After this, only
 changes are read, at most once a second.
 """
 
@@ -16,7 +16,7 @@ from queues.store import QueueReader
 from queues.values import Pick, Snapshot
 
 FIRST = read_depth.LEAST
-"""Jobs of each queue that are read before a query needs more."""
+"""The number of jobs of each queue that are read before a query needs more."""
 FRESH_SECONDS = 1.0
 
 
@@ -31,7 +31,7 @@ class SnapshotCache:
     _fresh_until: float = 0.0
 
     def read(self, heads: int = FIRST, more: Collection[str] = ()) -> Snapshot:
-        """Return a snapshot of every queue, with up to `heads` jobs of those in `more`. Raises QueueError."""
+        """Return a snapshot of every queue, with up to `heads` jobs of the queues in `more`. Raises QueueError."""
         with self._lock:
             now = self.clock()
             fresh = now <= self._fresh_until <= now + FRESH_SECONDS  # the clock may have been set back
@@ -51,10 +51,10 @@ class SnapshotCache:
         return snapshot if snapshot.whole else merge(before, snapshot)
 
     def forecast(self, rules: PickRules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
-        """Return the next `count` picks, and the snapshot that they are made from.
+        """Return the next `count` picks, and the snapshot from which they are made.
 
-        Reads more jobs of the queues whose known jobs are all picked or cannot go. With `roomy`, only quotas limit the
-        picks.
+        The method reads more jobs of the queues whose known jobs are all picked or cannot be picked. With `roomy`, only
+        quotas limit the picks.
         """
         snapshot, heads = self.read(), FIRST
         depth = read_depth.per_queue(len(snapshot.queues))

@@ -1,4 +1,5 @@
-"""Clusters for acceptance tests: a shared embedded one for tests that clean up, and new ones for all others.
+"""Clusters for acceptance tests: a shared embedded cluster for tests that clean up, and new clusters for all other
+tests.
 
 A test marked `EVERYWHERE` runs on a real API server too, if KUBEBUILDER_ASSETS names the folder of its binaries.
 """
@@ -58,7 +59,7 @@ def real(real_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
-    """Yield the shared stack without jobs and queues, and delete those of the test afterwards."""
+    """Yield the shared stack without jobs and queues, and delete the jobs and queues of the test afterwards."""
     found: Stack = request.getfixturevalue(getattr(request, "param", "shared"))
     yield found
     found.clear()
@@ -80,7 +81,7 @@ def make_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
 
 @pytest.fixture
 def records(tmp_path: Path) -> Path:
-    """Create the folder in which pods note their runs."""
+    """Create the folder in which pods record their runs."""
     folder = tmp_path / "records"
     folder.mkdir()
     return folder

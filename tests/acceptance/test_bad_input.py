@@ -68,7 +68,7 @@ SEEN_BY_THE_CLIENT: dict[str, tuple[Edit, str]] = {
 
 
 def edited(edit: Edit, name: str) -> dict[str, Any]:
-    """Return a valid job after one edit that makes it invalid."""
+    """Return a job that was valid before this edit."""
     body = copy.deepcopy(job(name, python("pass"), workers=2))
     edit(body)
     return body

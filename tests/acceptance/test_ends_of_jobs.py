@@ -1,4 +1,4 @@
-"""How jobs end that are cancelled or give a result, and what their events tell, on a cluster of real processes."""
+"""How jobs end that are cancelled or give a result, and the events of these jobs, on a cluster of real processes."""
 
 import json
 from pathlib import Path

@@ -62,7 +62,9 @@ def test_a_gang_starts_its_workers_after_its_master(stack: Stack, records: Path,
 
 
 def started(stack: Stack, name: str) -> dict[str, str]:
-    """Return when the node started the main container of each running pod. The order of their output is random."""
+    """Return when the node started the main container of each running pod. The order in which the outputs of the pods
+    arrive is random.
+    """
     statuses = {each["metadata"]["name"]: each["status"].get("containerStatuses") or [] for each in stack.pods(name)}
     return {pod: found[0]["state"]["running"]["startedAt"] for pod, found in statuses.items() if _runs(found)}
 
@@ -112,7 +114,7 @@ def test_a_job_with_stages_has_a_pod_group_for_each_stage(stack: Stack, records:
     until(look, lambda phase: phase in ("Succeeded", "Failed"))
     assert stack.phase(name) == "Succeeded", stack.job(name)["status"]
     assert seen == {f"{name}-0": 2, f"{name}-1": 2, f"{name}-2": 1}
-    assert stack.admission(name)["charge"]["cpu"] == 3000, "the worker may be there still when the evaluation begins"
+    assert stack.admission(name)["charge"]["cpu"] == 3000, "the worker may still exist when the evaluation begins"
     runs = {each.pod.removeprefix(f"{name}-"): each for each in spans(records)}
     assert max(runs[f"prepare-{each}"].ends[-1] for each in (0, 1)) <= runs["master-0"].starts[0]
     assert runs["master-0"].starts[0] <= runs["worker-0"].starts[0]

@@ -23,7 +23,7 @@ KEEP = "example.org/keep"
 
 
 def pod(owner: dict[str, Any], queue: str, attempt: str) -> dict[str, Any]:
-    """Return a pod that claims to belong to a job. No scheduler binds it, and its finalizer delays its deletion."""
+    """Return a pod that claims to belong to a job. No scheduler binds the pod, and a finalizer delays its deletion."""
     name, uid = owner["name"], owner["uid"]
     marks = {labels.JOB_UID: uid, labels.JOB_NAME: name, labels.QUEUE: queue, labels.ATTEMPT: attempt}
     metadata = {

@@ -15,7 +15,7 @@ from tests.support.acceptance.stack import EVERYWHERE, Stack, alive, fresh, torc
 from tests.support.waiting import patient
 
 BIG = "3"
-"""The CPUs of a job that is too large for two of them to run at once."""
+"""The CPUs of a job of which two cannot run at once."""
 
 
 def condition(found: Manifest, kind: str) -> Manifest:
@@ -274,7 +274,9 @@ def test_a_job_succeeds_after_its_submitting_client_is_killed(stack: Stack) -> N
 
 
 def test_the_message_of_a_failed_job_is_the_exception_of_the_first_failed_rank(stack: Stack, tmp_path: Path) -> None:
-    """Each pod prints a torchrun report longer than a termination message. The master lost its peer and ends first."""
+    """Each pod prints a torchrun report longer than a termination message. The master loses its connection to a worker
+    and ends first.
+    """
     lost = ranks(0, f"{BEGIN}{LOST}") + report(0, others=failure(1, -15, 1) * 20)
     outputs = {"master": lost, "worker": (LOGS / "after.txt").read_text()}
     for task, text in outputs.items():

@@ -15,7 +15,7 @@ def uids(stack: Stack, name: str) -> dict[str, str]:
 
 
 def starts(records: Path) -> int:
-    """Return the number of starts that all pods have noted in the folder."""
+    """Return the number of starts that all pods have recorded in the folder."""
     return sum(len(each.starts) for each in spans(records))
 
 
@@ -43,7 +43,7 @@ def test_a_whole_job_is_restarted_once(stack: Stack, records: Path, tmp_path: Pa
     assert "JobRestartRequested" in shown
     gate.touch()
     status = stack.reach(name, "Succeeded")["status"]
-    assert status.get("restartCount", 0) == 0, "nobody's failure"
+    assert status.get("restartCount", 0) == 0, "a requested restart is no failure"
     assert starts(records) == 4
 
 

@@ -81,7 +81,9 @@ def test_jobs_run_exactly_once_if_one_process_is_killed(stream: Stream, name: st
     stream.flowing()
     killed = stream.stack.kill(name)
     stream.check()
-    until(lambda: stream.stack.pids().get(name, killed) != killed)  # jobs may finish before its restart
+    until(
+        lambda: stream.stack.pids().get(name, killed) != killed
+    )  # jobs may finish before the killed process is restarted
 
 
 def test_jobs_run_exactly_once_if_all_workers_are_killed(stream: Stream) -> None:

@@ -59,7 +59,7 @@ def test_a_queue_can_be_created_listed_changed_and_deleted(stack: Stack) -> None
     stack.torchq("queue", "create", queue, "--weight", "3", "--quota", "cpu=2,jobs=20", "--hold")
     stack.submit(job(name, python("pass"), queue=queue))
     stack.torchq("queue", "set-weight", queue, "4")
-    # A queue without an object is listed, too, while the figures of an earlier test's jobs show it as busy.
+    # A queue without an object is listed, too, while figures of jobs of an earlier test show the queue as busy.
     [item] = until(
         lambda: stack.output_json("queue", "list")["items"],
         lambda items: len(items) == 1 and (items[0].get("status") or {}).get("pending") == 1,
@@ -85,7 +85,7 @@ def test_a_queue_can_be_created_listed_changed_and_deleted(stack: Stack) -> None
     stack.torchq("queue", "resume", queue)
     stack.reach(name, "Succeeded")
     stack.torchq("queue", "delete", queue)
-    # The figures of the coordinator, which may be a second old, still show a queue that had work then.
+    # The figures of the coordinator may be a second old: they list a queue that had work a second ago.
     until(lambda: stack.output_json("queue", "list")["items"], lambda items: items == [])
     again = stack.try_run("queue", "delete", queue)
     assert (again.code, queue in again.err) == (1, True)
@@ -105,7 +105,7 @@ def test_a_paused_queue_admits_no_job_and_its_running_job_continues(
     stack.reach(waiting, "Queued")
     (tmp_path / "gate").touch()
     stack.reach(running, "Succeeded")
-    # Without the pause, the waiting job would be admitted before this one.
+    # Without the pause, the waiting job would be admitted before this job.
     stack.submit(job(elsewhere, python("pass")))
     stack.reach(elsewhere, "Succeeded")
     assert stack.phase(waiting) == "Queued"

@@ -120,7 +120,7 @@ def test_a_job_reports_an_exceeded_resource_quota_of_its_namespace(stack: RealSt
 
 @ON_REAL
 def test_an_invalid_template_that_submit_cannot_check_fails_the_job(stack: RealStack) -> None:
-    """Users may not create pods, so `submit` cannot check their templates and leaves that to the worker."""
+    """Users may not create pods, so `submit` cannot check their templates and leaves this check to the worker."""
     name = fresh()
     body = job(name, python("pass"))
     container = body["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]
@@ -148,7 +148,7 @@ def test_a_user_can_change_only_the_jobs_of_the_namespace(stack: RealStack) -> N
         assert "system:serviceaccount:default:torchq-user" in said.err
         assert "deploy/rbac/user.yaml" in said.err
     said = run("queue", "list", cwd=stack.folder, environment=stack.environment)
-    assert said.code == 0  # the coordinator answers this to every account
+    assert said.code == 0  # every account may send this query to the coordinator
     assert "deploy/rbac/on-request/queue-admin.yaml" in said.err
     for arguments in (("queue", "create", "mine"), ("queue", "pause", "default")):
         said = run(*arguments, cwd=stack.folder, environment=stack.environment)
@@ -190,7 +190,7 @@ def test_doctor_under_its_account_finds_and_repairs_damage(stack: RealStack, tmp
 
 
 def doctor(stack: RealStack, *arguments: str) -> CommandResult:
-    """Run the doctor under its account, which may only read and send requests to the leader. Return its result."""
+    """Run the doctor under its account, which may only read objects and query the leader. Return its result."""
     environment = stack.account(DOCTOR) | {"TORCHQ_REDIS_URL": stack.redis_url}
     said = run("doctor", "--settle", "2", *arguments, cwd=stack.folder, environment=environment)
     assert "Traceback" not in said.err + said.out, said

@@ -1,6 +1,6 @@
-"""An elastic job of torchrun on real processes: it grows, and loses a worker, then its rendezvous store.
+"""An elastic job of torchrun on real processes grows, loses a worker, and then loses its rendezvous store.
 
-The store needs torch: where it is not installed, the job fails.
+The store needs torch: on a machine without torch, the job fails.
 """
 
 import contextlib
@@ -47,7 +47,9 @@ def elastic(name: str, command: list[str]) -> dict[str, Any]:
 
 
 class Training:
-    """An elastic job whose processes note each of their starts: pod, size of the world, rendezvous, pid of torchrun."""
+    """An elastic job whose processes record each of their starts: pod, size of the world, rendezvous, pid of
+    torchrun.
+    """
 
     def __init__(self, stack: Stack, folder: Path) -> None:
         self.stack, self.folder, self.name = stack, folder, fresh("meet")
@@ -61,7 +63,7 @@ class Training:
         return []
 
     def met(self, size: int, after: int = 0, rendezvous: str = "") -> list[list[str]]:
-        """Wait until the pods meet in a world of this size, and return the starts since the first `after` ones."""
+        """Wait until the pods meet in a world of this size, and return all starts but the first `after` ones."""
 
         def meeting() -> list[list[str]]:
             return [each for each in self.starts()[after:] if each[1] == str(size) and each[2].endswith(rendezvous)]
@@ -106,7 +108,7 @@ def test_training_goes_on_while_workers_and_store_come_and_go(stack: Stack, tmp_
 
     stack.torchq("job", "scale", training.name, "3")
     joined = training.met(3, begun)
-    assert len(joined) == 3, "one restart takes the new worker in"
+    assert len(joined) == 3, "each worker starts once for the new world"
     assert first.items() <= training.uids().items()
 
     grown, begun = training.uids(), len(training.starts())

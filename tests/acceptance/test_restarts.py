@@ -91,7 +91,7 @@ class Training:
         return found
 
     def ask(self, **request: Any) -> None:
-        """Request a restart of the job by its annotation."""
+        """Request a restart of the job with its annotation."""
         note = {labels.RESTART_REQUEST: json.dumps({"id": fresh("wish"), **request})}
         self.stack.api.patch(TORCHJOBS, self.name, {"metadata": {"annotations": note}}, "default")
 
@@ -136,7 +136,7 @@ def test_a_deleted_pod_counts_as_a_disruption_and_not_as_a_failure(stack: Stack,
 
 
 def test_policy_exit_code_uses_the_exit_of_the_process_behind_torchrun(stack: Stack, tmp_path: Path) -> None:
-    """With ExitCode, code 1 fails a job, unless torchrun returned it because its process got SIGKILL."""
+    """With ExitCode, exit code 1 fails a job, unless torchrun returned 1 because its own process got SIGKILL."""
     script = tmp_path / "train.py"
     script.write_text(
         "import os, pathlib, signal, sys\n"
@@ -151,7 +151,7 @@ def test_policy_exit_code_uses_the_exit_of_the_process_behind_torchrun(stack: St
 
 
 def test_a_failed_torchrun_script_without_record_reports_its_exception(stack: Stack, tmp_path: Path) -> None:
-    """Four ranks run in two pods. The last rank fails, and the others lose their connection to it."""
+    """Four ranks run in two pods. The last rank fails, and the other ranks lose their connection to the last rank."""
     script = tmp_path / "train.py"
     script.write_text(
         "import torch, torch.distributed as dist\n"

@@ -1,4 +1,4 @@
-"""ScaleOuts and ScaleIns on real processes: only the workers that a request is about come and go."""
+"""ScaleOuts and ScaleIns on real processes: only the workers that a request names are added or removed."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ while not os.path.exists(sys.argv[1]):
 
 
 class Waiting:
-    """An elastic job of two workers that wait for a file, as their store does."""
+    """An elastic job of two workers. The workers and their store wait for a file."""
 
     def __init__(self, stack: Stack, folder: Path, queue: str = "default") -> None:
         self.stack, self.name = stack, fresh("scale")
@@ -32,7 +32,7 @@ class Waiting:
         self.began = stack.job(self.name)["status"]["startTime"]
 
     def scale(self, *arguments: str, code: int = 0) -> str:
-        """Change the size, wait for the end of that, and return what was said."""
+        """Change the size of the job, wait until the request has ended, and return the output of the command."""
         result = self.stack.try_run("job", "scale", self.name, *arguments, "--wait")
         assert result.code == code, result
         return result.out + result.err
@@ -43,7 +43,7 @@ class Waiting:
         return {int(pod["name"][-1]): pod["uid"] for pod in pods if "-worker-" in pod["name"]}
 
     def check(self, workers: int) -> None:
-        """Check that the job has so many workers, and was not restarted."""
+        """Check that the job has this number of workers and was not restarted."""
         found = self.stack.job(self.name)
         status = found["status"]
         assert found["spec"]["torchTaskSpecs"]["Worker"]["numTasks"] == workers
@@ -69,7 +69,7 @@ def test_workers_that_no_request_is_about_keep_their_pods(stack: Stack, tmp_path
     assert waiting.uids() == {1: four[1], 3: four[3]}
     waiting.scale("+1")
     three = waiting.uids()
-    assert three.keys() == {0, 1, 3}, "the lowest free index comes first"
+    assert three.keys() == {0, 1, 3}, "a new worker gets the lowest free index"
     assert three[0] != four[0]
     assert "InvalidPods" in waiting.scale("--pods", f"{waiting.name}-rendezvous-0", code=1)
     assert waiting.uids() == three

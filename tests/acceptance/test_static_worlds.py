@@ -1,4 +1,4 @@
-"""An elastic job in the mode InPlaceRestart on real processes: each number of workers is a world with its own ranks."""
+"""An elastic job in the mode InPlaceRestart on real processes: after each resize, a new world has its own ranks."""
 
 import contextlib
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ while not os.path.exists(os.path.join(sys.argv[1], "go")):
 
 
 class Noting:
-    """A job whose processes note each of their starts."""
+    """A job whose processes record each of their starts."""
 
     def __init__(self, stack: Stack, folder: Path, **policy: Any) -> None:
         self.stack, self.folder, self.name = stack, folder, fresh("world")
@@ -50,7 +50,7 @@ class Noting:
             self._version = after["version"]
 
     def writes(self) -> int:
-        """Return how often workers have written the status, once the watch has shown the newest version."""
+        """Return how often workers have written the status, after the watch has shown the newest version."""
         newest = _counted(self.stack.job(self.name))["version"]
         until(lambda: self._version >= newest)
         return self._writes
@@ -81,7 +81,7 @@ class Noting:
         return dict(self.stack.job(self.name)["status"])
 
     def save(self) -> None:
-        """Wait until the job is asked to save, and answer."""
+        """Wait until the job is asked to save, and answer that the job has saved."""
 
         def asked() -> Any:
             return self.stack.job(self.name)["metadata"]["annotations"].get(labels.CHECKPOINT_REQUESTED)
@@ -120,10 +120,14 @@ def test_each_number_of_workers_is_one_world(stack: Stack, tmp_path: Path) -> No
         stack.torchq("job", "scale", training.name, "3")
         grown = training.met(1, 3)
         assert places(grown, training.name) == [("worker-0", "0", "3"), ("worker-1", "1", "3"), ("worker-2", "2", "3")]
-        assert all(start[3] == start[2] and start[4] == start[1] for start in grown), "torchrun sees the same"
+        assert all(start[3] == start[2] and start[4] == start[1] for start in grown), (
+            "torchrun sees the same size and rank"
+        )
         training.settle(3)
-        assert first.items() <= training.uids().items(), "those that ran keep their pods"
-        assert training.writes() - begun <= 4, "the wish, the grant, the new world, and its end once that runs"
+        assert first.items() <= training.uids().items(), "the first workers keep their pods"
+        assert training.writes() - begun <= 4, (
+            "at most one write each for the request, the grant, the new world and the end of the resize"
+        )
 
         larger, begun = training.uids(), training.writes()
         stack.torchq("job", "scale", training.name, "2")
@@ -136,7 +140,7 @@ def test_each_number_of_workers_is_one_world(stack: Stack, tmp_path: Path) -> No
         assert training.writes() - begun <= 4
 
         assert len(training.starts()) == 2 + 3 + 2, "every container started once in each world"
-        assert len({start[6] for start in training.starts()}) == 1, "the port stays"
+        assert len({start[6] for start in training.starts()}) == 1, "the job keeps its port"
         unchanged = ("startTime", "attempt", "phase")
         assert {name: after[name] for name in unchanged} == {name: before[name] for name in unchanged}
         assert (after.get("restartCount", 0), after.get("disruptions", 0)) == (0, 0)

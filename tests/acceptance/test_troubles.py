@@ -1,4 +1,4 @@
-"""External trouble with the pods of a job: workers handle it without busy reconciles."""
+"""Trouble with the pods of a job that comes from outside: workers handle it without busy reconciles."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ def condition(found: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def requests_of_workers(stack: Stack) -> int:
-    """Return the number of requests that workers have sent to the API server, without watches."""
+    """Return the number of requests that workers have sent to the API server, except watches."""
     server = yaml.safe_load(stack.layout.kubeconfig.read_text())["clusters"][0]["cluster"]
     authority = base64.b64decode(server["certificate-authority-data"]).decode()
     token = stack.layout.token.read_text().strip()
@@ -40,7 +40,7 @@ def requests_of_workers(stack: Stack) -> int:
 
 
 def calm(stack: Stack) -> None:
-    """Check that workers send few requests during some renewals of the leader's lease."""
+    """Check that workers send few requests while the leader renews its Lease several times."""
     before = requests_of_workers(stack)
     assert before, "no request of a worker was counted"
     seen = {_renewed(stack)}
@@ -88,7 +88,7 @@ def test_a_finalizer_delays_a_suspension_without_busy_reconciles(stack: Stack, r
         stack.torchq("job", "suspend", name)
         until(lambda: stack.api.get(PODS, pod, "default")["metadata"].get("deletionTimestamp"))
         calm(stack)
-        assert stack.phase(name) != "Suspended", "its room is not free yet"
+        assert stack.phase(name) != "Suspended", "the room of the job is not free yet"
     finally:
         stack.api.patch(PODS, pod, {"metadata": {"finalizers": None}}, "default")
     stack.reach(name, "Suspended")

@@ -71,7 +71,7 @@ def test_an_invalid_argument_ends_with_one_message(arguments: list[str]) -> None
 
 
 def test_every_benchmark_has_a_short_version() -> None:
-    needs_more = {"elastic"}  # it needs PyTorch, which `make bench` does not install
+    needs_more = {"elastic"}  # the benchmark needs PyTorch, which `make bench` does not install
     short = {each.name for each in BENCHMARKS if hasattr(each.module, "SHORT")}
     assert short == set(main.commands) - needs_more
 

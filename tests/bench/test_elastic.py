@@ -1,4 +1,4 @@
-"""What `bench elastic` reads from the lines of the training and from pods, and the job that it submits."""
+"""What `bench elastic` reads from the output of the training and from pods, and the job that the benchmark submits."""
 
 import itertools
 import sys
@@ -44,7 +44,7 @@ start w-1 rank 0 world 3 done 2 time 25
 def test_a_growth_is_over_at_the_first_step_of_a_world_that_began_after_the_request() -> None:
     lines = training_record.parse(GROWTH)
     assert training_record.first_step(lines, 10, 3) == Step(3, 3, 1.0, 14)
-    assert training_record.first_step(lines, 3.5, 2) is None  # step 2 is of the world before
+    assert training_record.first_step(lines, 3.5, 2) is None  # step 2 belongs to the earlier world
     assert training_record.restarts(lines, 10) == 1
     assert training_record.steps_lost(lines, 10) == 0
 

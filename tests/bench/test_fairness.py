@@ -24,13 +24,13 @@ def test_the_fluid_share_keeps_a_lead_and_drops_a_debt_when_a_queue_empties() ->
     fluid.see({"a": 1, "b": 1}, "a", 8)
     assert fluid.ahead == {"a": 4, "b": -4}
     fluid.see({"b": 1}, "b", 4)
-    assert fluid.ahead == {"a": 2, "b": -2}, "a shows nothing and is still ahead"
+    assert fluid.ahead == {"a": 2, "b": -2}, "queue a has no jobs and is still ahead"
     fluid.see({"b": 1}, "b", 6)
     assert fluid.ahead == {"b": 0}
     fluid.see({"a": 1, "b": 1, "c": 2}, "a", 8)
     assert fluid.ahead == {"a": 6, "b": -2, "c": -4}
     fluid.see({"a": 1, "b": 1}, "b", 4)
-    assert fluid.ahead == {"a": 2, "b": -2}, "what c was behind is not kept for it"
+    assert fluid.ahead == {"a": 2, "b": -2}, "the lag of queue c is not kept"
 
 
 @pytest.mark.servers

@@ -1,4 +1,6 @@
-"""The full reconcile benchmark: its reservations, the raw calls it compares with, and a short run from end to end."""
+"""The full reconcile benchmark: its reservations, the raw calls to which reconciles are compared, and a short run from
+end to end.
+"""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The benchmarks of restarts: their objects and words, and a short run from end to end."""
+"""The benchmarks of restarts: their objects and arguments, and a short run from end to end."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ POD = Pod("team", "large-worker-0", "Running", ("torch",), "", "", 0)
 
 
 def pod(status: dict[str, Any]) -> Manifest:
-    """Return the pod of the played kubelet, with the status that it wrote."""
+    """Return the pod of the simulated kubelet, with the status that this kubelet wrote."""
     notes = {labels.RESTART_CONTAINERS: "3"}
     metadata = {"name": POD.name, "namespace": "team", "uid": "u", "resourceVersion": "1", "annotations": notes}
     owner = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": "large", "uid": "j"}

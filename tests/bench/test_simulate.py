@@ -1,4 +1,4 @@
-"""The simulator: its figures for a fixed scenario, its input files, and the policies that it compares with."""
+"""The simulator: its figures for a fixed scenario, its input files, and the policies that it compares."""
 
 import json
 import statistics
@@ -149,7 +149,9 @@ class Recorded(Production):
 def test_the_highest_priority_waits_the_shortest_however_large_its_jobs_are(
     heads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six queues of a cohort, each with small, medium and large jobs, which ask for more than there is."""
+    """Six queues of a cohort, each with small, medium and large jobs, which together request more than the cohort
+    has.
+    """
     monkeypatch.setattr(arenas, "_HEADS", heads)
     queues = [QueueSpec(name=f"q{number}", quota={"cpu": 20}, cohort="all") for number in range(6)]
     shapes = [(50, 1, 140, 0.15), (100, 5, 40, 0.75), (200, 20, 20, 1.8)]

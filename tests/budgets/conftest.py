@@ -1,4 +1,4 @@
-"""Fixtures with a desk that counts every request at the client, on the embedded server and on a real one."""
+"""Fixtures with a desk that counts every request of its client, on the embedded server and on a real server."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ __all__ = ["_clear", "cluster", "embedded_cluster", "embedded_server", "namespac
 
 @pytest.fixture(autouse=True)
 def _asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the server be asked only once for kinds that are not installed, however slow the machine is."""
+    """Make the coordinator look for missing kinds only once, however slow the machine is."""
     monkeypatch.setattr(optional_kinds, "LOOK_SECONDS", 3600.0)
 
 

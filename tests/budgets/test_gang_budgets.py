@@ -1,4 +1,6 @@
-"""The requests that a gang costs in addition to its pods, counted and compared with docs/budgets.md."""
+"""The requests that a gang costs beside the requests for its pods. The numbers of requests agree with
+docs/budgets.md.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ STATUS = "PATCH torchjobs/status"
 
 @pytest.fixture
 def volcano(cluster: KubernetesCluster) -> Iterator[None]:
-    """Install Volcano's kinds; the test plays the scheduler."""
+    """Install Volcano's kinds. The test plays the scheduler."""
     kinds.install_gangs(cluster)
     yield
     kinds.uninstall(cluster, POD_GROUPS, GANG_QUEUES)
@@ -26,7 +28,7 @@ def volcano(cluster: KubernetesCluster) -> Iterator[None]:
 
 @pytest.fixture
 def gangs(volcano: None, cluster: KubernetesCluster, clock: Clock) -> Iterator[Metered]:
-    """Yield a leader with a queue; Volcano is installed, so it schedules the gangs."""
+    """Yield a leader with a queue. Volcano's kinds are installed, so Volcano schedules the gangs."""
     with Metered(cluster, clock, gang_scheduler="auto") as line:
         line.queue("a")
         line.begin()
@@ -63,9 +65,9 @@ def test_a_gang_costs_two_writes_in_addition_to_its_pods(gangs: Metered, namespa
     line.settle()
     assert line.coordinator == {}
     asked = dict(line.worker)
-    assert asked.pop("GET queues", 0) <= 2  # while the group waits: to read whether its queue is open
-    assert asked.pop("LIST podgroups", 0) <= 2  # after the job: groups that the cache may not show yet
-    assert 1 <= asked.pop("DELETE podgroups") <= 2  # a stale cache shows the group once more
+    assert asked.pop("GET queues", 0) <= 2  # while the group waits, the queue is read to see whether it is open
+    assert asked.pop("LIST podgroups", 0) <= 2  # at the end of the job, the cache may not show all its groups yet
+    assert 1 <= asked.pop("DELETE podgroups") <= 2  # a stale cache may show the group once more after its deletion
     assert asked == {
         "GET torchjobs": line.reconciles,
         STATUS: 3,  # Admitted, Running, Succeeded

@@ -1,6 +1,6 @@
 """Finished jobs leave nothing behind: every table, cache, key, row and folder returns to its earlier size.
 
-It counts things, not bytes.
+The test counts elements, not bytes.
 """
 
 import json
@@ -45,7 +45,7 @@ LENGTHS = {b"list": "llen", b"hash": "hlen", b"set": "scard", b"zset": "zcard"}
 
 
 class Work(RedisWork):
-    """A work queue whose batches the test takes by hand."""
+    """A work queue from which the test takes batches by hand."""
 
     def pop(self) -> list[Lease]:
         job = self._connection.lpop(redis_keys.RQ_WAITING)
@@ -57,7 +57,7 @@ class Work(RedisWork):
 
 
 class Whole(Metered):
-    """A desk over a real Redis; a real node runs its pods."""
+    """A desk over a real Redis. A real node runs its pods."""
 
     def __init__(self, cluster: KubernetesCluster, redis: connection.Connection, clock: Clock) -> None:
         self._redis = redis
@@ -138,7 +138,7 @@ def test_all_tables_return_to_their_size_after_jobs_have_finished(
 
 
 def _come_and_go(desk: Whole, name: str) -> None:
-    """Submit some jobs and wait until their last trace is deleted."""
+    """Submit some jobs and wait until all their objects are deleted."""
     container = {"name": "torch", "image": "none", "command": ["true"]}
     tasks = {"Master": {"template": {"spec": {"containers": [container]}}}}
     spec = {"tasks": tasks, "ttlSecondsAfterFinished": 1}

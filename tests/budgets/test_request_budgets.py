@@ -1,4 +1,4 @@
-"""The requests that a job, a pod, a resync and a takeover cost, counted and compared with docs/budgets.md."""
+"""The requests that a job, a pod, a resync and a takeover cost. The numbers of requests agree with docs/budgets.md."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,8 +21,9 @@ WATCHED = ("namespaces", "nodes", "pods", "priorityclasses", "resourcequotas", "
 OF_WORKERS = ("nodes", "pods", "tenantqueues")
 REQUESTS = ("scaleins", "scaleouts")
 QUESTIONS = len(optional_kinds.KINDS) + len(scale_request.RESOURCES)
-"""Each process asks once for each foreign kind and each kind of scale request, and every 15 s again for the kinds that
-are not installed. The coordinator asks for the queues of gang schedulers, too."""
+"""Each process asks once for each foreign kind and each kind of scale request. Every 15 s, it asks again for the kinds
+that are not installed. The coordinator asks for the queues of gang schedulers, too.
+"""
 STATUS = "PATCH torchjobs/status"
 
 
@@ -97,7 +98,8 @@ def test_a_job_that_waits_and_runs_costs_four_status_writes(line: Metered, names
     line.until(lambda: line.phase(key) == "Succeeded" and not line.reserved())
     line.settle()
     assert line.coordinator == {}
-    # Queued, Admitted, Running, Succeeded; no service where pods share an address. Events have a budget of their own.
+    # Queued, Admitted, Running, Succeeded. Pods that share an address need no service. Events have a budget of their
+    # own.
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 4, "CREATE pods": 2}
 
 
@@ -155,7 +157,7 @@ def test_a_thousand_pod_events_of_one_job_cause_a_few_reconciles(line: Metered, 
     with ThreadPoolExecutor(8) as threads:
         noise = [threads.submit(change, number) for number in range(1_000)]
         while not all(each.done() for each in noise):
-            line.term.step()  # the clock stands still, so no rest ends meanwhile
+            line.term.step()  # the clock stands still, so no rest ends during this step
             line.run_worker()
         assert [each.result() for each in noise] == [None] * 1_000
     newest = max(int(line.cluster.get(PODS, each, namespace)["metadata"]["resourceVersion"]) for each in names)

@@ -1,6 +1,7 @@
 """`python -m tests.chaos --seed N --seconds S [--faults kill,stop,...]`: faults against real processes.
 
-One rule: a failed run prints the command that repeats it. Exit code 0: every promise held; 1: a promise was broken.
+One rule: a failed run prints the command that repeats it. The exit code is 0 if every promise held, and 1 if a promise
+was broken.
 """
 
 import argparse

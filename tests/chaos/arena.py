@@ -2,7 +2,7 @@
 
 Redis is one server, or a Sentinel installation.
 
-One rule: every process is a child of this process, which talks to it over HTTP and Redis only.
+One rule: every process is a child of this process, and is reached over HTTP and Redis only.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ class Arena:
         self.url_files = {name: self.folder / f"{name}.redis-url" for name in CLIENTS}
 
     def start(self) -> None:
-        """Start all processes, each one after the processes that it needs answer."""
+        """Start all processes. Each process is started after the processes that it needs answer."""
         port = self._kept.enter_context(ports.reserve())  # a killed API server starts again on this port
         self._python("apiserver", "embedded.apiserver.api_server", "--data", str(self.layout.root), "--port", str(port))
         self.until(lambda: self.layout.kubeconfig.exists() and _accepts(port), "the API server")
@@ -110,7 +110,7 @@ class Arena:
         self.until(self.leader, "a leader")
 
     def add_workers(self, name: str) -> None:
-        """Start a `torchq worker`, as a host of its own would, and wait until its processes run."""
+        """Start a `torchq worker`, as a further host would, and wait until its processes run."""
         self._add(name, torchq_command("worker", "--processes", str(self.workers)), self._desk("workers"))
         self.until(lambda: len(children(self.parts[name].pid)) == self.workers, name)
 
@@ -122,7 +122,7 @@ class Arena:
         return client.connect(settings)
 
     def redis(self) -> "redis.Redis":
-        """Return a new client of the Redis that takes writes. It bypasses the proxies."""
+        """Return a new client, without a proxy, of the Redis that takes writes."""
         return self.store.connection()
 
     def charged(self) -> frozenset[str]:
@@ -131,7 +131,7 @@ class Arena:
             return frozenset(connection.hkeys("torchq:reservations"))  # type: ignore[arg-type]
 
     def leader(self) -> str:
-        """Return the coordinator that holds the Lease; empty if none does."""
+        """Return the coordinator that holds the Lease; empty if no coordinator holds it."""
         if self._looking is None:
             self._looking = self.api(2.0)
         with contextlib.suppress(errors.ClusterError):
@@ -152,7 +152,7 @@ class Arena:
         self.api().create(TENANT_QUEUES, body)
 
     def until(self, condition: Callable[[], Any], what: str, seconds: float = START_SECONDS) -> None:
-        """Wait for the condition, and restart dead processes meanwhile. Raises AssertionError after `seconds`."""
+        """Wait for the condition, and restart dead processes during the wait. Raises AssertionError after `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             self.parts.tick()
@@ -164,13 +164,13 @@ class Arena:
             time.sleep(0.05)
 
     def age_redis(self, kept: Path) -> None:
-        """Kill Redis and replace its files by the copy of `keep_redis`. The process is started again with them."""
+        """Kill Redis and replace its files by the copy of `keep_redis`. The next Redis process starts with the copy."""
         self.parts["redis"].kill(0.0)
         shutil.rmtree(self.layout.redis / "appendonlydir")
         shutil.copytree(kept, self.layout.redis / "appendonlydir")
 
     def keep_redis(self, kept: Path) -> bool:
-        """Copy the append-only files of Redis, and return whether that succeeded."""
+        """Copy the append-only files of Redis, and return whether the copy succeeded."""
         shutil.rmtree(kept, ignore_errors=True)
         with contextlib.suppress(OSError, shutil.Error):
             shutil.copytree(self.layout.redis / "appendonlydir", kept)
@@ -184,7 +184,7 @@ class Arena:
         stores.forget(self.store.servers)
 
     def stop(self) -> list[str]:
-        """Stop all processes, and return the problems that occurred."""
+        """Stop all processes. Return what went wrong."""
         wrong = self.parts.stop()
         if self.network is not None:
             self.network.close()

@@ -18,7 +18,7 @@ AWAY_SECONDS = 4.0
 
 @dataclass
 class Failovers:
-    """The Sentinel faults of a run. `kill` and `stop` take the name of a process and a time in seconds."""
+    """The Sentinel faults of a run. `kill` and `stop` take the name of a process and a number of seconds."""
 
     store: stores.Sentinels
     kill: Callable[[str, float], None]
@@ -27,7 +27,7 @@ class Failovers:
     submit: Callable[[Callable[[], object]], object]
 
     def strike(self, fault: Fault) -> None:
-        """Begin a fault. Without a sentinel that answers, there is no master to strike."""
+        """Begin a fault. If no sentinel answers, no master is known, and a fault of the master does nothing."""
         installation = self.store.installation
         if fault.target == "silence":
             for node in installation.sentinels:

@@ -125,7 +125,7 @@ def failover(size: int) -> dict[str, Any]:
 
 
 def _failover(arena: Arena, way: str, number: int) -> dict[str, Any]:
-    """Replace the master. It comes back when a job has been admitted with the new one."""
+    """Replace the master. The old master comes back after the new master has admitted a job."""
     assert isinstance(arena.store, stores.Sentinels)
     installation = arena.store.installation
     arena.until(installation.is_ready, "replicas of the master")
@@ -152,7 +152,8 @@ def stop(size: int) -> dict[str, Any]:
     """End each kind of process by SIGTERM `size` times (default 3) while jobs arrive, and measure how long the slowest
     job takes from its creation to its end, beside runs in which no process ends.
 
-    A process is started again, as by a roll. There are two coordinators, and two `torchq worker` on two hosts.
+    A process is started again, as in a rolling restart. There are two coordinators, and two `torchq worker` on two
+    hosts.
     """
     with tempfile.TemporaryDirectory(prefix="torchq-chaos-") as folder:
         arena = Arena(Path(folder) / "run", 0, PRODUCTION, cpus=16)

@@ -1,7 +1,7 @@
-"""The observer: it adds up several times a second, from the cluster alone, how much room is in use.
+"""The observer adds up the room in use several times a second, from the cluster alone.
 
-One rule: all room that it counts was in use at one moment. It reads the jobs, the pods, and the jobs again: a job with
-the same admission before and after had it in between, too, and a pod that has not ended uses room.
+One rule: all room in a sum was in use at one moment. The observer reads the jobs, the pods, and the jobs again. A job
+with the same admission before and after held this admission in between, too. A pod that has not ended uses room.
 """
 
 import threading
@@ -37,7 +37,7 @@ class Sight:
 
 
 def holders(sight: Sight) -> dict[str, str]:
-    """Return the jobs that were admitted while the pods were read, each with the queue that is charged."""
+    """Return the jobs that were admitted while the pods were read, each with the queue of its admission."""
     found = {}
     for name, job in sight.after.items():
         admission = _admission(job)
@@ -47,7 +47,7 @@ def holders(sight: Sight) -> dict[str, str]:
 
 
 def taken(sight: Sight, jobs: Mapping[str, plan.Job], cpus: int = plan.CPUS) -> Counted:
-    """Return how much of each queue and of the pool is in use."""
+    """Return the room of each queue and of the pool that is in use."""
     charges = {
         name: (queue, jobs[name].charge(_admission(sight.after[name]).get("workers")))
         for name, queue in holders(sight).items()
@@ -70,7 +70,7 @@ def taken(sight: Sight, jobs: Mapping[str, plan.Job], cpus: int = plan.CPUS) -> 
 
 
 def exceeded(counted: Counted, cpus: int = plan.CPUS) -> list[str]:
-    """Return messages about queues and pools with more room in use than their limits."""
+    """Return messages about queues and pools in which more room is in use than their limit."""
     limits = plan.QUEUES | {POOL: {"cpu": 1000 * cpus}}
     return [
         f"{account} {resource} {counted.get(account, {}).get(resource, 0)} of {limit}"
@@ -81,7 +81,7 @@ def exceeded(counted: Counted, cpus: int = plan.CPUS) -> list[str]:
 
 
 def disagreements(sight: Sight) -> set[str]:
-    """Return the differences between Redis and the cluster. Each one may exist for a moment."""
+    """Return the differences between Redis and the cluster. Each difference may exist for a moment."""
     held = holders(sight)
     occupying = {pod["metadata"]["labels"][labels.JOB_NAME] for pod in sight.pods if _occupies(pod)}
     pods = {f"pod of a foreign attempt: {_foreign(pod, sight)}" for pod in sight.pods if _foreign(pod, sight)}
@@ -106,7 +106,7 @@ class Observer:
     excused: Callable[[float], bool]
     """Whether a process slept through a lease shortly before this moment, so that a quota may be exceeded."""
     patience: float
-    """How long a difference may last, in seconds."""
+    """The longest time, in seconds, for which a difference may last."""
     cpus: int = plan.CPUS
     looks: int = 0
     peak: Counted = field(default_factory=dict)
@@ -116,7 +116,7 @@ class Observer:
     """The current differences, each with the time since which it lasts."""
     longest: dict[str, float] = field(default_factory=dict)
     sizes: dict[str, set[int]] = field(default_factory=dict)
-    """The numbers of workers that each job was seen with."""
+    """The numbers of workers with which each job was seen."""
 
     @property
     def resized(self) -> int:

@@ -41,7 +41,7 @@ class Part:
         return self.process.pid if self.process else 0
 
     def start(self) -> None:
-        """Start the process on a leash: it ends with this process."""
+        """Start the process so that it ends with this process."""
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 die_with_parent.wrap_command(self.command),
@@ -54,7 +54,7 @@ class Part:
         self.starts += 1
 
     def tick(self) -> None:
-        """Check whether the process has died, and start it again when it is due."""
+        """Check whether the process has died. Start the process again when its restart is due."""
         if self.process is not None and self.process.poll() is not None:
             if self.process.returncode != -signal.SIGKILL:
                 self.ended.append(self.process.returncode)
@@ -64,7 +64,7 @@ class Part:
             self.start()
 
     def kill(self, away: float) -> None:
-        """Kill the process with SIGKILL. It stays down for `away` seconds longer than usual."""
+        """Kill the process with SIGKILL. The process stays down for `away` seconds longer than usual."""
         self.due = time.monotonic() + RESTART_SECONDS + away
         if self.process is not None:
             self.process.kill()
@@ -73,7 +73,7 @@ class Part:
 
 
 class Parts:
-    """All processes of a cluster. They are stopped in the reverse order of their start."""
+    """All processes of a cluster. The processes are stopped in the reverse order of their start."""
 
     def __init__(self) -> None:
         self.all: dict[str, Part] = {}
@@ -100,7 +100,7 @@ class Parts:
         return children(self.all["workers"].pid) if "workers" in self.all else []
 
     def stop(self) -> list[str]:
-        """Stop all processes with SIGTERM, and return the problems that occurred."""
+        """Stop all processes with SIGTERM. Return what went wrong."""
         wrong = []
         self.pids_ever.update(self.worker_pids())
         for part in reversed(self.all.values()):
@@ -119,7 +119,9 @@ def children(pid: int) -> list[int]:
 
 
 def still_alive(pids: set[int]) -> list[int]:
-    """Return the processes that still run. A process id that a foreign process reuses is left out by its command."""
+    """Return the processes that still run. A foreign process that reuses a process id is recognized by its command and
+    left out.
+    """
     return sorted(pid for pid in pids if alive(pid) and _ours(pid))
 
 

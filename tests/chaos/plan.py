@@ -49,7 +49,7 @@ Only with a Sentinel installation, in which "redis" is the current master:
 ONE_SERVER = tuple(kind for kind in FAULTS if kind != "sentinel")
 """The faults of a run with one Redis server."""
 WITH_SENTINELS = tuple(kind for kind in FAULTS if kind not in ("age", "redis"))
-"""The faults of a run with a Sentinel installation. Its processes have no proxies to Redis."""
+"""The faults of a run with a Sentinel installation. The processes of torchq have no proxies to Redis then."""
 QUEUES: dict[str, dict[str, int]] = {"bound": {"jobs": 2}, "small": {"cpu": 2000}, "free": {}}
 """Tenant queues and their quotas (cpu in thousandths)."""
 WEIGHTS = {"bound": 2, "small": 1, "free": 3}
@@ -84,27 +84,28 @@ class Job:
     workers: int
     seconds: float
     code: int
-    """The exit code of its master."""
+    """The exit code of the job's master."""
     deeds: tuple[Deed, ...] = ()
     elastic: bool = False
-    """Whether its number of workers may change; then it has a rendezvous store and no master."""
+    """Whether the number of workers of the job may change. Such a job has a rendezvous store and no master."""
 
     def charge(self, workers: int | None = None) -> dict[str, int]:
-        """Return the room in quota and pool that it uses while it is admitted, with so many workers if it is
-        elastic."""
+        """Return the room in quota and pool that the job uses while it is admitted. `workers` is the number of workers
+        of an elastic job.
+        """
         if self.elastic:
             return {"jobs": 1, "cpu": STORE_CPU + 1000 * (self.workers if workers is None else workers)}
         return {"jobs": 1, "cpu": 1000 * (1 + self.workers)}
 
     @property
     def deleted(self) -> bool:
-        """Whether its owner deletes it."""
+        """Whether the owner deletes the job."""
         return any(deed.verb == "delete" for deed in self.deeds)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault at the time `at`, for `seconds` if it lasts."""
+    """A fault that begins at the time `at`. A fault of a kind that lasts takes `seconds`."""
 
     at: float
     kind: str
@@ -114,7 +115,9 @@ class Fault:
 
     @property
     def pauses(self) -> bool:
-        """Whether a process sleeps through a lease. Only then may a quota be exceeded for a moment."""
+        """Whether the fault pauses a process for longer than a lease. Only then may a quota be exceeded for a
+        moment.
+        """
         return self.kind in ("stop", "stall")
 
     def __str__(self) -> str:
@@ -139,7 +142,7 @@ def make(seed: int, seconds: float, kinds: Sequence[str], *, lease: float, every
     wrong = [kind for kind in kinds if kind.partition(":")[0] not in FAULTS]
     if wrong:
         raise ValueError(f"no such fault: {', '.join(wrong)}; there are {', '.join(FAULTS)}, each also as kind:target")
-    # Three random generators: the jobs do not depend on the chosen faults.
+    # Three random generators: the jobs do not depend on the kinds of faults.
     found = (*_jobs(random.Random(f"{seed} jobs"), seconds), *_elastic_jobs(random.Random(f"{seed} elastic"), seconds))
     return Plan(found, _faults(random.Random(seed), seconds, kinds, lease, every))
 

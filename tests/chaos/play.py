@@ -49,7 +49,7 @@ class Options:
 
     @property
     def heal(self) -> float:
-        """The seconds after a pause in which a resync must have repaired its damage."""
+        """The seconds after a pause within which a resync must have repaired what the pause broke."""
         return self.times.lease + self.times.resync + self.slack
 
 
@@ -177,7 +177,7 @@ class Play:
         self.log.append(line)
         self._say(line)
 
-    # Actions of owners. Each one is repeated until a server has answered it.
+    # Actions of owners. Each action is repeated until a server has answered it.
 
     def _owned(self, deed: Callable[[], None]) -> None:
         self._deeds.append(self._owner.submit(self._insist, deed))
@@ -244,7 +244,7 @@ class Play:
         return Failovers(store, self._kill, self._stop, self._later, self._admin.submit)
 
     def _named(self, target: str) -> str:
-        """Return the process that has a role at the moment."""
+        """Return the name of the process that has this role now."""
         leader = self._last_leader
         match target:
             case "leader":
@@ -258,7 +258,7 @@ class Play:
         return target
 
     def _ask_for_leader(self) -> None:
-        """Update the current leader in the background, because the API server may be slow."""
+        """Look for the current leader in the background, because the API server may be slow."""
         if self._leader is not None and self._leader.done():
             self._last_leader = self._leader.result() or self._last_leader
             self._leader = None
@@ -314,7 +314,7 @@ class Play:
     # The end
 
     def _settle(self) -> None:
-        """End all faults, wait until every job has ended as planned, and record jobs that have not."""
+        """End all faults, wait until every job has ended as planned, and record jobs that have not ended so."""
         self._still()
         self._note("calm")
         self.arena.until(lambda: all(deed.done() for deed in self._deeds), "the owners' deeds", self.options.calm)

@@ -44,7 +44,7 @@ _SILENT, _BROKEN = 0, -1
 
 @dataclass
 class Line:
-    """A connection between a client and a server, with its current trouble."""
+    """A connection between a client and a server, with the trouble that it has now."""
 
     name: str
     dice: random.Random
@@ -60,7 +60,7 @@ class Line:
         self.changed = asyncio.Event()
 
     def hit(self, *troubles: str) -> bool:
-        """Return whether one of these troubles hits this request, at random."""
+        """Return at random whether one of these troubles, if the line has it now, hits this request."""
         unlucky = self.trouble in troubles and self.dice.random() < 0.5
         self.hits += unlucky
         return unlucky
@@ -176,7 +176,7 @@ class ApiProxy:
         )
 
     async def _answer(self, request: web.Request, code: int) -> web.StreamResponse:
-        """Answer with a refusal, with silence, or with a broken connection."""
+        """Send a refusal, send nothing, or break the connection."""
         if code == _SILENT:
             await asyncio.sleep(SILENCE_SECONDS)
             return _broken(request)

@@ -1,4 +1,4 @@
-"""The records of the pods: each run records its start, its end, and any other running attempt of its job.
+"""The records of the pods. Each run records its start, its end, and any other attempt of its job that runs.
 
 One rule: pods know only three labels of torchq, and their records are evidence that needs no common clock.
 """
@@ -47,7 +47,9 @@ say(mine, "end")
 sys.exit(code if os.environ.get("RANK") == "0" else 0)
 """
 STORE = "import time; time.sleep(10_000)"
-"""What stands for the rendezvous store: the pods of elastic jobs do not train, and do not meet."""
+"""The program that stands for the rendezvous store. The pods of elastic jobs do not train and do not meet, so no store
+is needed.
+"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def manifest(job: plan.Job, records: Path) -> dict[str, Any]:
 
 
 def _with_store(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a job without its master, whose number of workers may change."""
+    """Return a job with a rendezvous store in place of its master, and a variable number of workers."""
     spec = manifest["spec"]
     store = copy.deepcopy(spec["torchTaskSpecs"].pop("Master"))
     [container] = store["template"]["spec"]["containers"]
@@ -94,7 +96,7 @@ def read(folder: Path) -> list[Run]:
 def wrong(found: Iterable[Run], planned: Iterable[plan.Job]) -> list[str]:
     """Return violations that no fault excuses: a repeated run, two attempts at once, or work done twice."""
     runs, planned = list(found), list(planned)
-    elastic = {job.name for job in planned if job.elastic}  # their workers are removed and added again
+    elastic = {job.name for job in planned if job.elastic}  # workers of elastic jobs are removed and added again
     twice = [
         f"pod {run.pod} of attempt {run.attempt} ran twice"
         for run in runs
@@ -114,7 +116,9 @@ def wrong(found: Iterable[Run], planned: Iterable[plan.Job]) -> list[str]:
 
 
 def _doubled(job: plan.Job, times: int) -> bool:
-    """Return whether a job did its work twice without an action of its owner, who may have interrupted its end."""
+    """Return whether a job did its work twice although its owner did nothing. A deed of the owner may have interrupted
+    the end of the job.
+    """
     return times > 1 and not job.deeds
 
 

@@ -1,7 +1,7 @@
 """The rotation of torchq's password in Redis during a run: in the servers, and in the URL files of the processes.
 
-One rule: with two valid passwords, each file is replaced at once, as the kubelet does with a secret. Otherwise it is
-empty, then half-written, then whole, as an editor may leave it for a moment.
+One rule: while both passwords are valid, each file is replaced in one step, as the kubelet replaces a secret. Otherwise
+the file is empty, then half-written, then whole, as while an editor saves the file.
 """
 
 import time
@@ -16,7 +16,7 @@ _PAUSE_SECONDS = 0.3
 
 @dataclass
 class Rotation:
-    """The passwords of a run. One thread may use it."""
+    """The passwords of a run. Only one thread may use this object."""
 
     store: stores.Store
     files: Mapping[str, Path]
@@ -25,7 +25,9 @@ class Rotation:
     count: int = 0
 
     def soft(self, seconds: float) -> None:
-        """Rotate the password so that both are valid for some seconds. No process has a reason for an error line."""
+        """Rotate the password. The old and the new password are valid for some seconds, so no process has a reason for
+        an error line.
+        """
         old, new = self._next()
         stores.accept(self.store.servers, new, old)
         for client, file in self.files.items():
@@ -36,7 +38,7 @@ class Rotation:
         stores.accept(self.store.servers, new)
 
     def hard(self, seconds: float) -> None:
-        """Replace the password and close all connections. The files have the new password some seconds later."""
+        """Replace the password and close all connections. The files get the new password some seconds later."""
         _, new = self._next()
         stores.accept(self.store.servers, new)
         for each in self.store.servers:

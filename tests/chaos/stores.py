@@ -1,7 +1,7 @@
 """The Redis of an arena: one server behind the proxies, or a Sentinel installation.
 
-One rule: torchq uses the account of `torchq redis acl`. Its passwords are in the ACL file of each server, so a server
-that starts again knows the newest ones.
+One rule: torchq uses the account of `torchq redis acl`. The passwords of this account are in the ACL file of each
+server, so a server that starts again knows the newest passwords.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Server(Protocol):
 
     @property
     def folder(self) -> Path:
-        """The folder of its files."""
+        """The folder of the server's files."""
 
     def ask(self, *command: str) -> Any:
         """Send a command as admin, and return the reply."""
@@ -53,7 +53,7 @@ class Store(Protocol):
         """Start the processes."""
 
     def is_ready(self) -> bool:
-        """Return whether clients can use it."""
+        """Return whether clients can use the store."""
 
     def master(self) -> str:
         """Return the name of the process that takes writes. Raise StopIteration if no sentinel answers."""
@@ -144,9 +144,11 @@ def account(*passwords: str) -> str:
 
 
 def accept(servers: Sequence[Server], *passwords: str) -> None:
-    """Let servers accept these passwords of torchq and no other. Connections stay. One thread may call this at a time.
+    """Let servers accept these passwords of torchq and no other. Open connections stay open. Only one thread may call
+    this function at a time.
 
-    A server that does not answer is asked again for some seconds; one that is down reads the file at its next start.
+    The command is repeated for some seconds if a server does not answer. A server that is down reads the file at its
+    next start.
     """
     for each in servers:
         file = each.folder / sentinel.ACL_FILE
@@ -160,7 +162,7 @@ def accept(servers: Sequence[Server], *passwords: str) -> None:
 
 
 def insist(deed: Callable[[], Any], seconds: float = _INSIST_SECONDS) -> None:
-    """Repeat a command of an admin until a server has carried it out, but not longer than some seconds."""
+    """Repeat a command of an admin until a server has carried it out, for some seconds at most."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with contextlib.suppress(redis.RedisError):

@@ -1,4 +1,4 @@
-"""A short chaos run with a fixed seed. `make chaos` runs longer ones with any seed."""
+"""A short chaos run with a fixed seed. `make chaos` runs longer runs with any seed."""
 
 from pathlib import Path
 

@@ -28,10 +28,10 @@ def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
 
 @pytest.fixture(autouse=True)
 def _answers_as_described() -> Iterator[None]:
-    """Hold every answer of the read-only API against its description. The server answers on threads of its own.
+    """Check every answer of the read-only API against its description.
 
-    It has a patch of its own: the fixture `monkeypatch` would then undo a test's patches after `_clear`, which needs
-    what they replace.
+    The server answers in its own threads. The fixture has its own patch: the fixture `monkeypatch` would undo the
+    patches of a test after `_clear`, which needs the original functions.
     """
     answer, problems = QueueApi.answer, []
 
@@ -64,8 +64,9 @@ _CLEARED = set[str]()
 
 @pytest.fixture(autouse=True)
 def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Delete the objects of a test after it, since informers see all namespaces and queues have no namespace. Before
-    the first test of a module, delete what tests of other folders have left on the same server."""
+    """Delete the objects of a test after the test, since informers see all namespaces and queues have no namespace.
+    Before the first test of a module, delete the objects that tests of other folders have left on the same server.
+    """
     names = ("cluster", "embedded_cluster")
     used = [request.getfixturevalue(name) for name in names if name in request.fixturenames]
     if used and request.module.__name__ not in _CLEARED:
@@ -79,8 +80,9 @@ def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def torchq(embedded_server: Server, embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[Torchq]:
-    """Yield the command in the test's namespace. The log handlers are restored after it, since coordinator and worker
-    replace them."""
+    """Yield the command in the test's namespace. The log handlers are restored after the test, since coordinator and
+    worker replace them.
+    """
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield command({"TORCHQ_KUBECONFIG": str(embedded_server.kubeconfig), "TORCHQ_NAMESPACE": namespace})

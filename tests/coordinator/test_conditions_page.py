@@ -29,7 +29,7 @@ MODELS = {
     "status.target": Target,
     "status.resized": Resized,
 }
-"""The fields that have to do with the number of workers, by path."""
+"""The fields that concern the number of workers, by path."""
 KINDS = ("PodGroup",)
 """Kinds that may be missing or refused: `reconcilers.apply.apply` builds the reason from the kind."""
 CREATED = ("Pod", "Service", "PodGroup", "PodDisruptionBudget", "ContainerRecreateRequest")
@@ -44,7 +44,7 @@ def table(title: str, page: Path = PAGE) -> list[list[str]]:
 
 
 def reasons(calls: set[str]) -> Iterator[str]:
-    """Yield every reason that the reconcilers and gang schedulers pass to calls of these names."""
+    """Yield every reason that the reconcilers and gang schedulers pass to functions with these names."""
     for path in [*(ROOT / "reconcilers").rglob("*.py"), *(ROOT / "gang").rglob("*.py")]:
         module = ast.parse(path.read_text())
         known = {
@@ -107,7 +107,7 @@ def test_page_lists_every_reason_of_a_condition() -> None:
     made |= {f"{kind}{status.NOT_CREATED}" for kind in CREATED} | {"PodDisruptionBudgetRefused"}
     assert made - told == set(), "reasons that the page does not explain"
     known = made | set(TRUE_IN) | _words()
-    assert told - known == set(), "reasons that nobody gives"
+    assert told - known == set(), "reasons that no code gives"
     assert {each for row in rows for each in row[0].split(", ")} <= {each for true in TRUE_IN.values() for each in true}
     assert all(all(row) for row in rows)
 
@@ -115,11 +115,11 @@ def test_page_lists_every_reason_of_a_condition() -> None:
 def test_page_lists_every_event() -> None:
     told = {reason for row in table("Events") for reason in row[0].split(", ")}
     assert set(reasons({"EmitEvent"})) - told == set(), "events that the page does not explain"
-    assert told - _words() == set(), "events nobody writes"
+    assert told - _words() == set(), "events that no code writes"
 
 
 def _words() -> set[str]:
-    """Return what may be a reason in the reconcilers, and the reasons that clients know, too."""
+    """Return all words that may be a reason in the reconcilers, and the reasons that clients know."""
     return set(re.findall(r'"([A-Z][A-Za-z]+)"', _sources("reconcilers") + Path(conditions.__file__).read_text()))
 
 

@@ -1,4 +1,4 @@
-"""The sources of settings, and the errors for invalid ones."""
+"""The sources of settings, and the errors for invalid settings."""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""ScaleOut and ScaleIn: what the schema refuses, what it stores for a worker to judge, and what never changes."""
+"""ScaleOut and ScaleIn: what the schema refuses, what the schema leaves for a worker to judge, and the fields that
+never change.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""An API server of its own for the releases of each module: nothing of torchq is installed on it."""
+"""A separate API server for the releases of each module: nothing of torchq is installed on it."""
 
 from collections.abc import Iterator
 

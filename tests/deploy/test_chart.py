@@ -163,7 +163,7 @@ def _taken_away(values: dict[str, object], path: str) -> matrix.Refusal:
 
 
 def object_of_another_type(default: object) -> object:
-    """Return a value that no value of the chart may have in this one's place."""
+    """Return a value of a type that no value of the chart may have in place of this default."""
     return "text" if isinstance(default, bool | int | dict | list) else [["nested"]]
 
 

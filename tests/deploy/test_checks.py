@@ -1,4 +1,4 @@
-"""The checks of an installation: each of them finds its fault, and no other check does."""
+"""The checks of an installation: each check finds its fault, and no other check finds it."""
 
 import copy
 from collections.abc import Callable

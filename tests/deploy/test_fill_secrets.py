@@ -1,4 +1,4 @@
-"""`torchq fill-secrets`: what it writes, and what it leaves alone."""
+"""`torchq fill-secrets`: the values that it writes, and the values that it leaves alone."""
 
 import base64
 import threading
@@ -16,7 +16,7 @@ from kube import errors
 
 
 class OneSecret:
-    """An API server with one Secret. `rivals` write it between a read and the next write."""
+    """An API server with one Secret. The values in `rivals` are written to it between a read and the next write."""
 
     def __init__(self, data: dict[str, str] | None = None, rivals: list[dict[str, str]] | None = None) -> None:
         self.data, self.rivals, self.version = data, rivals or [], 1
@@ -53,7 +53,9 @@ def test_an_empty_secret_gets_a_url_and_the_accounts_that_know_its_password() ->
     assert url.password not in secret.text("users.acl")
     template = (CHART / "files" / "users.acl").read_text()
     digest = secret.text("users.acl").split("#")[1].split()[0]
-    assert secret.text("users.acl") == template.replace("PASSWORD_SHA256", digest), "as the chart writes it"
+    assert secret.text("users.acl") == template.replace("PASSWORD_SHA256", digest), (
+        "the accounts are the accounts of the chart"
+    )
     assert generate.accounts() == template
 
 

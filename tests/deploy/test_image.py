@@ -1,6 +1,6 @@
-"""The image: what its Dockerfile says, what gets into its context, and what `make image` refuses before it builds.
+"""The image: the content of its Dockerfile, the files in its context, and what `make image` refuses before it builds.
 
-The build itself takes minutes and needs a builder: `make image` does it, and runs the image.
+The build itself takes minutes and needs a builder. `make image` builds the image and runs it.
 """
 
 import hashlib
@@ -87,7 +87,7 @@ def test_the_dockerfile_copies_every_package_of_the_project() -> None:
 def test_the_last_stage_runs_nothing_and_takes_only_two_folders_of_the_build() -> None:
     _, last = stages()
     assert arguments(last, "FROM") == ["${BASE}"]
-    assert arguments(last, "RUN") == [], "a command here needs a shell in the base, and makes a layer"
+    assert arguments(last, "RUN") == [], "a command here would need a shell in the base, and make a layer"
     assert arguments(last, "COPY") == [
         "--from=build /opt/torchq /opt/torchq",  # the packages: one layer
         "--from=build /staged/opt/torchq /opt/torchq",
@@ -101,7 +101,7 @@ def test_the_labels_agree_with_the_project() -> None:
     found = dict(re.findall(r'org\.opencontainers\.image\.(\S+?)="([^"]*)"', " ".join(arguments(last, "LABEL"))))
     project = PROJECT["project"]
     assert set(found) == set(build.LABELS)
-    assert found["title"] == "torchq", "the name of the command, not that of the distribution"
+    assert found["title"] == "torchq", "the name of the command, not the name of the distribution"
     names = ("description", "version", "license")
     assert [found[each] for each in ("description", "version", "licenses")] == [project[each] for each in names]
     assert (found["revision"], found["base.name"]) == ("${REVISION}", "${BASE}")

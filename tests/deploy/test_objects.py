@@ -1,4 +1,6 @@
-"""What the chart's objects say, beside what all checks demand: accounts, access to ports, values that reach pods."""
+"""The content of the chart's objects beside what all checks demand: accounts, access to ports, values that reach
+pods.
+"""
 
 import ipaddress
 import json
@@ -36,7 +38,7 @@ def _template(found: dict[str, Any], component: str) -> Any:
 
 
 def _content(document: Any) -> Any:
-    """Return what an object grants, without its labels."""
+    """Return what an object grants: its rules, role and subjects."""
     return {key: value for key, value in document.items() if key in ("rules", "roleRef", "subjects")}
 
 
@@ -150,10 +152,10 @@ def test_pods_connect_to_names_the_api_server_and_redis_alone_where_egress_is_re
         assert specs[name]["egress"] == specs["worker"]["egress"]
     restricted = {name for name, spec in specs.items() if "Egress" in spec["policyTypes"]}
     assert restricted == {"coordinator", "worker", "doctor", "redis"}
-    assert "egress" not in specs["redis"], "it connects to nothing"
+    assert "egress" not in specs["redis"], "Redis connects to nothing"
     unknown = rendered({"networkPolicy": {"egress": {"enabled": True}}})
     _, api, _ = unknown["NetworkPolicy torchq-system/torchq-worker"]["spec"]["egress"]
-    assert "to" not in api, "without its addresses, its ports are open"
+    assert "to" not in api, "without addresses of the API server, its ports are open"
 
 
 def test_a_spread_that_is_required_keeps_pods_of_one_revision_apart(defaults: dict[str, Any]) -> None:
@@ -193,7 +195,7 @@ def test_pods_of_jobs_reach_the_port_for_reports_at_the_address_that_they_get() 
     service = found["Service batch/mine-torchq-coordinator"]
     assert 8090 in [each["port"] for each in service["spec"]["ports"]]
     [rule] = found["NetworkPolicy batch/mine-torchq-reports"]["spec"]["ingress"]
-    assert rule["ports"] == [{"protocol": "TCP", "port": "reports"}], "nothing of the read-only API"
+    assert rule["ports"] == [{"protocol": "TCP", "port": "reports"}], "the read-only API stays closed"
     jobs = {"matchExpressions": [{"key": labels.JOB_UID, "operator": "Exists"}]}
     assert rule["from"] == [{"namespaceSelector": {}, "podSelector": jobs}]
 
@@ -244,7 +246,7 @@ def test_alerts_get_the_values_the_runbooks_and_the_doctor_of_the_release() -> N
     assert "https://example.com/docs/alerts.md#torchqbacklog" in text
     assert ": docs/" not in yaml.safe_dump(alerts)
     assert 'cronjob="batches-doctor"' in alerts["TorchqDisagree"]["expr"]
-    assert "{{ $labels.cronjob }}" in text, "Prometheus fills it in, not Helm"
+    assert "{{ $labels.cronjob }}" in text, "Prometheus fills the label in, not Helm"
 
 
 def test_the_board_and_the_default_rules_are_those_of_deploy_monitoring() -> None:
@@ -260,7 +262,9 @@ def test_the_bundled_redis_is_off_once_a_secret_names_another_one() -> None:
     found = rendered({"redis": {"existingSecret": "mine"}})
     assert not [name for name in found if name.endswith("torchq-redis")]
     [volume] = [each for each in _template(found, "worker")["spec"]["volumes"] if each["name"] == "redis"]
-    assert volume["secret"] == {"secretName": "mine", "defaultMode": 0o440}, "with its other keys, such as ca.crt"
+    assert volume["secret"] == {"secretName": "mine", "defaultMode": 0o440}, (
+        "the volume has the other keys of the secret, such as ca.crt"
+    )
 
 
 def test_the_bundled_redis_has_one_pod_and_nothing_to_keep(defaults: dict[str, Any]) -> None:
@@ -284,7 +288,9 @@ def test_a_render_without_a_cluster_holds_no_password_and_coordinators_make_it(d
     ]
     optional = {name: [each["secret"].get("optional", False) for each in _template(defaults, name)["spec"]["volumes"]]
                 for name in ("coordinator", "worker", "redis")}  # fmt: skip
-    assert optional == {"coordinator": [True, True], "worker": [False, False], "redis": [False]}, "others wait"
+    assert optional == {"coordinator": [True, True], "worker": [False, False], "redis": [False]}, (
+        "the other pods wait for the Secrets"
+    )
 
 
 def test_coordinators_fill_no_secret_of_somebody_else() -> None:

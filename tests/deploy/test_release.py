@@ -43,7 +43,7 @@ TENANT = "team-a"
 
 @pytest.fixture
 def helm(bare_server: Server, admin: KubernetesCluster, tmp_path: Path) -> Iterator[Helm]:
-    """Return Helm for a release of another name in another namespace, and remove both afterwards."""
+    """Return Helm for a release with another name in another namespace. Remove both afterwards."""
     for name in (TENANT, "queues"):
         make_namespace(admin, name)
     made = Helm(bare_server.kubeconfig, tmp_path, "prod", "batch")
@@ -62,7 +62,9 @@ def has_definitions(admin: KubernetesCluster) -> bool:
 
 
 def read_once(admin: KubernetesCluster) -> None:
-    """Read every kind, so that its storage is there. kube-apiserver may take minutes to delete a definition without."""
+    """Read every kind, so that its storage exists. Without its storage, kube-apiserver may take minutes to delete a
+    definition.
+    """
     for kind in (TORCHJOBS, TENANT_QUEUES, SCALE_OUTS, SCALE_INS) if has_definitions(admin) else ():
         admin.list(kind)
 
@@ -174,7 +176,7 @@ def blocks(heading: str) -> list[str]:
 
 
 def in_shell(helm: Helm, folder: Path, script: str) -> None:
-    """Run commands of an admin, with torchq and helm on PATH. A namespace is named by the commands alone."""
+    """Run commands of an admin, with torchq and helm on PATH. Only the commands name a namespace."""
     for name, module in (("torchq", "coordinator.cli.main"), ("helm", "tests.support.deploy.command")):
         program = folder / name
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
@@ -227,7 +229,7 @@ def test_what_kubectl_applied_is_adopted_by_the_commands_of_the_page(
 
 
 def remove_rest(helm: Helm, folder: Path) -> None:
-    """Delete what an installation by kubectl leaves behind, but the definitions and the namespace."""
+    """Delete what an installation by kubectl leaves behind, except the definitions and the namespace."""
     kinds = "deployment,service,secret,configmap,serviceaccount,poddisruptionbudget,networkpolicy,role,rolebinding"
     ours = "-l app.kubernetes.io/part-of=torchq"
     in_shell(
@@ -238,7 +240,9 @@ def remove_rest(helm: Helm, folder: Path) -> None:
 
 
 def fill_secrets(admin: KubernetesCluster, helm: Helm, folder: Path, namespace: str, fullname: str) -> None:
-    """Run the container that fills the Secrets, since no kubelet runs it. Of its second run, nothing may come."""
+    """Run the container that fills the Secrets, since no kubelet runs it. The second run of the container must change
+    nothing.
+    """
     deployment = admin.get(DEPLOYMENTS, f"{fullname}-coordinator", namespace)
     spec = deployment["spec"]["template"]["spec"]
     server = Server("real", "", "", helm.kubeconfig)
@@ -309,7 +313,7 @@ def test_the_commands_of_the_page_carry_a_release_from_its_install_to_its_end(
     words = {"REGISTRY": "registry.example", "VERSION": "0.2.0", "OLDER": "0.1.0"}
 
     def follow(block: str) -> None:
-        """Run a block without the commands that ask processes: no pod runs here."""
+        """Run a block without the commands that query processes, since no pod runs here."""
         asked = re.sub(r"^torchq (doctor|status).*\n", "", block, flags=re.MULTILINE)
         in_shell(helm, tmp_path, re.sub("|".join(words), lambda word: words[word[0]], asked))
 
@@ -391,13 +395,15 @@ def test_the_network_policy_lets_in_the_addresses_of_the_api_server(helm: Helm, 
 
 
 class Installation:
-    """The processes of a release, started here with the variables of its pods and tokens of its accounts."""
+    """The processes of a release. The tests start these processes with the variables of the release's pods and with
+    tokens of its accounts.
+    """
 
     def __init__(self, helm: Helm, admin: KubernetesCluster, folder: Path, redis_url: str, notes: str) -> None:
         self.helm, self.admin, self.folder, self.redis_url, self.notes = helm, admin, folder, redis_url, notes
 
     def variables(self, component: str, **more: str) -> dict[str, str]:
-        """Return the variables of a pod. Files of its Secrets are files here, and every port is on loopback."""
+        """Return the variables of a pod. The files of its Secrets are local files, and every port is on loopback."""
         pod = templates(self.admin)[component]
         maps = [each | {"kind": "ConfigMap"} for each in self.admin.list(CONFIG_MAPS, "batch").items]
         given = environment(pod, maps)
@@ -405,7 +411,7 @@ class Installation:
         files = {name: text for name, text in secrets.items() if name in given}
         for name, text in files.items():
             (self.folder / name).write_text(text)
-        # 127.0.0.2 is an address of this machine alone that the coordinator does not publish as a URL.
+        # 127.0.0.2 is an address of this machine only, which the coordinator does not publish as a URL.
         given |= {name: "127.0.0.2" for name in given if name.endswith("_ADDRESS")}
         given |= {name: "-1" for name in given if name.endswith("_PORT")} | {
             name: str(self.folder / name) for name in files
@@ -471,8 +477,8 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
         assert API_ANNOTATION not in notes
         [look] = [each for each in blocks("Install") if "get lease" in each]
         in_shell(installation.helm, tmp_path, look.replace("torchq-system", "batch"))
-        # No controller lists the pods of the Service here. The API server finds the Service, lets the user pass, and
-        # then has no pod to ask.
+        # No controller lists the pods of the Service here. The API server finds the Service and lets the user pass, but
+        # no pod can answer.
         nobody = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "prod-torchq-coordinator"}}
         admin.create(ENDPOINTS, nobody, "batch")
         [command] = re.findall(r"^ *(torchq rbac --tenant NAMESPACE .*)$", installation.notes, re.MULTILINE)

@@ -1,6 +1,6 @@
 """`python -m tests.differential --seed N --calls M`: the embedded API server against kube-apiserver.
 
-One rule: the command needs KUBEBUILDER_ASSETS. Its exit code is 1 if the answers of the two servers differ.
+One rule: the command needs KUBEBUILDER_ASSETS. The exit code is 1 if the answers of the two servers differ.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tests.support.kube.servers import Server
 
 @contextlib.contextmanager
 def both() -> Iterator[tuple[Server, Server]]:
-    """Run an embedded and a real server with the same definitions."""
+    """Run an embedded server and a real server with the same definitions."""
     with tempfile.TemporaryDirectory() as folder:
         for name in ("embedded", "real"):
             (Path(folder) / name).mkdir()

@@ -1,6 +1,6 @@
-"""The calls of an episode, drawn at random from a table of events.
+"""The calls of an episode. The calls are drawn at random from a table of events.
 
-One rule: the calls depend on the seed and the table alone.
+One rule: the calls depend only on the seed and the table.
 """
 
 from collections.abc import Callable, Iterator

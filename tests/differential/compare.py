@@ -57,7 +57,7 @@ class Difference:
 
 
 def differences(call: Call, pair: tuple[Reply, Reply], seen: tuple[Seen, Seen]) -> list[Difference]:
-    """Return all differences between the answers of the embedded and of the real server."""
+    """Return all differences between the answers of the embedded server and the real server."""
     told = [_told(call, reply, known) for reply, known in zip(pair, seen, strict=True)]
     found: list[Difference] = []
     for level in LEVELS:
@@ -93,7 +93,9 @@ def _code(reply: Reply) -> int:
 
 
 def _no_version(body: dict[str, Any]) -> bool:
-    """Return whether an answer refuses a resourceVersion that is no number: embedded 400, kube-apiserver 500."""
+    """Return whether an answer refuses a resourceVersion that is no number. The embedded server answers 400,
+    kube-apiserver 500.
+    """
     return body.get("kind") == "Status" and "strconv.ParseUint: parsing" in str(body.get("message"))
 
 
@@ -104,13 +106,13 @@ def _status(body: dict[str, Any]) -> dict[str, Any]:
     causes = [
         (c.get("field", ""), c.get("reason", ""), _worded(c.get("message", ""))) for c in details.pop("causes", ())
     ]
-    # kube-apiserver reports some causes twice: those about paths of the scale subresource, and about formats.
+    # kube-apiserver reports some causes twice: causes about paths of the scale subresource, and causes about formats.
     causes = [each for each in causes if not each[0].startswith(".") and "Checked value must be" not in each[2]]
     return {
         "reason": (body.get("status"), body.get("reason"), body.get("code")),
         "details": _plain(details),
         "causes": sorted(causes),
-        # A message with causes is built from them, in the random order of a Go map.
+        # The message of an answer with causes is made from the causes, in the random order of a Go map.
         "message": "" if causes else _worded(body.get("message", "")),
     }
 

@@ -1,4 +1,4 @@
-"""Calls that create objects: valid ones, mutated ones, unusual ones, and bytes that are no object.
+"""Calls that create objects: valid objects, mutated objects, unusual objects, and bytes that are no object.
 
 One rule: each function yields one event of a story: a single call, or a few related calls.
 """

@@ -1,4 +1,5 @@
-"""Random objects for requests: valid ones of every served kind, and mutated ones as of a careless or hostile client.
+"""Random objects for requests: valid objects of every served kind, and mutated objects such as a careless or hostile
+client sends.
 
 One rule: all randomness comes from the generator in the arguments, so a seed determines every object.
 """
@@ -163,7 +164,7 @@ SUBRESOURCES = {WIDGETS: ("status", "scale"), TORCHJOBS: ("status",), TENANT_QUE
 
 
 def make(r: random.Random, resource: Resource, name: str, namespace: str) -> dict[str, Any]:
-    """Return an object with labels. It is valid, except for some objects generated from the schema."""
+    """Return an object with labels. An object is valid, but some objects that are generated from the schema are not."""
     text = json.dumps(MAKERS[resource](r)).replace("@name", name.split(".", maxsplit=1)[0]).replace("@ns", namespace)
     own: dict[str, Any] = {"name": name}
     if r.random() < 0.6:
@@ -174,7 +175,7 @@ def make(r: random.Random, resource: Resource, name: str, namespace: str) -> dic
 
 
 def from_schema(r: random.Random, schema: dict[str, Any], depth: int = 0) -> Any:
-    """Return a value that the schema permits, or sometimes one that it does not."""
+    """Return a value that the schema permits, and sometimes a value that it forbids."""
     if r.random() < 0.03:
         return copy.deepcopy(r.choice(STRANGE))
     if "enum" in schema:

@@ -1,4 +1,4 @@
-"""Calls that read objects, lists, pages and watches, also with unusual paths and callers.
+"""Calls that read objects, lists, pages and watches, including unusual paths and callers.
 
 One rule: each function yields one event of a story: a single call, or a few related calls.
 """
@@ -36,7 +36,7 @@ def read(story: Story) -> Iterator[Call]:
 
 def listing(story: Story) -> Iterator[Call]:
     kind = story.kind()
-    if not kind.namespaced:  # other episodes write these kinds, too: only errors can be compared
+    if not kind.namespaced:  # other episodes write these kinds, too, so only errors can be compared
         selector = story.r.choice(SELECTORS) + ",nobody=has" if story.r.random() < 0.5 else "a b"
         yield Call(f"list {kind.plural}", "GET", kind.path() + "?labelSelector=" + quoted(selector))
         return

@@ -51,7 +51,7 @@ class Tally:
 
 
 def run(pair: tuple[Server, Server], seed: int, calls: int, only: int | None = None) -> Tally:
-    """Run episodes with at least `calls` calls in total. With `only`, run the episode of this number alone."""
+    """Run episodes with at least `calls` calls in total. With `only`, run only the episode of this number."""
     tally, episode = Tally(), 0
     while tally.calls < calls:
         if only is None or episode == only:

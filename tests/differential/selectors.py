@@ -1,4 +1,4 @@
-"""Label and field selectors: valid ones, and ones that the grammar refuses.
+"""Label and field selectors: valid selectors, and selectors that the grammar refuses.
 
 One rule: this module has only texts.
 """

@@ -1,4 +1,4 @@
-"""The story of an episode: a few objects of some kinds in a namespace of its own, and the calls about them.
+"""The story of an episode: a few objects of some kinds in a separate namespace, and the calls about them.
 
 One rule: the choice of a call does not depend on earlier answers; calls that fail are tests as well.
 """

@@ -1,7 +1,7 @@
 """A bounded differential run: the embedded API server gives the same answers as kube-apiserver.
 
-One rule: codes, reasons and stored objects are compared call by call. docs/embedded.md lists the known differences,
-and the test counts them, so that they cannot grow in number.
+One rule: codes, reasons and stored objects are compared call by call. docs/embedded.md lists the known differences, and
+the test counts these differences, so that their number cannot grow.
 """
 
 import random

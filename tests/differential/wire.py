@@ -21,7 +21,9 @@ HUNG_UP = 0
 
 @dataclass(frozen=True)
 class Call:
-    """A request. Its path and body may have holes: @{rv:Kind/ns/name}, @{uid:…}, @{old:…}, @{listrv}, @{continue}."""
+    """A request. The path and the body of a request may have holes: @{rv:Kind/ns/name}, @{uid:…}, @{old:…}, @{listrv},
+    @{continue}.
+    """
 
     label: str
     method: str
@@ -44,7 +46,7 @@ class Reply:
     text: str
 
     def parsed(self) -> Any:
-        """Return the body as JSON, or its text if it is no JSON."""
+        """Return the body as JSON, or as text if the body is no JSON."""
         try:
             return json.loads(self.text)
         except ValueError:
@@ -110,7 +112,7 @@ class Line:
         self._open: http.client.HTTPConnection | None = None
 
     def send(self, call: Call) -> Reply:
-        """Send one call, over a new connection if the server has closed the last one."""
+        """Send one call. The call uses a new connection if the server has closed the last connection."""
         path = self.memory.fill(call.path, quote=True)
         body = None if call.body is None else self.memory.fill(call.body).encode("utf-8", "surrogatepass")
         headers = {"Authorization": f"Bearer {self.server.token}", **dict(call.headers)}

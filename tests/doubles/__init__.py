@@ -1,1 +1,1 @@
-"""In-memory stores that follow the same contract as those in Redis. Type-checked."""
+"""In-memory stores that follow the same contracts as the stores in Redis. These stores are type-checked."""

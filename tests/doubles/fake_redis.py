@@ -1,4 +1,4 @@
-"""A Redis in memory that says what it is, as every server does that a coordinator may lead on."""
+"""A Redis in memory that reports facts of itself, as every server does on which a coordinator may lead."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import fakeredis
 
 
 class FakeRedis(fakeredis.FakeStrictRedis):
-    """A client of a Redis in memory of its own."""
+    """A client of its own Redis in memory."""
 
     def __init__(self) -> None:
         super().__init__(server=fakeredis.FakeServer())
 
     def info(self, *_: Any, **__: Any) -> dict[str, Any]:
-        """Return facts of a server that is fit."""
+        """Return facts of a server on which a coordinator may lead."""
         return {"redis_version": "7.4.0"}

@@ -1,6 +1,6 @@
 """The content of the queue store in memory.
 
-One rule: values, and what follows from them; `tests.doubles.memory_store` decides how they change.
+One rule: this module has values and what follows from them. `tests.doubles.memory_store` decides how the values change.
 """
 
 import math
@@ -62,7 +62,7 @@ class Content:
     """Job -> the text that orders jobs of one score (`order.member`), as it was when the job was put first."""
     reservations: dict[JobKey, Reservation] = field(default_factory=dict)
     counted: frozenset[str] | None = None
-    """The names of resources that the usage counts; None before the first settings: all resources."""
+    """The names of resources that the usage counts; None, before the first settings, means all resources."""
     usage: dict[str, dict[str, int]] = field(default_factory=dict)
     pool_usage: dict[str, int] = field(default_factory=dict)
     last_port: int = 0
@@ -75,7 +75,9 @@ class Content:
     last: Last = field(default_factory=Last)
 
     def charge(self, reservation: Reservation, times: int) -> None:
-        """Add the counted part of a reservation's charge, times `times`, to the sums of its queue and of the pool."""
+        """Add the counted part of a reservation's charge to the sums of its queue and of the pool, multiplied by
+        `times`.
+        """
         charge = amounts.select(reservation.charge, self.counted)
         for sums in (self.usage.setdefault(reservation.queue, {}), self.pool_usage):
             amounts.increase(sums, charge, times)
@@ -84,13 +86,13 @@ class Content:
                     del sums[name]
 
     def count(self, names: frozenset[str]) -> None:
-        """Count these names from now on, also for the reservations that exist."""
+        """Count these names from now on, including for existing reservations."""
         self.counted, self.usage, self.pool_usage = names, {}, {}
         for reservation in self.reservations.values():
             self.charge(reservation, 1)
 
     def places(self) -> dict[str, dict[JobKey, float]]:
-        """Return every queue's order, also of queues that are not configured."""
+        """Return the order of every queue, including queues that are not configured."""
         places: dict[str, dict[JobKey, float]] = {}
         for key, waiting in self.entries.items():
             spec = self.specs.get(waiting.entry.queue, QueueSpec(name=waiting.entry.queue))
@@ -98,7 +100,7 @@ class Content:
         return places
 
     def lines(self, queues: Collection[str]) -> dict[str, list[WaitingEntry]]:
-        """Return the waiting entries of some configured queues, in order."""
+        """Return the waiting entries of these configured queues, in order."""
         lines: dict[str, list[WaitingEntry]] = {name: [] for name in queues}
         for waiting in self.entries.values():
             if waiting.entry.queue in lines:
@@ -113,7 +115,7 @@ class Content:
         return order.score(entry, aging_seconds), self.members[entry.key]
 
     def view(self, name: str, line: list[WaitingEntry], heads: int, after: int) -> QueueSnapshot:
-        """Return the view of a queue with these waiting entries."""
+        """Return the view of a queue with the waiting entries in `line`."""
         return QueueSnapshot(
             spec=self.specs[name],
             usage=dict(self.usage.get(name, {})),
@@ -140,7 +142,8 @@ class Content:
 def find_exceeded(
     demand: Amounts, spec: QueueSpec, specs: Iterable[QueueSpec], usage: Mapping[str, Amounts]
 ) -> Literal["", "quota", "cohort"]:
-    """Return which limit has no room for a demand in a queue, given all queues and their usage; "" if all have room.
+    """Return which limit has no room for a demand in a queue, given all queues and their usage. The result is "" if
+    every limit has room.
 
     Only the resources in the queue's quota count. Outside a cohort the quota is the limit. In a cohort the queue may
     use quota and borrowing together; a resource that borrowing leaves out has no limit there. The members that limit a

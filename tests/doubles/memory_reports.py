@@ -1,6 +1,6 @@
 """The store of reports in memory, for tests: the twin of `coordinator.reports.report_store`.
 
-One rule: it does everything that the scripts do, so that a test of it is a test of both.
+One rule: this store does everything that the scripts do, so that a test of this store is a test of both.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ class MemoryReports:
         return {key: JobReports(read_at=self._clock(), pods=dict(self._jobs[key])) for key in kept}
 
     def lose(self) -> None:
-        """Lose everything, as a Redis that was flushed."""
+        """Delete everything, as a Redis that was flushed."""
         self._jobs.clear()
         self._expire.clear()
 

@@ -1,6 +1,7 @@
 """The queue store in memory, for tests: the twin of `queues.storage.redis_store`.
 
-One rule: it does everything that Redis does (JSON, versions, epochs, ports), so that a test of it is a test of both.
+One rule: this store does everything that Redis does (JSON, versions, epochs, ports), so that a test of this store is a
+test of both.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -85,7 +86,7 @@ class MemoryStore:
         self._content.owner = self._installation or self._content.owner
 
     def prepare(self, epoch: int, entries: Iterable[Entry]) -> None:
-        """See QueueStore. In memory there is nothing to prepare but an empty store."""
+        """See QueueStore. In memory, an empty store is all that can be prepared."""
         list(entries)
         self._check_owner()
         self.forget(epoch - 1)
@@ -397,8 +398,9 @@ class MemoryStore:
         self._touched.add(entry.queue)
 
     def _counts(self, entry: Entry) -> bool:
-        """Return whether an entry's kind matches the job's reservation, and for a growth its queue, number and idle
-        workers, too."""
+        """Return whether the kind of an entry matches the reservation of its job. A growth must also match the queue,
+        the number of growths and the idle workers.
+        """
         held = self._content.reservations.get(entry.key)
         if entry.kind != "grow":
             return held is None
@@ -412,7 +414,7 @@ class MemoryStore:
             self._touched.add(waiting.entry.queue)
 
     def _number_change(self) -> None:
-        """Number the change of the queues that were touched; do nothing if there are none."""
+        """Give a number to the change of all touched queues. Do nothing if no queue was touched."""
         content = self._content
         if self._touched:
             content.change += 1
@@ -432,7 +434,7 @@ class MemoryStore:
         return "port" if entry.kind == "admit" and self._next_port(entry) is None else ""
 
     def _limit_without_room(self, queue: str, demand: Amounts) -> Refusal:
-        """Return the limit that has no room for a demand in a queue; empty if all have room."""
+        """Return the limit that has no room for a demand in a queue; empty if every limit has room."""
         content = self._content
         spec = content.specs.get(queue, QueueSpec(name=queue))
         over = find_exceeded(demand, spec, content.specs.values(), content.usage)
@@ -499,8 +501,9 @@ class MemoryStore:
             content.charge(reservation, -1)
 
     def _next_port(self, entry: Entry) -> int | None:
-        """Return the first free port after the last one; 0 if the job or the settings need no port, None if none is
-        free."""
+        """Return the first free port after the last port; 0 if the job or the settings need no port, None if no port is
+        free.
+        """
         if self._settings.ports is None or not entry.port:
             return 0
         first, last = self._settings.ports

@@ -1,6 +1,7 @@
 """The work queue in memory, for tests: the twin of `queues.dispatch.redis_work`.
 
-One rule: it does everything that Redis does (tokens, leases, epochs, turns), so that a test of it is a test of both.
+One rule: this queue does everything that Redis does (tokens, leases, epochs, turns), so that a test of this queue is a
+test of both.
 """
 
 import json
@@ -33,7 +34,7 @@ class _Record:
     state: Literal["ready", "delayed", "leased"]
     tenant: str
     kind: WorkKind = "begins"
-    """What the run is for; of a leased key that was marked meanwhile, what the next run is for."""
+    """What the run is for. For a leased key that was marked during its run, what the next run is for."""
     seen: int = 0
     failures: int = 0
     token: str = ""
@@ -61,8 +62,9 @@ class MemoryWork:
         raise_charge: Callable[[JobKey, int, Amounts], Refusal] = lambda *_: "reservation",
     ) -> None:
         """`epoch` and `reservation` read the queue store of the same test; epoch 0 means that the store is lost.
-        `raise_charge` is the store's. They are called outside this object's lock, since the store calls `mark` under
-        its own lock."""
+        `raise_charge` is the store's method. All three are called outside the lock of this object, since the store
+        calls `mark` under its own lock.
+        """
         self._clock = clock
         self._epoch = epoch
         self._reservation = reservation
@@ -71,9 +73,9 @@ class MemoryWork:
         self._lock = threading.RLock()
         self._records: dict[JobKey, _Record] = {}
         self._ready: dict[str, deque[JobKey]] = {}
-        """By lane, the ready keys."""
+        """The ready keys by lane."""
         self._turns: dict[WorkKind, deque[str]] = {kind: deque() for kind in KINDS}
-        """The lanes of each kind with ready keys; the first one has the next turn."""
+        """The lanes of each kind that have ready keys. The first lane has the next turn."""
         self._dispatched = 0
         self._workers: dict[str, Member] = {}
         self._leased = 0
@@ -154,7 +156,7 @@ class MemoryWork:
         return len(leased) + len(late)
 
     def pop(self) -> list[Lease]:
-        """Return the next pushed batch, as a worker would take it from RQ; empty if there is none."""
+        """Return the next pushed batch, as a worker would take it from RQ; empty if no batch was pushed."""
         with self._lock:
             batch: Batch = json.loads(self._batches.popleft()) if self._batches else []
         return [(JobKey.parse(key), token) for key, token in batch]
@@ -180,7 +182,7 @@ class MemoryWork:
             )
 
     def forget(self, epoch: int) -> None:
-        """See WorkSource. The queue store is not reset with it."""
+        """See WorkSource. The queue store is not reset together with this queue."""
         if self._epoch() > epoch:
             raise errors.StaleEpoch(f"epoch {epoch} is over: the queues are at {self._epoch()}")
         with self._lock:
@@ -266,7 +268,9 @@ class MemoryWork:
 
     def may_have_pods(self, key: JobKey, pods_version: int, frees: bool) -> bool:
         """Return whether the job may have pods that are newer than `pods_version`, for the store's `remove` and
-        `lower`. If it has none and `frees` is True, its versions of pods are forgotten with its reservation."""
+        `lower`. If the job has no such pods and `frees` is True, the versions of its pods are forgotten together with
+        its reservation.
+        """
         with self._lock:
             record = self._records.get(key)
             if self._pods_versions.get(key, 0) > pods_version or (record is not None and record.epoch > 0):
@@ -313,7 +317,7 @@ class MemoryWork:
         record.since = since
 
     def _mark_leased(self, record: _Record, tenant: str, kind: WorkKind) -> None:
-        """Note that a leased key runs once more, as the most urgent kind that was marked meanwhile."""
+        """Note that a leased key runs once more, as the most urgent kind with which it was marked during its run."""
         is_marked = record.dirty or any(record.changed)
         record.kind, record.tenant = more_urgent(kind, record.kind) if is_marked else kind, tenant
 
@@ -363,7 +367,7 @@ class MemoryWork:
         due = [(key, record) for key, record in self._records.items() if record.state != "ready" and record.due <= now]
         for key, record in sorted(due, key=lambda item: (item[1].state, item[1].due, str(item[0]))):
             if record.state == "leased":
-                if record.epoch:  # its worker died, and it is unknown what the run has done
+                if record.epoch:  # its worker died, and what the run has done is unknown
                     record.failures += 1
                     self._note(key, DOUBT)
                 self._release(record)
@@ -420,9 +424,10 @@ def _work_record(record: _Record) -> WorkRecord:
 
 
 def batch_size(ready: int, workers: int, threads: int, most: int) -> int:
-    """Return how many keys go into one RQ job, at most as many as one worker has threads.
+    """Return how many keys go into one RQ job, at most one key for each thread of a worker.
 
-    While few keys are ready, each key is a job, so that every free worker gets one at once. While many keys are ready,
-    a job has many, to share RQ's cost."""
+    While few keys are ready, each job has one key, so that every free worker gets a key at once. While many keys are
+    ready, a job has many keys, to share RQ's cost.
+    """
     share = max(1, workers)
     return max(1, min(most, -(-ready // (2 * share)), -(-threads // share)))

@@ -1,6 +1,6 @@
-"""A meter that keeps what it is told.
+"""A meter that records its calls.
 
-One rule: the names of metrics and labels, without their values in time.
+One rule: it records the names of metrics and labels, but no time series of values.
 """
 
 from collections import Counter
@@ -9,7 +9,9 @@ from kube.process.meter import Metric
 
 
 class RecordingMeter:
-    """Counts by the name of a metric and its labels, and how often each histogram was given a value."""
+    """Counts calls by the name of a metric and its labels: counts of counters, and how often each histogram got a
+    value.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, ...]] = Counter()
@@ -21,7 +23,7 @@ class RecordingMeter:
         self.counts[metric.name, *labels] += int(by)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """Note that a histogram was given a value."""
+        """Record that a histogram got a value."""
         assert (metric.kind, len(labels)) == ("histogram", len(metric.labels))
         assert value >= 0
         self.observed[metric.name, *labels] += 1

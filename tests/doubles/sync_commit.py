@@ -1,6 +1,6 @@
-"""A commit in steps that is done as soon as it begins (`queues.store.PendingCommit`).
+"""A commit in steps that is complete as soon as it begins (`queues.store.PendingCommit`).
 
-One rule: the commit is the store's; this module only keeps its result until the caller reads it.
+One rule: the store makes the commit; this module only keeps the result until the caller reads it.
 """
 
 import uuid
@@ -11,7 +11,7 @@ from queues.values import Batch, CommitResult, NextEntries, Reservation
 
 
 class SyncCommit:
-    """A commit that is done when `begin` returns."""
+    """A commit that is complete when `begin` returns."""
 
     def __init__(self, commit: Callable[[Batch, str], CommitResult], batch: Batch) -> None:
         """`commit` commits a batch under a name."""

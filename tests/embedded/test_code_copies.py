@@ -1,4 +1,4 @@
-"""What a job has written beside its code: which files are new, and what is left of them when pods are gone."""
+"""The files that a job has written beside its code: which files are new, and which of them stay when pods are gone."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,9 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def make(layout: Layout, uid: str, *files: str, task: str = "master", index: int = 0, at: float = 1000.0) -> Path:
-    """Make the copy of a pod whose code was unpacked at a time, with files that were written a second later."""
+    """Make the copy of the code for a pod. The code was unpacked at the time `at`, and `files` were written a second
+    later.
+    """
     record = PodRecord(JOB.namespace, JOB.name, JOB.uid, f"train-{task}-{index}", uid, task, index, 1, 0, ())
     for folder, name in (
         (layout.logs_of_job(JOB) / uid, job_logs.RECORD_OF_JOB),

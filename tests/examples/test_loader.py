@@ -1,4 +1,4 @@
-"""The example with a data loader: it saves when its container is asked to end, and continues from there."""
+"""The example with a data loader saves when its container is asked to end, and continues from the saved state."""
 
 import importlib.util
 import os

@@ -1,6 +1,6 @@
 """The embedded API server without its HTTP, disk and threads: the cluster that a simulated schedule runs on.
 
-One rule: the product's own code makes and reads requests and answers on both sides of the missing network, so the
+One rule: on both sides of the missing network, the product's own code makes and reads requests and answers. So the
 contract suites of the embedded server hold here, too.
 """
 
@@ -38,7 +38,7 @@ VOLCANO = (POD_GROUPS, GANG_QUEUES)
 
 @cache
 def catalog() -> Catalog:
-    """Return the kinds that are served: the built-in ones, torchq's, and Volcano's."""
+    """Return the kinds that are served: the built-in kinds, the kinds of torchq, and the kinds of Volcano."""
     made = Catalog(builtins.kinds())
     own = (ours.torchjob(), ours.tenant_queue(), ours.scale_out(), ours.scale_in())
     for definition in (*own, volcano_crds.pod_group(), volcano_crds.queue()):
@@ -61,7 +61,9 @@ def _read(path: str) -> tuple[dict[str, str], Target]:
 
 
 def _bare(before: StoredObject | None, body: bytes) -> tuple[bytes, bytes]:
-    """Return the stored object and the body of a change without the object's version, as a key for the cache."""
+    """Return the stored object and the body of a change, both without the version of the object. Together these are a
+    key of the cache.
+    """
     if before is None:
         return b"", body
     version = b'"resourceVersion":"%d"' % before.version
@@ -106,7 +108,7 @@ class _Collector(GarbageCollector):
         """Do nothing: there is no thread to wake."""
 
     def step(self) -> bool:
-        """Collect some garbage, and return whether there was any."""
+        """Collect some garbage, and return whether there was any garbage."""
         if not (self._deleted_owners or self._terminating):
             return False
         self._work()
@@ -158,7 +160,7 @@ class Api:
             self._count_pods()
 
     def send(self, request: Request) -> Any:
-        """Answer a request, or raise the error that the client makes of the refusal."""
+        """Answer a request, or raise the error that the client makes from the refusal."""
         answer = self._answer(request)
         if self._most_pods and request.method != "GET":
             self._count_pods()
@@ -205,7 +207,9 @@ class Api:
             self._answer(change)
 
     def _write(self, request: Request, query: dict[str, str], where: Target) -> Any:
-        """Answer a write. An equal write to an equal object was validated before and reuses the earlier result."""
+        """Answer a write. If an equal write to an equal object was validated before, the earlier result is used
+        again.
+        """
         before, revision = self._find(where), self.store.revision
         key = (request.method, request.path, *_bare(before, request.body or b""), timestamp(self._now()))
         known = _WRITES.get(key)
@@ -215,7 +219,7 @@ class Api:
                 manifest["metadata"]["uid"] = self._writer.next_uid()
             return self.store.put(where.kind.storage, manifest).manifest()
         answer = self._ask(request, query, where)
-        is_deleted = before is not None and self._find(where) is None  # it had waited for its last finalizer
+        is_deleted = before is not None and self._find(where) is None  # the object had waited for its last finalizer
         if self.store.revision == revision + 1 and not is_deleted:
             _WRITES[key] = orjson.dumps(answer)
         return answer
@@ -235,7 +239,7 @@ class Api:
             raise error_answers.error(refusal.code, refusal.status(), request.action) from None
 
     def collect(self) -> bool:
-        """Let the garbage collector do one step, and return whether there was garbage."""
+        """Let the garbage collector take one step, and return whether there was garbage."""
         found = self._collector.step()
         if self._most_pods:
             self._count_pods()

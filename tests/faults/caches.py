@@ -17,7 +17,7 @@ _TRIMMED: dict[Any, Any] = {}
 
 
 class Feed:
-    """The events of one informer, and the position up to which they were delivered."""
+    """The events of one informer, and the position up to which the events were delivered."""
 
     def __init__(self, informer: Informer[Any], log: list[Change]) -> None:
         self.informer = informer
@@ -33,11 +33,11 @@ class Feed:
 
     @property
     def behind(self) -> bool:
-        """Whether there are events that were not delivered yet."""
+        """Whether some events were not delivered yet."""
         return self.synced and self._at < len(self._log)
 
     def list(self) -> bool:
-        """Fetch the first list, and return whether that succeeded."""
+        """Fetch the first list, and return whether the list was fetched."""
         before = len(self._log)
         try:
             reflector = self.informer._reflector
@@ -68,7 +68,7 @@ class Feed:
 
 
 class Cache:
-    """The pod cache of a worker (`reconcilers.observe.PodCache`), without real waiting."""
+    """The pod cache of a worker (`reconcilers.observe.PodCache`). The cache does not wait in real time."""
 
     def __init__(self, feed: Feed, hears: Callable[[], bool]) -> None:
         self._feed, self._hears = feed, hears
@@ -78,7 +78,7 @@ class Cache:
         return self._feed.synced
 
     def wait_for(self, resource_version: int, timeout: float) -> bool:  # noqa: ARG002
-        """Deliver the outstanding events up to this version, unless a fault lets the cache lag."""
+        """Deliver the outstanding events up to this version, unless a fault makes the cache lag."""
         while self._feed.informer.resource_version < resource_version and self._feed.behind and self._hears():
             self._feed.deliver()
         return self._feed.informer.resource_version >= resource_version
@@ -107,5 +107,5 @@ class Logs:
 
 
 def _selector(text: str) -> Callable[[Mapping[str, str]], bool]:
-    assert "=" not in text, "a feed knows the existence of one label only"
+    assert "=" not in text, "the selector may only require that a label exists"
     return lambda labels: not text or text in labels

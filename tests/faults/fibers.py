@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class Killed(BaseException):
-    """The simulated process of this code is dead. The product's code never catches this."""
+    """The simulated process of this code is dead. The product's code never catches this exception."""
 
 
 class _Carrier:
@@ -34,7 +34,7 @@ _idle: list[_Carrier] = []
 
 
 class Fiber:
-    """A call that may block halfway."""
+    """A call that may block before its end."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
@@ -47,7 +47,9 @@ class Fiber:
         """The condition under which a blocked fiber may continue."""
 
     def resume(self) -> bool:
-        """Run the fiber until it blocks or ends, and return whether it has ended. Raises its error, except Killed."""
+        """Run the fiber until it blocks or ends, and return whether it has ended. Raises the error of the fiber, except
+        Killed.
+        """
         self._carrier.wake.release()
         self._carrier.back.acquire()
         if self.done:
@@ -57,7 +59,7 @@ class Fiber:
         return self.done
 
     def block(self, until: Callable[[], bool]) -> None:
-        """Block the fiber, which must be the running one, until the condition holds."""
+        """Block the running fiber until the condition holds. Only this fiber may call the method."""
         self.until = until
         self._carrier.back.release()
         self._carrier.wake.acquire()
@@ -67,7 +69,7 @@ class Fiber:
     def kill(self) -> None:
         """End a blocked fiber at the point where it waits."""
         self._killed = True
-        assert self.resume(), "a killed fiber went on"
+        assert self.resume(), "a killed fiber continued"
 
     def _run(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""The search for failures: generate schedules, run them, and minimise those that fail.
+"""The search for failures: generate schedules, run them, and minimise the schedules that fail.
 
 One rule: every failure is reported as one line that replays it.
 """
@@ -57,7 +57,7 @@ def run(schedule: Schedule, place: PlaceMaker = MemoryPlace, *, tracing: bool = 
 
 
 def broken(schedule: Schedule, place: PlaceMaker = MemoryPlace) -> str:
-    """Return the message about the invariant that a schedule breaks; empty if it breaks none."""
+    """Return the message about the invariant that a schedule breaks; empty if it breaks no invariant."""
     try:
         run(schedule, place)
     except Broken as error:
@@ -76,7 +76,9 @@ def one_each(scenario: str, kinds: Iterable[Kind] = EACH, backend: Backend = "me
 def shuffled(
     count: int, seed: int, scenarios: Iterable[str] = SCENARIOS, backend: Backend = "memory"
 ) -> Iterator[Schedule]:
-    """Yield schedules of up to four faults at random calls. Three of four also shuffle the order of processes."""
+    """Yield schedules of up to four faults at random calls. Three of four schedules also shuffle the order of
+    processes.
+    """
     draw = random.Random(f"schedules {seed}")
     names = sorted(scenarios)
     for _ in range(count):
@@ -88,7 +90,9 @@ def shuffled(
 
 
 def biting(scenarios: Iterable[str], kinds: Iterable[Kind], *, in_order: bool) -> Iterator[Schedule]:
-    """Yield schedules for a mutation: its faults at every call, or at random calls in shuffled orders."""
+    """Yield schedules for a mutation. The schedules have faults of these kinds at every call in order, or at random
+    calls in shuffled orders.
+    """
     kinds, names = list(kinds), list(scenarios)
     yield from map(Schedule, names)
     if in_order:
@@ -114,7 +118,9 @@ def first_broken(schedules: Iterable[Schedule], most: int) -> tuple[int, Failure
 
 
 def smaller(schedule: Schedule, breaks: Callable[[Schedule], Any]) -> Schedule:
-    """Return the smallest schedule found that still fails: with fewer faults, and in the steady order if possible."""
+    """Return the smallest schedule found that still fails. The result has fewer faults and, if possible, the steady
+    order.
+    """
     for candidate in _simpler(schedule):
         if breaks(candidate):
             return smaller(candidate, breaks)
@@ -128,7 +134,7 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def search(schedules: Iterable[Schedule], place: PlaceMaker = MemoryPlace, most: int = 10) -> tuple[int, list[Failure]]:
-    """Run schedules; return how many ran, and the first `most` failures, minimised."""
+    """Run schedules. Return the number of schedules that ran, and the first `most` failures, minimised."""
     count, found = 0, []
     for schedule in schedules:
         count += 1

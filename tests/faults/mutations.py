@@ -75,7 +75,7 @@ def _observe_carelessly(observer: Observer, task: Any) -> Any:
 
 
 def _sorted(first: Callable[[Any], bool]) -> Callable[..., Plan]:
-    """Return a planner with the same actions in another order: those for which `first` holds come first."""
+    """Return a planner with the same actions in another order: the actions for which `first` holds come first."""
 
     def planned(*about: Any) -> Plan:
         found = _plan(*about)
@@ -89,7 +89,7 @@ def _faults_of_any_time(job: Any, pods: Any, *about: Any) -> Any:
 
 
 def _grown_at_once(run: Any, **about: Any) -> Any:
-    """Advance a job with all the workers that its owner wants, under an admission of fewer."""
+    """Advance a job with all the workers that its owner wants, under an admission with fewer workers."""
     wish = run.wanted.spec.worker_count
     if wish > (run.admission.workers or wish):
         grown = Grant(run.wanted, run.admission.model_copy(update={"workers": wish}))
@@ -98,7 +98,7 @@ def _grown_at_once(run: Any, **about: Any) -> Any:
 
 
 def _recover_victims(active: Any, *about: Any) -> Any:
-    """Judge the ends of removed workers like those of others."""
+    """Judge the ends of removed workers like the ends of other workers."""
     job, members = active.wanted, task_members.members(active.wanted, active.admission.attempt, range(4))
     return _recovery(replace(active, job=job, pods=(*active.pods, *active.removed), members=members), *about)
 
@@ -250,7 +250,7 @@ def noticed(name: str, most: int) -> tuple[int, hunt.Failure | None]:
     """Return the number of schedules up to the first failure under a mutation, and the failure."""
     mutation = MUTATIONS[name]
     for scenario in mutation.scenarios:
-        hunt.quiet(scenario)  # computed and cached without the mutation
+        hunt.quiet(scenario)  # the quiet run is computed and cached without the mutation
     schedules = hunt.biting(mutation.scenarios, mutation.faults, in_order=not mutation.shuffled)
     with patch.object(mutation.where, mutation.what, mutation.instead):
         return hunt.first_broken(schedules, most)

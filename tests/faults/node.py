@@ -28,7 +28,9 @@ GANG_SCHEDULER = "volcano"
 OUT_OF_MEMORY = "OOMKilled"
 ALL = "RestartingAllContainers"
 PREEMPTED = "Preempted"
-"""The fate of a pod that its node asks to stop: it exits 0, and only its last status tells that it was asked."""
+"""The fate of a pod that its node asks to stop: it exits 0, and only its last status tells that the node asked it to
+stop.
+"""
 REMOVAL_SECONDS = 1.0
 """The seconds from the end of a container to the removal of its pod, which tell the end from the node's own request."""
 Place = tuple[str, str, int]
@@ -56,12 +58,14 @@ class Pod:
         has_gate = any(each["name"] == GATE for each in spec.get("initContainers") or ())
         self.gated = has_gate and not notes.get(labels.START)
         self.meets = labels.RENDEZVOUS_ID in notes or (has_gate and self.single)
-        """Whether it starts together with others, so that it matters when it reaches its gate."""
+        """Whether the pod starts together with others, so that the time at which it reaches its gate matters."""
         self.arrived: str = arrival(status)
-        """When it reached its gate; empty before that."""
+        """The time at which the pod reached its gate; empty before."""
         self.asked = notes.get(labels.RESTART_CONTAINERS, "")
         self.agent = _state_of(RESTART_AGENT, status.get("initContainerStatuses") or ())
-        """The state of its restart agent; empty if it has none, or before that runs."""
+        """The state of the restart agent of the pod. The state is empty if the pod has no agent, or if the agent does
+        not run yet.
+        """
         self.has_agent = any(each["name"] == RESTART_AGENT for each in spec.get("initContainers") or ())
         self.restarted = conditions.get(labels.CONTAINERS_RESTARTED, {}).get("message", "")
         self.restarts = sum(each.get("restartCount", 0) for each in status.get("containerStatuses") or ())
@@ -69,12 +73,14 @@ class Pod:
         states = [each["state"] for each in status.get("containerStatuses") or ()]
         end: Mapping[str, Any] = next((each["terminated"] for each in states if "terminated" in each), {})
         self.code: int | None = end.get("exitCode")
-        """The exit code of its main container, once that has ended."""
+        """The exit code of the main container, once this container has ended."""
         self.ended = timestamps.seconds_or_none(end.get("finishedAt")) or 0.0
 
     @property
     def life(self) -> tuple[str, int]:
-        """Its uid, and how often its containers were restarted: each time its program begins anew."""
+        """The uid of the pod, and how often its containers were restarted. After each restart, its program begins
+        anew.
+        """
         return self.uid, self.restarts
 
 
@@ -90,18 +96,19 @@ class Node:
         port: ReportPort,
         reported: Callable[[str], object],
     ) -> None:
-        """`may_end(uid)` returns whether the pods of a running job may end by themselves now. `port` takes
-        what pods report; `reported` is called with the uid of the job."""
+        """`may_end(uid)` returns whether the pods of a running job may end by themselves now. `port` takes the reports
+        of pods; `reported` is called with the uid of the reporting job.
+        """
         self._api, self._client, self._scenario, self._may_end = api, client, scenario, may_end
         self._port, self._reported = port, reported
         self._steps: Counter[tuple[str, int]] = Counter()
-        """The steps that the program of a pod has made since it began (`Pod.life`)."""
+        """The steps that the program of a pod has made since the program began (`Pod.life`)."""
         self._stepped: dict[tuple[str, int], float] = {}
-        """When it began, or made its last step."""
+        """The time at which the program of a pod began, or made its last step."""
         self._read: dict[bytes, Any] = {}
         self._failed: Counter[Place] = Counter()
         self._ends: dict[str, int | str | None] = {}
-        """How the pods end whose containers have ended, by uid: their fate, or None for those that were asked to."""
+        """How the pods end whose containers have ended, by uid: their fate, or None for pods that were asked to end."""
         self._made: dict[Place, list[str]] = {}
         """The uids of the pods at each place, in the order in which they were made."""
         self._taken: dict[str, str] = {}
@@ -137,7 +144,7 @@ class Node:
                 yield from self._group(self._manifest(group), pods, takes_pods)
 
     def _running(self, jobs: Mapping[str, Any]) -> frozenset[str]:
-        """Return the uids of the running jobs, or none as long as the scenario lets no pod end."""
+        """Return the uids of the running jobs, or no uids as long as the scenario lets no pod end."""
         by_name = {job["metadata"]["name"]: job for job in jobs.values()}
         phases = {uid: (job.get("status") or {}).get("phase") for uid, job in jobs.items()}
         if not self._scenario.until(by_name):
@@ -145,7 +152,7 @@ class Node:
         return frozenset(uid for uid, phase in phases.items() if phase == "Running" and self._may_end(uid))
 
     def _about(self, pod: Pod, ready: list[str], may_end: bool) -> Iterator[Any]:
-        """Yield the possible actions of the node of a pod."""
+        """Yield the possible actions of the node that runs a pod."""
         if pod.code is not None and not pod.over:
             yield partial(self._end_agent if pod.agent == "running" else self._conclude, pod)
         elif pod.deleting and pod.node and not pod.over:
@@ -174,7 +181,7 @@ class Node:
             yield partial(self._reach_gate, pod, node)
 
     def _before(self, pod: Pod) -> int:
-        """Return how many pods were at the place of a pod before it."""
+        """Return how many pods had the place of this pod before."""
         found = self._made.setdefault(pod.place, [])
         if pod.uid not in found:
             found.append(pod.uid)
@@ -193,7 +200,7 @@ class Node:
             yield partial(self._end, pod, fate)
 
     def _has_trained(self, pod: Pod) -> bool:
-        """Return whether a pod has made the steps before which it does not end."""
+        """Return whether a pod has made the number of steps before which it does not end."""
         return pod.job_name not in self._scenario.reports or self._steps[pod.life] >= self._scenario.least_steps
 
     def _training(self, pod: Pod, job: Mapping[str, Any] | None) -> Iterator[Any]:
@@ -243,7 +250,9 @@ class Node:
             yield partial(self._phase, metadata["name"], "Running")
 
     def _first_to_end(self, uid: str, job: Mapping[str, Any]) -> Iterator[Place]:
-        """Yield the places of a job that end by themselves before the master ends, including pods not made yet."""
+        """Yield the places of a job whose pods end by themselves before the master ends, including pods that were not
+        made yet.
+        """
         for task_type, task in job["spec"]["torchTaskSpecs"].items():
             for index in range(task["numTasks"] if task_type != "Master" else 0):
                 place = (uid, task_type.lower(), index)
@@ -277,7 +286,7 @@ class Node:
         return self._status(pod, {**status, "initContainerStatuses": [*self._begin_agent(pod), *gate]})
 
     def _begin_agent(self, pod: Pod, restarts: int = 0) -> list[Manifest]:
-        """Return the status of a restart agent that begins, and takes the annotation as it is."""
+        """Return the status of a restart agent that begins. The agent records the present value of the annotation."""
         self._taken.setdefault(pod.uid, pod.asked)
         return [_container(RESTART_AGENT, restarts, {"running": {}})] if pod.has_agent else []
 
@@ -317,7 +326,7 @@ class Node:
         self._api.send(Request("POST", path, "bind a pod", orjson.dumps(body)))
 
     def _phase(self, name: str, phase: str) -> str:
-        """Write the phase of a group into the object itself, as Volcano does: the status has no subresource."""
+        """Write the phase of a group into the object, as Volcano does: the status of a group has no subresource."""
         self._client.patch(POD_GROUPS, name, {"status": {"phase": phase}}, NAMESPACE)
         return f"group {name} {phase}"
 
@@ -328,7 +337,7 @@ class Node:
         return f"{pod.name} restarts its containers for {pod.asked}"
 
     def _end(self, pod: Pod, fate: int | str) -> str:
-        """End the container of a pod by itself, or because its node evicts it."""
+        """End the container of a pod: by itself, or because its node evicts the pod."""
         self._failed[pod.place] += fate != 0
         if fate == OUT_OF_MEMORY:
             return self._terminate(pod, fate, 137, OUT_OF_MEMORY)
@@ -373,7 +382,7 @@ class Node:
 
 
 def arrival(status: Mapping[str, Any]) -> str:
-    """Return when a pod reached its start gate; empty before that."""
+    """Return when a pod reached its start gate; empty before this time."""
     gates = [each["state"] for each in status.get("initContainerStatuses") or () if each["name"] == GATE]
     return next((each["startedAt"] for state in gates for each in state.values()), "")
 

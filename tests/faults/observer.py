@@ -1,4 +1,4 @@
-"""The observer: it checks from the cluster alone which invariants hold after every step.
+"""The observer: after every step, it checks the invariants from the cluster alone.
 
 One rule: the observer shares no code with the product except for reading objects.
 """
@@ -45,7 +45,7 @@ class Observer:
         self._reported: dict[str, set[tuple[int, ...]]] = {}
         """By job, its restarts in which a pod has reported (`_restarts`)."""
         self._blamed: dict[tuple[str, str, int, int], set[str]] = {}
-        """The runs in which a pod was found to stand alone; it may be made again once in each."""
+        """The runs in which a pod was found to stand alone. The pod may be made again once in each run."""
         self._strangers: dict[tuple[str, str, str], str] = {}
         self.hurried = False
         """Whether a fault let the owner take a step early."""
@@ -55,7 +55,8 @@ class Observer:
     def problems(self, now: float, *, zombies: bool) -> list[str]:
         """Return the violated invariants, in messages that do not change while the violation lasts.
 
-        With `zombies`, pods that were made twice or too early are no violation: they cannot be undone, only deleted.
+        With `zombies`, pods that were made twice or too early are no violation: their creation cannot be undone, and
+        such pods can only be deleted.
         """
         jobs = {each.uid: self._job(each.raw) for each in self._api.objects(TORCHJOBS)}
         self._outcomes |= {each["metadata"]["name"]: _phase(each) for each in self._requests()}
@@ -86,7 +87,7 @@ class Observer:
         self._reported.setdefault(uid, set()).add(_restarts(job))
 
     def _unreported(self, jobs: Mapping[str, Job]) -> Iterator[str]:
-        """Yield jobs that are found to hang though no pod has reported since their last restart."""
+        """Yield jobs that were found to hang although no pod has reported since their last restart."""
         for uid, job in jobs.items():
             hang = job.status.get("hang") or {}
             if hang.get("blamed"):
@@ -104,7 +105,7 @@ class Observer:
         return uid in self._settled
 
     def _unrest(self, uid: str, job: Job) -> list[str]:
-        """Return what is under way about the number of workers of a job, in the cluster and in the store."""
+        """Return the changes under way in the number of workers of a job, in the cluster and in the store."""
         size, pods = self._scenario.sizes[job.name], [pod for pod in self._pods() if pod.job == uid]
         idle = self._scenario.idle.get(job.name, 0)
         size, wish = (size + job.sizes.idle, size) if idle is None else (size, size - idle)
@@ -142,7 +143,7 @@ class Observer:
         return [*found, *(f"group {each.name} is left of a job that is over" for each in self._groups()), *self._lost()]
 
     def uncounted(self) -> list[str]:
-        """Return which facts no worker has counted."""
+        """Return the facts that no worker has counted."""
         return list(self._facts.missing())
 
     def _disrupted(self, name: str, job: Job | None) -> Iterator[str]:
@@ -152,11 +153,11 @@ class Observer:
             yield f"job {name} counts {disruptions} disruptions, should be {expected}"
 
     def _requests(self) -> list[Manifest]:
-        """Return the scale requests. Those of scenarios are deleted as soon as they are over."""
+        """Return the scale requests. The requests of scenarios are deleted as soon as they are over."""
         return [each.manifest() for kind in (SCALE_OUTS, SCALE_INS) for each in self._api.objects(kind)]
 
     def remember_strangers(self) -> None:
-        """Record the current pods and groups without an owner: they belong to no job and must stay."""
+        """Record the current pods and groups without an owner: they belong to no job and must not be deleted."""
         self._strangers = self._unowned()
 
     def _unowned(self) -> dict[tuple[str, str, str], str]:
@@ -243,7 +244,7 @@ class Observer:
         yield from (f"two jobs have port {port}" for port, count in ports.items() if port and count > 1)
 
     def _over_quota(self, usage: Mapping[str, Counter[str]]) -> Iterator[str]:
-        """Yield exceeded quotas. The queues of a cohort share theirs."""
+        """Yield exceeded quotas. The queues of a cohort share their quotas."""
         limits: dict[str, Counter[str]] = {}
         used: dict[str, Counter[str]] = {}
         for each in self._api.objects(TENANT_QUEUES):
@@ -262,7 +263,7 @@ class Observer:
         return bool(excess) and excess.keys() <= self._scenario.adds.keys()
 
     def _hasty(self, jobs: Mapping[str, Job], by_job: Mapping[str, list[Pod]]) -> Iterator[str]:
-        """Yield jobs that made a second pod of a task before they were charged for the first one."""
+        """Yield jobs that made a second pod of a task before they were charged for the first pod."""
         for uid, job in jobs.items():
             pods = [pod for pod in by_job.get(uid, ()) if pod.occupies]
             share = sum((pod.charge for pod in pods), Counter({"jobs": 1}))
@@ -282,7 +283,9 @@ class Observer:
                 yield from () if self._unmeasured(excess) else (f"pods of {pods[0].job_name} exceed its charge",)
 
     def _early(self, jobs: Mapping[str, Job], pods: list[Pod]) -> Iterator[str]:
-        """Yield new pods of jobs that back off. Times are UTC texts of whole seconds, which sort by time."""
+        """Yield new pods of jobs that are backing off. Times are UTC texts of whole seconds, whose order as texts is
+        their order in time.
+        """
         for pod in pods:
             job = jobs.get(pod.job)
             if pod.uid in self._seen or job is None or pod.attempt != job.status.get("attempt"):

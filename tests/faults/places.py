@@ -1,4 +1,4 @@
-"""The queues of a simulation, in memory or in a Redis with the real scripts; every call passes a gate.
+"""The queues of a simulation, in memory or in a Redis with the real scripts. Every call passes a gate.
 
 One rule: this module decides nothing; the product's own stores do all the work.
 """
@@ -36,7 +36,7 @@ class Place(Protocol):
     """The data of one store and one work queue, which several processes share."""
 
     def open(self, gate: Gate) -> tuple[QueueStore, Any]:
-        """Return a process's clients of the store and of the work queue."""
+        """Return the clients of a process for the store and the work queue."""
 
     def pop(self, gate: Gate) -> list[Lease]:
         """Return the next batch, as RQ passes it to a worker."""
@@ -54,13 +54,17 @@ class Place(Protocol):
         """Return the admitted jobs that wait for more workers."""
 
     def turns(self) -> object:
-        """Return what decides whose turn is next: the accounts of the queues and their clock, to be compared."""
+        """Return the state that decides which queue has the next turn: the accounts of the queues and their clock.
+        Tests compare this state.
+        """
 
     def remains(self) -> list[str]:
-        """Return what is still stored about jobs. After the end of all jobs it must be empty."""
+        """Return the names under which data about jobs is still stored. After the end of all jobs there must be
+        none.
+        """
 
     def due(self) -> float | None:
-        """Return when the next delayed key or lease comes due; None if there is none."""
+        """Return when the next delayed key or lease becomes due; None if there is neither."""
 
 
 class Door:
@@ -202,7 +206,9 @@ class RedisPlace:
         return sorted(name for name in names - empty if not self._passes(name))
 
     def _passes(self, name: str) -> bool:
-        """Return whether the key expires soon, by the server's clock, which does not follow the simulated one."""
+        """Return whether the key expires soon. The key expires by the server's clock, which does not follow the
+        simulated clock.
+        """
         return name.startswith("work:settled:") and 0 < self._client.ttl(f"torchq:{name}") <= 10
 
     def due(self) -> float | None:

@@ -70,9 +70,9 @@ class Host(Protocol):
     has_nodes: bool
     """Whether the coordinator follows nodes."""
     facts: FactWatch
-    """What happens to jobs, and what workers count of it."""
+    """The facts of all jobs, and what workers have counted of these facts."""
     reports: MemoryReports
-    """What pods have reported."""
+    """The reports that pods have sent."""
     scenario: Scenario
 
     def clock(self) -> float:
@@ -82,7 +82,7 @@ class Host(Protocol):
         """Carry out a call of a process, or put a fault in its place."""
 
     def sleep(self, process: "Process", seconds: float) -> None:
-        """Let a process wait, as it does on purpose."""
+        """Let a process wait. The wait is part of the process's own code."""
 
     def unforeseen(self, process: "Process", error: Exception) -> None:
         """Report an error of a process that no fault explains."""
@@ -97,14 +97,14 @@ class Process:
         self.stopped = False
         """Whether the process stands still, as after SIGSTOP."""
         self.hears_at = 0.0
-        """The time until which its caches lag."""
+        """The time until which the caches of the process lag."""
         self.idle = False
-        """Whether its last step had nothing to do. Any change resets it."""
+        """Whether the last step of the process had nothing to do. Any change resets the field."""
         self.stopped_until = 0.0
         self.fibers: list[Fiber] = []
         """The calls that are in progress."""
         self.main: Fiber | None = None
-        """The call in progress of its main thread."""
+        """The call in progress of the process's main thread."""
         self.feeds: list[Feed] = []
         self.look_at = 0.0
         """The time at which the process looks again for kinds that are not installed."""
@@ -122,7 +122,7 @@ class Process:
         self.feed(informer)
 
     def follow(self, foreign: OptionalKinds[Any]) -> None:
-        """Let it look for optional kinds without a thread, and follow installed ones through feeds."""
+        """Let the optional kinds look without a thread, and follow installed kinds through feeds."""
         self._foreign.append(foreign)
         make = foreign._informer
 
@@ -155,7 +155,7 @@ class Process:
 
     def _look(self) -> bool:
         """Ask the API server for missing kinds, and return whether it answered."""
-        self.look_at = math.inf  # one of its threads asks already
+        self.look_at = math.inf  # one thread of the process asks already
         try:
             for kinds in self._foreign:
                 kinds.discover()
@@ -167,19 +167,19 @@ class Process:
         return True
 
     def due(self) -> float:
-        """Return when it has to act without an outside event."""
+        """Return when the process must act without an outside event."""
         return min(self.keep_at, self.look_at)
 
     def keep(self) -> None:
-        """Renew its lease or its leases."""
+        """Renew the leases of the process."""
         raise NotImplementedError
 
     def write_statuses(self) -> None:
-        """Write what was put into the statuses of jobs."""
+        """Write the statuses of jobs that were put."""
         raise NotImplementedError
 
     def step(self) -> bool:
-        """Do one step of its main thread, and return whether there was anything to do."""
+        """Take one step of the main thread, and return whether the step had work."""
         raise NotImplementedError
 
 
@@ -220,17 +220,17 @@ class CoordinatorProcess(Process):
 
     @property
     def holds_lock(self) -> bool:
-        """Whether one of its threads holds a lock for which another may wait."""
+        """Whether a thread of the process holds a lock for which another thread may wait."""
         return self.leadership._lock.locked()
 
     @property
     def has_statuses(self) -> bool:
-        """Whether its thread for statuses has something to write."""
+        """Whether the thread for statuses has a status to write."""
         lane = self.statuses.jobs
         return self.host.clock() >= lane._free_at and not self._is_writing and bool(lane._puts) and self.leading
 
     def write_statuses(self) -> None:
-        """Write statuses, as the thread for them does."""
+        """Write statuses, as the thread for statuses does."""
         self._is_writing = True
         try:
             self.statuses.step()
@@ -239,7 +239,7 @@ class CoordinatorProcess(Process):
 
     @property
     def may_wait(self) -> bool:
-        """Whether its next step may wait for the leases of other processes."""
+        """Whether the next step of the process may wait for the leases of other processes."""
         return self.term is None
 
     @property
@@ -247,7 +247,7 @@ class CoordinatorProcess(Process):
         return self.leadership.leading
 
     def keep(self) -> None:
-        """Try to take or renew the lease, as the lease thread does every two seconds."""
+        """Try to take or renew the Lease, as the lease thread does every two seconds."""
         self.keep_at = self.host.clock() + self.host.settings.renew_seconds
         try:
             self.leadership.step()
@@ -257,7 +257,7 @@ class CoordinatorProcess(Process):
             log.debug("%s: %s", self.name, error)
 
     def look_at_health(self) -> None:
-        """Look at the reports once, as the thread of the writer does."""
+        """Look at the reports once, as the thread of the status writer does."""
         self.look_at_health_at = math.inf
         try:
             if self.leading:
@@ -270,7 +270,7 @@ class CoordinatorProcess(Process):
             self.look_at_health_at = self.host.clock() + HangWatch.seconds
 
     def step(self) -> bool:
-        """Do one round of `Coordinator._serve_once`, and return whether anything happened."""
+        """Make one round of `Coordinator._serve_once`, and return whether the round changed anything."""
         if not self.leading:
             self.term = None
             return False
@@ -384,7 +384,7 @@ class WorkerProcess(Process):
 
     @property
     def holds_lock(self) -> bool:
-        """Whether a task is sending the finishes of other tasks too, for which those tasks wait."""
+        """Whether a task sends the finishes of other tasks, too, while these tasks wait."""
         return self._finishing is not None and self._finishing.locked()
 
     def keep(self) -> None:
@@ -392,7 +392,7 @@ class WorkerProcess(Process):
         self.keep_at = self.host.clock() + self._keeper.renew()
 
     def step(self) -> bool:
-        """Take the next batch from RQ, and return whether there was one."""
+        """Take the next batch from RQ, and return whether there was a batch."""
         if len(self.runs.leases()) >= THREADS:
             return False
         try:
@@ -418,7 +418,7 @@ class WorkerProcess(Process):
             raise
 
     def run(self, task: Task) -> None:
-        """Run a task, as one of its threads does."""
+        """Run a task, as a thread of the worker does."""
         try:
             self.runs._run(task)
         finally:

@@ -1,6 +1,6 @@
 """Jobs, pods and groups, as the observer reads them.
 
-One rule: the observer reads them from the objects alone, without code of the product.
+One rule: the observer reads these values from the objects alone, without code of the product.
 """
 
 from collections import Counter
@@ -21,11 +21,15 @@ SENT_BACK = ("NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForSc
 IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
 """The upstream task of each task by default, if the job has both and the spec names none."""
 STORE = "Rendezvous"
-"""The task that an elastic job has without declaring it. Its one pod is up before the workers meet there."""
+"""The task that an elastic job has without declaring it. The only pod of this task runs before the workers meet
+there.
+"""
 
 
 def _tasks_of(spec: Mapping[str, Any], admission: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the tasks of a job with their upstreams, and with the store of its workers if its admission has one."""
+    """Return the tasks of a job with their upstreams. The store of its workers is included if the admission has a
+    store.
+    """
     declared = spec["torchTaskSpecs"]
     tasks = {
         name: {"dependsOn": [{"taskType": IMPLIED[name]}] if IMPLIED.get(name) in declared else [], **task}
@@ -47,7 +51,7 @@ class Task:
         granted = sizes.granted if name == "Worker" else None
         self.count: int = granted or spec.get("numTasks", 1)
         self.indexes = sizes.indexes if granted else frozenset(range(self.count))
-        """The indexes that its pods may have."""
+        """The indexes that the pods of the task may have."""
         enough = sizes.least if name == "Worker" else self.count
         self.least: int = min(self.count, (job.get("minMembers") or {}).get(name, enough))
         self.auxiliary: bool = spec.get("auxiliary", name in ("AIMaster", STORE))
@@ -56,13 +60,15 @@ class Task:
 
 
 class Sizes:
-    """The number of workers of a job: what its owner wants, what it was granted, and what changes."""
+    """The number of workers of a job: the number that its owner wants, the number that was granted, and the changes
+    under way.
+    """
 
     def __init__(self, spec: Mapping[str, Any], status: Mapping[str, Any]) -> None:
         policy, admission = spec.get("torchElasticPolicy"), status.get("admission") or {}
         self.elastic = policy is not None and "Worker" in spec["torchTaskSpecs"]
         self.static = self.elastic and (policy or {}).get("mode", STORE) != STORE
-        """Whether its workers have ranks, which change with their number."""
+        """Whether the workers of the job have ranks, which change with the number of workers."""
         self.wish: int = spec["torchTaskSpecs"].get("Worker", {}).get("numTasks", 1)
         bound = (policy or {}).get("numMinReplicas") or (spec.get("minMembers") or {}).get("Worker")
         self.least: int = bound or (1 if self.elastic else self.wish)
@@ -162,18 +168,20 @@ class Pod:
         self.opened = bool(notes.get(labels.START))
         self.rank, self.world = notes.get(labels.RANK, ""), notes.get(labels.WORLD_SIZE, "")
         self.arrived: str = arrival(manifest.get("status") or {})
-        """When it reached its gate."""
+        """The time at which the pod reached its gate."""
         self.deleting = "deletionTimestamp" in manifest["metadata"]
         self.end = _own_end(manifest)
         self.occupies = self.phase not in ("Succeeded", "Failed")
         self.runs = self.occupies and not _is_between_runs(manifest) and (self.opened or not self.gated)
-        """Whether its main container may run."""
+        """Whether the main container of the pod may run."""
         self.charge = _asked(manifest["spec"])
-        """The charge computed from its requests, whatever its annotations say."""
+        """The charge computed from the requests of the pod, whatever its annotations say."""
 
 
 def _is_between_runs(manifest: Mapping[str, Any]) -> bool:
-    """Return whether the run before a restart that was requested of the agent of a pod has ended."""
+    """Return whether the run before the requested restart of a pod has ended. The restart was requested from the agent
+    of the pod.
+    """
     asked = (manifest["metadata"].get("annotations") or {}).get(labels.RESTART_CONTAINERS, "")
     before = asked.partition("/")[2]
     states = (manifest.get("status") or {}).get("containerStatuses") or ()
@@ -181,9 +189,10 @@ def _is_between_runs(manifest: Mapping[str, Any]) -> bool:
 
 
 def _own_end(manifest: Mapping[str, Any]) -> str:
-    """Return how a pod ended, as a phase; empty if it runs, or if it was deleted before that.
+    """Return how a pod ended, as a phase; empty if it runs, or if it was deleted before it ended.
 
-    A pod that ended before its deletion was seen then. One that its node evicted has failed, whatever its program says.
+    The observer saw the end of a pod that ended before its deletion. A pod that its node evicted has failed, whatever
+    exit code its program has.
     """
     status = manifest.get("status") or {}
     phase = status.get("phase") or ""

@@ -1,6 +1,6 @@
 """The port for reports of a coordinator that knows the newest jobs and pods.
 
-One rule: the product decides which reports are taken; here they only find their way.
+One rule: the product decides which reports are accepted; this module only delivers them.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ KEY = ReportKey(b"a key of the installation")
 
 
 class ReportPort:
-    """Takes reports as a coordinator does, each in a batch of its own."""
+    """Takes reports as a coordinator does, each report in its own batch."""
 
     def __init__(self, client: ApiClient, store: ReportStore, clock: Callable[[], float]) -> None:
         self._client = client
@@ -39,7 +39,9 @@ class ReportPort:
         )
 
     def send(self, job: str, pod: str, step: int, uid: str) -> bool:
-        """Send a report about a pod of a job, with the token of the job with a uid. Return whether it is taken."""
+        """Send a report about a pod of a job, with the token of the job that has this uid. Return whether the report is
+        accepted.
+        """
         body = orjson.dumps({"pod": pod, "step": step})
         path = f"/v1/jobs/{NAMESPACE}/{job}/report"
         answer = self._api.answer_quick(Question(path, "", "POST", f"Bearer {KEY.token(uid)}", body))

@@ -1,6 +1,6 @@
 """Runs of many schedules, divided among processes.
 
-One rule: each schedule runs in a world of its own, so every process gets the same result.
+One rule: each schedule runs in its own world, so every process gets the same result.
 """
 
 import logging
@@ -55,7 +55,7 @@ def run(search: Search) -> list[Share]:
 
 
 def _share(search: Search, number: int) -> Share:
-    """Run this process's part: every n-th schedule, starting with the one of this number."""
+    """Run the part of process `number`: every n-th schedule, beginning with the schedule of this number."""
     logging.disable(logging.CRITICAL)
     began = time.process_time()
     with backends.places(search.backend) as place:

@@ -1,6 +1,6 @@
 """Simulated faults: a scenario reaches the same end, whichever process is killed, stopped or cut off at any call.
 
-`python -m tests.faults` runs more schedules, and replays a single one.
+`python -m tests.faults` runs more schedules, and replays a single schedule.
 """
 
 import logging
@@ -20,7 +20,7 @@ from tests.support import redis_server
 
 SEED = 3
 STRIDE = 397
-"""The distance between the selected schedules, a prime, so that every fault is tried at some calls."""
+"""The distance between the selected schedules. The distance is a prime, so that every fault is tried at some calls."""
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def _check(schedules: Iterable[Schedule], place: PlaceMaker = MemoryPlace) -> No
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_scenario_with_one_fault_at_any_call_reaches_its_end(scenario: str) -> None:
-    # A sample: every fault at some calls.
+    # This is a sample: every fault at some of the calls.
     number = sorted(SCENARIOS).index(scenario)
     _check(islice(hunt.one_each(scenario), number % STRIDE, None, STRIDE))
 

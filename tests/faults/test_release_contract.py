@@ -1,4 +1,4 @@
-"""The release of charges: both stores keep a charge while there may be pods that the coordinator has not seen."""
+"""The release of charges: both stores keep a charge while pods may exist that the coordinator has not seen."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,6 +1,7 @@
 """The verdict on a run: whether it is correct so far, and whether it may end now.
 
-One rule: a violation fails the run at once, except after a process slept beyond its leases: then there is time to heal.
+One rule: a violation fails the run at once, except after a process slept beyond its leases: then the processes have
+time to repair the damage.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ YIELD_SECONDS = 15.0
 """The additional time of a call that waits for other processes."""
 LIMIT_SECONDS = 400.0
 LATER_LOOK = "kept in the store: work"
-"""What is left of a finished job until its worker has looked whether its deleted pods are gone in time."""
+"""The entry that is left of a finished job until its worker has checked whether its deleted pods are gone in time."""
 CALM: frozenset[Kind] = frozenset({"again", "yield", "flush", "lag", "user"})
 """Faults after which no count is missing."""
 UNFENCED = ("api.create", "api.delete")
@@ -39,8 +40,8 @@ class Verdict:
     ) -> None:
         """Start without violations.
 
-        `expected` is what the run without faults leaves in the cluster, or None for that run itself. `stuck` is the
-        time in seconds for which pods do not start.
+        `expected` is what the run without faults leaves in the cluster, and None in the run without faults. `stuck` is
+        the number of seconds for which pods do not start.
         """
         self._observer, self._scenario, self._schedule, self._expected = observer, scenario, schedule, expected
         self._patience = stuck + scenario.patience + YIELD_SECONDS * len(schedule.faults)
@@ -52,7 +53,7 @@ class Verdict:
         self._late = False
         """Whether a process fell asleep before it wrote a status: an admission may have to be withdrawn."""
         self._rests_since: float | None = None
-        """Since when nothing is left but a later look at a job."""
+        """The time since which nothing is left except a later look at a job."""
         self.broken: Broken | None = None
 
     def disturbed(self, kind: Kind, label: str) -> None:
@@ -76,7 +77,7 @@ class Verdict:
         return late[0]
 
     def violated(self, what: str) -> None:
-        """Fail the run for a call that has done what it must not do."""
+        """Fail the run for a call that did something forbidden."""
         self.broken = self.broken or Broken(what)
 
     def unforeseen(self, name: str, error: Exception) -> None:
@@ -85,7 +86,7 @@ class Verdict:
         self.broken.__cause__ = error
 
     def may_end(self, now: float, under_way: Sequence[str], *, waits: bool) -> bool:
-        """Return whether the run has reached its expected end. `waits`: the owner has steps left.
+        """Return whether the run has reached its expected end. `waits` says whether the owner has steps left.
 
         Raises Broken if the run takes too long.
         """
@@ -105,7 +106,7 @@ class Verdict:
 
     @property
     def rests(self) -> bool:
-        """Whether nothing is left but a later look at a job."""
+        """Whether nothing is left to do except a later look at a job."""
         return self._rests_since is not None
 
     def _is_slow(self, now: float) -> bool:
@@ -114,7 +115,9 @@ class Verdict:
         return harmless and not self._schedule.seed and now - START > PROMPT_SECONDS + self._patience
 
     def _is_calm(self) -> bool:
-        """Return whether every process lives and gets every answer, so that it counts all that it does."""
+        """Return whether every process lives and gets every answer, so that the process counts everything that it
+        does.
+        """
         return not self._schedule.seed and all(fault.kind in CALM for fault in self._schedule.faults)
 
     def _as_expected(self, left: list[str], expected: list[str]) -> bool:

@@ -31,12 +31,12 @@ from tests.faults.schedules import WAITS, Kind, Schedule
 from tests.faults.verdict import RESYNC_SECONDS, START, Broken, Verdict
 
 ZOMBIE_SECONDS = 45.0
-"""Longer than any lease, except for that of a batch that no worker takes."""
+"""Longer than any lease, except for the lease of a batch that no worker takes."""
 LAG_SECONDS = 5.0
 RESTART_SECONDS = 1.0
 MOST_ROUNDS = 20_000
 BUSY_ROUNDS = 200
-"""After so many rounds some time has passed, however busy the processes are."""
+"""After this number of rounds some time has passed, however busy the processes are."""
 
 PATIENT = frozenset({"hang", "yield"})
 """Faults during which the rest of the process continues."""
@@ -50,7 +50,7 @@ class World:
     schedule: Schedule
     make_place: PlaceMaker
     expected: list[str] | None = None
-    """What the run without faults leaves in the cluster; None for that run itself."""
+    """What the run without faults leaves in the cluster; None in the run without faults."""
     tracing: bool = False
     trace: list[str] = field(default_factory=list)
     now: float = START
@@ -87,7 +87,7 @@ class World:
         self.node = Node(self.api, self.client, self.scenario, self._may_end, port, self.observer.reported)
         self.processes: list[Process] = []
         self.busy_calls = 0
-        """The number of calls until nothing was left but a later look at a job."""
+        """The number of calls until nothing was left except a later look at a job."""
         self._made = 0
         self._fiber: Fiber | None = None
         self._restarts: list[tuple[float, str]] = []
@@ -149,7 +149,7 @@ class World:
         return answer
 
     def _carry_out(self, label: str, effect: Callable[[], Any]) -> Any:
-        """Return the answer of a call. Idle growth must not change whose turn is next."""
+        """Return the answer of a call. Idle growth must not change which queue has the next turn."""
         turns = self.place.turns() if "grow_idle" in label else None
         answer = effect()
         if turns is not None and turns != self.place.turns():
@@ -157,7 +157,7 @@ class World:
         return answer
 
     def sleep(self, process: Process, seconds: float) -> None:
-        """Let a process wait, as it does on purpose."""
+        """Let a process wait. The wait is part of the process's own code."""
         self._note(f"     {process.name}  waits {seconds:g} s")
         self._block(self.now + seconds)
 
@@ -184,7 +184,7 @@ class World:
                 self._note(f"     {process.name}  goes on")
 
     def _block(self, wake_at: float, ticks: int = MOST_ROUNDS) -> None:
-        assert self._fiber is not None, "nobody can wait here"
+        assert self._fiber is not None, "a call outside a fiber cannot wait"
         fiber = self._fiber
         fiber.wake_at = wake_at
         fiber.block(lambda: self.now >= wake_at or self.ticks >= ticks)
@@ -228,7 +228,7 @@ class World:
                 self._bury(process)
 
     def _rests(self) -> bool:
-        """Return whether the run has reached its expected end. Raises Broken if it takes too long."""
+        """Return whether the run has reached its expected end. Raises Broken if the run takes too long."""
         under_way = [f"{each.name} has not gone on" for each in self.processes if each.fibers]
         under_way += [f"a {kind} is to be started" for _, kind in self._restarts]
         if not self.verdict.rests:
@@ -236,11 +236,11 @@ class World:
         return self.verdict.may_end(self.now, under_way, waits=bool(self.steps))
 
     def _steady(self) -> bool:
-        """Try all possible actions once, in order, and return whether any did something."""
+        """Try all possible actions once, in order, and return whether any action changed something."""
         return sum(self._act(act) for act in list(self._acts())) > 0
 
     def _shuffled(self) -> bool:
-        """Try possible actions in random order until one did something, and return whether one did."""
+        """Try possible actions in random order until one action changes something, and return whether any did."""
         assert self.random is not None
         acts = list(self._acts())
         self.random.shuffle(acts)
@@ -297,7 +297,7 @@ class World:
             yield from (partial(self._run_task, process, task) for task in process.tasks)
 
     def _deliver(self, process: Process, feed: Feed) -> bool:
-        """Deliver one event; in the steady order, all outstanding events."""
+        """Deliver the next event. In the steady order, deliver all outstanding events."""
         while feed.behind:
             feed.deliver()
             process.idle = False
@@ -316,7 +316,7 @@ class World:
         return True
 
     def _begin(self, process: Process, work: Callable[[], object], *, main: bool = False) -> bool:
-        """Let a process do some work, and return whether it did anything."""
+        """Let a process do some work, and return whether the process did anything."""
         if not process.alive or process.stopped:
             return False
         if not (self._may_wait or (main and process.may_wait)):
@@ -364,7 +364,7 @@ class World:
         process.fibers.clear()
 
     def _restless(self, by: Process | None = None) -> None:
-        """Wake the other processes, since something has changed."""
+        """Wake the other processes, since the state has changed."""
         for process in self.processes:
             if by is None or not isinstance(by, type(process)):
                 process.idle = False
@@ -386,7 +386,7 @@ class World:
         return "the owner takes a step"
 
     def _advance(self) -> None:
-        """Advance the time to the next due moment."""
+        """Advance the time to the next moment at which something is due."""
         alive = [each for each in self.processes if each.alive and not each.stopped]
         moments = [each.due() for each in alive] + [at for at, _ in self._restarts] + [self.place.due()]
         moments += [fiber.wake_at for each in self.processes for fiber in each.fibers]

@@ -1,4 +1,6 @@
-"""Hostile answers to the client: an unreadable object does not hide others, and false pods of a job are ignored."""
+"""Hostile answers to the client: an unreadable object does not hide other objects, and false pods of a job are
+ignored.
+"""
 
 from typing import Any
 

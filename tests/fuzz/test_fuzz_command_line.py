@@ -1,4 +1,6 @@
-"""Hostile files for `torchq submit`: an error of one line, exit code 1, no traceback, and no request to a cluster."""
+"""Hostile files for `torchq submit`: the error has one line, the exit code is 1, and no traceback is printed and no
+request is sent.
+"""
 
 import os
 import subprocess

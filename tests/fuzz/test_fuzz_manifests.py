@@ -41,7 +41,9 @@ ONLY_IN_PYTHON = (
     "main container",
     "the pod itself asks for memory",
 )
-"""Messages of problems that no rule of the definition detects: cycles, and what depends on the opaque pod template."""
+"""Messages of problems that no rule of the definition detects: cycles, and errors that depend on the opaque pod
+template.
+"""
 KINDS = ("TorchJob", "TenantQueue")
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SETTINGS = (ReconcileSettings(), ReconcileSettings(master_address="loopback"))
@@ -158,7 +160,9 @@ def refused(manifest: dict[str, Any]) -> InvalidJob:
 
 
 def _admitted(view: views.JobView) -> Reservation | None:
-    """Pass the job through the queues (put, snapshot, choose, commit) and return its reservation, if any."""
+    """Pass the job through the queues (put, snapshot, choose, commit) and return its reservation, or None without
+    one.
+    """
     store = MemoryStore(lambda *_: None, content=Content())
     store.rebuild(1, (), ())
     store.configure([QueueSpec(name=view.queue)], None)

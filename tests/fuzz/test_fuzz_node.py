@@ -1,4 +1,6 @@
-"""Hostile pods on the embedded node: each is refused, fails with a message or ends, and none delays another."""
+"""Hostile pods on the embedded node: each pod is refused, fails with a message or ends, and no pod delays another
+pod.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -54,7 +56,7 @@ REFUSED_OR_TOLD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def told(status: dict[str, Any]) -> str:
-    """Return why a pod does not run, from its status or conditions; empty until that is known."""
+    """Return why a pod does not run, from its status or conditions; empty until the reason is known."""
     said = [status.get("message")]
     said += [
         (each.get("state", {}).get("terminated") or {}).get("message") for each in status.get("containerStatuses", [])

@@ -1,7 +1,8 @@
 """Strange numbers, words and bytes in each part of a request that a client writes. The server answers or refuses, and
 never fails with an internal error.
 
-One rule: each value of one table is tried in each place of another, so that a new place is tried with all values.
+One rule: each value of the table of values is tried in each place of the table of places. So a new place is tried with
+all values.
 """
 
 import json
@@ -230,7 +231,9 @@ def connection(server: Server) -> Iterator[Ask]:
 
 @pytest.fixture(autouse=True)
 def nothing_failed(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Fail the test if the server logged an error, as it does with the traceback of an unexpected exception."""
+    """Fail the test if the server logged an error. The server logs the traceback of each unexpected exception as an
+    error.
+    """
     yield
     for phase in ("setup", "call"):
         assert [each.getMessage() for each in caplog.get_records(phase) if each.levelno >= logging.ERROR] == []

@@ -1,5 +1,6 @@
 """Hostile requests to the embedded API server: the answer is a Status, the cost is bounded, and other requests are
-served meanwhile."""
+served at the same time.
+"""
 
 import contextlib
 import gzip
@@ -338,7 +339,9 @@ HEAD = b"POST " + MAPS.encode() + b" HTTP/1.1\r\nHost: x\r\n"
 def test_invalid_http_is_answered_with_a_status(server: Server, sent: bytes) -> None:
     with raw(server) as connection:
         answer = b""
-        with contextlib.suppress(ConnectionError, ssl.SSLEOFError):  # the server may answer before all is sent
+        with contextlib.suppress(
+            ConnectionError, ssl.SSLEOFError
+        ):  # the server may answer before the whole request is sent
             connection.sendall(sent)
         with contextlib.suppress(ConnectionError):
             while piece := connection.recv(65536):
@@ -388,7 +391,7 @@ def test_files_of_the_server_are_private(folder: Path, server: Server) -> None:
 
 
 def test_slow_watchers_do_not_delay_other_watchers(server: Server) -> None:
-    """Opens sixteen watches that read nothing, and one that reads and receives all events."""
+    """The test opens sixteen watches that read nothing, and one watch that reads and receives all events."""
     ask = f"GET {MAPS}?watch=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token}\r\n\r\n".encode()
     with contextlib.ExitStack() as stack:
         for _ in range(16):

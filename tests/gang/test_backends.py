@@ -1,4 +1,4 @@
-"""The objects that torchq writes for each gang scheduler, and the fields that it reads back."""
+"""The objects that torchq writes for each gang scheduler, and the fields that torchq reads back."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -51,7 +51,7 @@ KIND_OF: dict[str, Resource] = {
 
 
 def made(name: str, gang: Gang = GANG) -> dict[str, Any]:
-    """Return the group of a gang as an API server returns it."""
+    """Return the group of a gang as an API server returns the group."""
     found = backends.get_backend(name).create(gang)
     assert found is not None
     return {**found, "metadata": {**found["metadata"], "uid": "g1", "resourceVersion": "7"}}
@@ -194,7 +194,7 @@ class TestSize:
         going = made(name)
         going["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": []}
         gone = backends.get_backend(name).trim(going)
-        assert (gone.deleting, gone.job_uid) == (True, ""), "a label makes it nobody's"
+        assert (gone.deleting, gone.job_uid) == (True, ""), "with a label but no owner, it belongs to no job"
 
 
 def test_kubernetes_backend_uses_served_version() -> None:

@@ -1,4 +1,6 @@
-"""The informer's cache holds the same as a plain dictionary after any operations, and reports each change once."""
+"""After any operations, the informer's cache has the content of a plain dictionary. The cache reports each change
+once.
+"""
 
 import threading
 from typing import Any

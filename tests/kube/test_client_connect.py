@@ -1,4 +1,4 @@
-"""The client finds its server and its credentials, and explains what to do if it finds none."""
+"""The client finds its server and its credentials, and explains what to do if it does not find them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -99,9 +99,9 @@ def test_token_file_of_the_kubeconfig_is_read_again(nowhere: Path, monkeypatch: 
         token.write_text("second\n")
         assert authorization() == "Bearer second"
         token.write_text("")
-        assert authorization() == "Bearer second", "it is being replaced"
+        assert authorization() == "Bearer second", "the file is being replaced"
         token.unlink()
-        assert authorization() == "Bearer second", "it is being replaced"
+        assert authorization() == "Bearer second", "the file is being replaced"
 
 
 @pytest.mark.servers

@@ -71,7 +71,7 @@ def test_close_lost_keeps_a_socket_after_its_handshake(tmp_path: Path, authority
 
 
 def _lose() -> None:
-    """Start a handshake on a connection that is reset because its server ended before accepting it."""
+    """Start a handshake on a connection that is reset, because its server ends before it accepts the connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         connection = socket.create_connection(listener.getsockname())
     with connection:

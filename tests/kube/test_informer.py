@@ -64,7 +64,7 @@ def start(cluster: KubernetesCluster, told: Told) -> Iterator[Callable[..., Info
 
 
 def version_of(manifest: Manifest) -> str:
-    """Return name and version, the trimmed value of these tests."""
+    """Return name and version of an object. These texts are the trimmed values of the tests."""
     return f"{manifest['metadata']['name']}:{manifest['metadata']['resourceVersion']}"
 
 

@@ -59,7 +59,7 @@ def test_informer_reads_back_the_writes_of_a_client(cluster: KubernetesCluster, 
         assert informer.wait_for(version(last), SECONDS)
         assert {value[0] for value in informer.values()} == {"before", "last"}
         assert informer.failing == ""
-    # A server may write a pod once more before it deletes it; the trimmed value does not change then.
+    # A server may write a pod once more before it deletes the pod. This write does not change the trimmed value.
     assert [(before and before[0], after and after[0]) for before, after in told if before != after] == [
         (None, "before"),
         (None, "after"),
@@ -127,7 +127,7 @@ def test_informer_continues_after_a_server_restart(tmp_path: Path) -> None:
             made = cluster.create(PODS, pod("second", "x"), "default")
             assert informer.wait_for(version(made), SECONDS)
             assert {value[0] for value in informer.values()} == {"first", "second"}
-            # The informer may have listed again; the list is complete before the next watch delivers this pod.
+            # The informer may have fetched a new list. The list is complete before the next watch delivers this pod.
             assert informer.wait_for(version(cluster.create(PODS, pod("third", "x"), "default")), SECONDS)
             assert informer.failing == ""
     finally:

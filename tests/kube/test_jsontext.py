@@ -1,4 +1,4 @@
-"""Long JSON texts are read whole, without managed fields, or as an outline; what is read equals the text."""
+"""Long JSON texts are read whole, without managed fields, or as an outline. The parts that are read equal the text."""
 
 from typing import Any
 

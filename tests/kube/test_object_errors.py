@@ -1,4 +1,4 @@
-"""Unforeseen errors: a loop skips the object concerned, and a failed thread ends its process."""
+"""Unforeseen errors: a loop skips the object that caused the error, and a failed thread ends its process."""
 
 import logging
 import subprocess

@@ -63,7 +63,7 @@ def test_collections_do_not_walk_through_a_page_while_it_is_read() -> None:
     finally:
         gc.callbacks.remove(note)
     assert (len(found["items"]), gc.isenabled()) == (5000, True)
-    assert seen.count("start") <= 1  # the first object after the page may start one
+    assert seen.count("start") <= 1  # the first object after the page may start a collection
 
 
 @pytest.mark.parametrize("custom", [True, False])

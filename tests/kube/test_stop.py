@@ -29,7 +29,7 @@ for _ in range(int(sys.argv[1])):
     stop.pause(3600) if sys.argv[2] == "pause" else stop.wait()
     assert stop.requested
 """
-"""A process with busy threads. It waits for one stop signal after another."""
+"""A process with busy threads. The process waits for one stop signal after another."""
 
 
 @pytest.mark.parametrize("way", ["wait", "pause"])

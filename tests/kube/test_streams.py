@@ -1,4 +1,4 @@
-"""The end of a stream that one thread reads while another closes it."""
+"""The end of a stream that one thread reads while another thread closes the stream."""
 
 import io
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 """Fixtures for kubectl. `kubectl` uses its own namespace on the embedded server and, where KUBEBUILDER_ASSETS names the
-binaries, on a real one. `node_kubectl` uses the embedded cluster alone, with a node that runs pods.
+binaries, on a real server. `node_kubectl` uses only the embedded cluster, with a node that runs pods.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""kubectl creates, changes and deletes objects on the embedded server and on a real one."""
+"""kubectl creates, changes and deletes objects on the embedded server and on a real server."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def test_server_side_apply_reports_conflicts_and_can_force(kubectl: Kubectl) -> 
 
 
 def test_apply_merges_changes_of_other_clients(kubectl: Kubectl) -> None:
-    """Checks the strategic merge of kubectl and the server: containers by name, finalizers as a set."""
+    """The test checks the strategic merge of kubectl and the server: containers by name, finalizers as a set."""
     kubectl("apply", "-f", "-", body=pod())
     kubectl("patch", "pod", "p", "-p", '{"metadata":{"finalizers":["example.com/a"],"labels":{"theirs":"1"}}}')
     changed = pod()

@@ -75,7 +75,7 @@ def test_get_prints_other_output_formats(kubectl: Kubectl) -> None:
 
 
 def test_get_prints_tables_of_built_in_resources(kubectl: Kubectl) -> None:
-    """Compares headers and cells, except ages, on the embedded server and on a real one."""
+    """The test compares headers and cells, except ages, on the embedded server and on a real server."""
     kubectl("create", "-f", "-", body=pod(nodeSelector={"no": "such"}))
     kubectl("create", "configmap", "c", "--from-literal=a=b")
     kubectl("create", "secret", "generic", "s", "--from-literal=a=b")

@@ -1,4 +1,4 @@
-"""The official Python client, typed and dynamic, on the embedded server and on a real one."""
+"""The official Python client, typed and dynamic, on the embedded server and on a real server."""
 
 import itertools
 import json

@@ -1,7 +1,8 @@
 """`python -m tests.monitoring [--only ALERT,...]`: the board and the alerts on a real Prometheus and a whole stack.
 
-One rule: it ends everything that it has started. Exit code 0: the board has data, the figures agree, and every alert
-fired at its cause and resolved; 1: something did not; 2: Prometheus is missing.
+One rule: the command ends everything that it has started. The exit code is 0 if the board has data, the figures agree,
+and every alert fired at its cause and resolved. The exit code is 1 if any of these failed, and 2 if Prometheus is
+missing.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def main() -> int:
 
 
 def _interrupt(*_: object) -> None:
-    """Begin the end. Later signals must not break off what ends the processes."""
+    """Begin the end of the run. Later signals must not interrupt the code that ends the processes."""
     for number in _STOPS:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,6 +1,6 @@
-"""The queries of the board, and which of them return nothing.
+"""The queries of the board, and the queries that return no data.
 
-One rule: a query is asked as Grafana asks it, with every variable set to all values.
+One rule: each query is sent as Grafana sends it, with every variable set to all values.
 """
 
 import json
@@ -28,7 +28,7 @@ def load() -> dict[str, Any]:
 
 
 def queries(board: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the title of each panel with each of its queries."""
+    """Yield each query of the board with the title of its panel."""
     for panel in board["panels"]:
         for target in panel.get("targets", ()):
             yield panel["title"], target["expr"]

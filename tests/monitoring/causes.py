@@ -1,6 +1,6 @@
 """The causes of the alerts, made on a real installation.
 
-One rule: a cause is over at the end of its block, and what it began ends with it.
+One rule: a cause is over at the end of its block, and everything that it began ends with the block.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ MANY = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """What makes one alert fire."""
+    """The cause that makes one alert fire."""
 
     alert: str
     text: str
@@ -28,9 +28,9 @@ class Cause:
     labels: Mapping[str, str] = field(default_factory=dict)
     """The labels that the alert must have, beside the namespace."""
     lingers: bool = False
-    """Whether the alert looks back so far that the run goes on before it has resolved."""
+    """Whether the alert has such a long range that the run continues before the alert has resolved."""
     again: Callable[[Installation], object] | None = None
-    """What is done again and again until the alert fires."""
+    """The action that is repeated until the alert fires."""
 
 
 @contextlib.contextmanager
@@ -44,7 +44,7 @@ def _lowered_quota(site: Installation, load: Load) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _starved(site: Installation, load: Load) -> Iterator[None]:
-    """Let the job of a queue need more than the others have left."""
+    """Let a job of one queue need more CPUs than the jobs of other queues leave free."""
     try:
         load.submit("large", TEAM_C, LONG, cpu="6")
         yield
@@ -64,7 +64,7 @@ def _unschedulable(site: Installation, load: Load) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stray_key(site: Installation, load: Load) -> Iterator[None]:
-    """Let somebody write a key between those of torchq. `torchq doctor --fix` removes it."""
+    """Write a foreign key between the keys of torchq. `torchq doctor --fix` removes this key."""
     with contextlib.closing(site.redis()) as connection:
         connection.set("torchq:stray", "1")
     try:
@@ -83,7 +83,7 @@ def _stopped_workers(site: Installation, load: Load) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _evicting_redis(site: Installation, load: Load) -> Iterator[None]:
-    """Let Redis evict keys when it is full."""
+    """Let Redis evict keys when its memory is full."""
     with contextlib.closing(site.redis()) as connection:
         connection.config_set("maxmemory", "1gb")
         connection.config_set("maxmemory-policy", "allkeys-lru")

@@ -1,6 +1,6 @@
-"""`torchq doctor` as a CronJob runs it, and what kube-state-metrics tells of that CronJob.
+"""`torchq doctor` as a CronJob runs it, and the metrics of kube-state-metrics about this CronJob.
 
-One rule: the outcome is that of the real command. Only the page is written here: one machine has no CronJobs.
+One rule: the outcome is the outcome of the real command. Only the page is made up, since one machine has no CronJobs.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ kube_cronjob_status_last_successful_time{{namespace="{0}",cronjob="{1}"}} {4:.3f
 
 
 class DoctorRuns:
-    """The runs of `torchq doctor` in a thread, and their page in another one."""
+    """The runs of `torchq doctor` in one thread, and the page about these runs in another thread."""
 
     def __init__(self, namespace: str, check: Callable[[], bool]) -> None:
         self._namespace = namespace

@@ -1,4 +1,4 @@
-"""The comparison of what Prometheus has of the queues with what `torchq queue list -o json` shows.
+"""The comparison of the queues' metrics in Prometheus with the output of `torchq queue list -o json`.
 
 One rule: both are read from outside, and amounts are compared as numbers.
 """
@@ -31,7 +31,7 @@ def differences(prometheus: Prometheus, queues: list[dict[str, Any]]) -> list[st
 
 
 def _figures(queue: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, str], float, float]]:
-    """Yield each figure of a queue as metric, labels, value, and by how much it may differ."""
+    """Yield each figure of a queue as metric, labels, value, and the tolerated difference."""
     spec, status = queue["spec"], queue["status"]
     yield "torchq_queue_weight", {}, spec["weight"], 0
     yield "torchq_pending_jobs", {"status": "active"}, status["pending"], 0

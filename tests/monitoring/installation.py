@@ -1,6 +1,6 @@
 """An installation under watch: two coordinators, two workers, Redis, an API server and a node, as real processes.
 
-One rule: every process of torchq serves /metrics at a port that it keeps when it is started again.
+One rule: every process of torchq serves /metrics at a port. The process keeps this port when it is started again.
 """
 
 import contextlib
@@ -50,7 +50,9 @@ class Installation(Arena):
 
     @property
     def targets(self) -> list[Target]:
-        """What Prometheus scrapes. The old workers are not scraped, as what an upgrade left behind may not be."""
+        """The targets that Prometheus scrapes. The old workers are no targets, since workers that an upgrade left
+        behind may be no targets either.
+        """
         jobs = {**dict.fromkeys(COORDINATORS, "torchq-coordinator"), WORKERS: "torchq-worker"}
         return [Target(job, NAMESPACE, self.ports[name]) for name, job in jobs.items()]
 
@@ -88,7 +90,7 @@ class Installation(Arena):
             if connection.exists("torchq:epoch"):
                 connection.flushall()
 
-    # Faults. Each one is over at the end of its block.
+    # Faults. Each fault is over at the end of its block.
 
     @contextlib.contextmanager
     def down(self, *names: str) -> Iterator[None]:
@@ -115,7 +117,7 @@ class Installation(Arena):
 
     @contextlib.contextmanager
     def spoiled_leader(self, how: str) -> Iterator[None]:
-        """Let the control loop of the leader `hang` or `fail`. The other coordinator is well."""
+        """Make the control loop of the leader hang or fail, as `how` says. The other coordinator is well."""
         file = self._spoiling_file(self.leader(), how)
         try:
             file.touch()
@@ -135,7 +137,7 @@ class Installation(Arena):
 
     @contextlib.contextmanager
     def without_redis(self, *clients: str) -> Iterator[None]:
-        """Cut processes off from Redis. The others reach it."""
+        """Cut processes off from Redis. The other processes still reach Redis."""
         assert self.network is not None
         try:
             for client in clients:
@@ -147,7 +149,7 @@ class Installation(Arena):
 
     @contextlib.contextmanager
     def old_workers(self) -> Iterator[None]:
-        """Let a worker run from a source tree with another layout of keys."""
+        """Run a worker from a source tree with another layout of keys."""
         tree = rolling.copy_with_layout(self.folder / "old", redis_keys.OWN_LAYOUT - 1)
         command = [sys.executable, "-P", "-c", _OTHER_TREE, str(tree), "worker", "--single"]
         with self._other_workers(OLD_WORKERS, command, self.ports[OLD_WORKERS]):
@@ -155,7 +157,7 @@ class Installation(Arena):
 
     @contextlib.contextmanager
     def late_workers(self) -> Iterator[None]:
-        """Let a worker with a wrong clock take the place of the workers."""
+        """Run a worker with a wrong clock in place of the workers."""
         command = [sys.executable, "-c", _OTHER_CLOCK, "worker", "--single"]
         with self.down(WORKERS), self._other_workers(LATE_WORKERS, command, self.ports[WORKERS]):
             yield

@@ -1,6 +1,6 @@
-"""Which metrics and labels exist: those of the catalogue, of kube-state-metrics and of Prometheus itself.
+"""The metrics and labels that exist: in the catalogue, in kube-state-metrics and in Prometheus.
 
-One rule: what a rule or a panel names must be here, or it would silently show nothing.
+One rule: every name in a rule or a panel must be here. Otherwise the rule or panel would silently show nothing.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from coordinator.metrics import catalogue
 from tests.monitoring import promql
 
 TARGET_LABELS = {"job", "instance", "namespace", "cluster"}
-"""What Prometheus knows of every target, or what its admin sets."""
+"""The labels that Prometheus gives to every target, or that its admin sets."""
 _CRONJOB = {"namespace", "cronjob"}
 FOREIGN = {
     "kube_cronjob_created": _CRONJOB,
@@ -32,7 +32,7 @@ def labels() -> dict[str, set[str]]:
 
 
 def unknown(expression: str) -> Iterator[str]:
-    """Yield what an expression names and what does not exist."""
+    """Yield the names in an expression that do not exist."""
     known, found = labels(), promql.names(expression)
     for metric, used in found.metrics.items():
         if metric not in known:

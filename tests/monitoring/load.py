@@ -1,6 +1,6 @@
-"""Queues and jobs of three tenants: some run long, most end at once, one fails, one is sent back, one is held.
+"""Queues and jobs of three tenants: some jobs run long, most end at once, one fails, one is sent back, one is held.
 
-One rule: only the main thread uses it, and it goes on while a server is away.
+One rule: only the main thread uses this module, and the load continues while a server is away.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class Load:
         self.api.create(TORCHJOBS, body, "default")
 
     def delete(self, name: str) -> None:
-        """Delete a job, if it is there."""
+        """Delete a job if the job exists."""
         with contextlib.suppress(errors.NotFound):
             self.api.delete(TORCHJOBS, name, "default")
 

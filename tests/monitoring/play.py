@@ -1,6 +1,6 @@
 """A run: an idle installation, then load and the board, then the cause of every alert.
 
-One rule: what is wrong is collected, and the run goes on, so that one failure hides no other.
+One rule: failures are collected and the run continues, so that one failure hides no other failure.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class Outcome:
 
 
 def play(folder: Path, alerts: Collection[str], say: Say) -> Outcome:
-    """Play one run in a folder, with the causes of some alerts, or of all if none is named."""
+    """Play one run in a folder, with the causes of these alerts. If no alert is named, all causes are made."""
     outcome = Outcome()
     with _running(folder, say) as (site, prometheus):
         load = Load(site)
@@ -92,7 +92,7 @@ def _idle(watch: Watch) -> list[str]:
 
 
 def _board(watch: Watch) -> list[str]:
-    """Make load, and return the queries of the board without data and the figures that differ."""
+    """Make load. Return the queries of the board without data, and the figures that differ."""
     watch.say("load: queues, jobs that end, fail, are sent back, are held, run long")
     load, site, prometheus = watch.load, watch.site, watch.prometheus
     load.create_queues()
@@ -124,7 +124,7 @@ def _board(watch: Watch) -> list[str]:
 
 
 def _figures(watch: Watch) -> list[str]:
-    """Return where the metrics differ from `torchq queue list` while nothing moves."""
+    """Return the differences between the metrics and `torchq queue list` while nothing changes."""
     watch.load.is_quiet = True
     wrong: list[str] = []
     compared = 0
@@ -144,7 +144,7 @@ def _figures(watch: Watch) -> list[str]:
 
 
 def _check_pages(site: Installation) -> list[str]:
-    """Return what `promtool check metrics` says of the pages."""
+    """Return the output of `promtool check metrics` about the pages."""
     wrong = []
     for name in CLIENTS:
         checked = subprocess.run(

@@ -1,6 +1,6 @@
-"""A real Prometheus over a folder of its own: its configuration, its process and its HTTP API.
+"""A real Prometheus with its own folder: its configuration, its process and its HTTP API.
 
-One rule: it scrapes and evaluates every second, and listens on loopback only.
+One rule: Prometheus scrapes and evaluates every second, and listens on loopback only.
 """
 
 import json
@@ -22,7 +22,7 @@ SCRAPE = "1s"
 
 @dataclass(frozen=True)
 class Target:
-    """What Prometheus scrapes: the labels `job` and `namespace`, and the port."""
+    """A target of Prometheus: the labels `job` and `namespace`, and the port."""
 
     job: str
     namespace: str
@@ -35,7 +35,7 @@ def is_installed() -> bool:
 
 
 class Prometheus:
-    """One Prometheus. `command` starts it, by whoever keeps processes."""
+    """One Prometheus. Another part runs its `command` and keeps the process running."""
 
     def __init__(self, folder: Path, port: int, rules: Mapping[str, Any], targets: list[Target]) -> None:
         folder.mkdir(parents=True)
@@ -70,7 +70,7 @@ class Prometheus:
         return found
 
     def value(self, expression: str) -> float | None:
-        """Return the value of an expression with one series; None if it has none."""
+        """Return the value of an expression with one series; None if it has no series."""
         found = self.query(expression)
         return float(found[0]["value"][1]) if found else None
 
@@ -83,7 +83,7 @@ class Prometheus:
         return fires
 
     def targets_down(self) -> list[str]:
-        """Return what is wrong with the targets that cannot be scraped."""
+        """Return the errors of the targets that cannot be scraped."""
         targets = self._ask("targets", state="active")["activeTargets"]
         return [f"{each['scrapeUrl']}: {each['lastError']}" for each in targets if each["health"] != "up"]
 

@@ -1,6 +1,6 @@
-"""What a PromQL expression names: metrics with the labels of their selectors, and labels of groupings.
+"""The names in a PromQL expression: metrics with the labels of their selectors, and labels of groupings.
 
-One rule: it finds names only. Whether an expression is valid, Prometheus says.
+One rule: this module finds names only. Prometheus says whether an expression is valid.
 """
 
 import re

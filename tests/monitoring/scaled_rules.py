@@ -14,9 +14,9 @@ RULES = Path(__file__).parents[2] / "deploy/monitoring/rules.yaml"
 FACTOR = 60
 """A minute of the rules is a second of the run."""
 OWN_FACTORS = {"TorchqRebuilding": 10, "TorchqJobsSentBack": 60}
-"""The factors of alerts whose causes cannot be made that fast: a rebuild takes seconds, whatever the scale."""
+"""The factors of alerts whose causes cannot be made at this speed: a rebuild takes seconds, whatever the scale."""
 VALUES = {"starvedSeconds": "10", "backlogJobs": "20", "overQuotaFor": "10m"}
-"""The marked values of the run, as an admin may set them. Durations are scaled after that."""
+"""The marked values of the run, as an admin may set them. Durations are scaled later."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _MARKED = re.compile(r"(\S+) # value: (\w+)$", re.MULTILINE)
 _DURATION = re.compile(r"(?<=\[)(\d+)([smhd])(?=[\]:])|(?<=offset )(\d+)([smhd])\b")

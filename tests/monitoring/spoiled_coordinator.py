@@ -1,7 +1,7 @@
 """`python -m tests.monitoring.spoiled_coordinator HANG FAIL`: a coordinator whose control loop hangs, or fails, while a
 file exists.
 
-One rule: that happens in the thread of the control loop, and nothing else of the process is changed.
+One rule: only the thread of the control loop hangs or fails. The rest of the process is unchanged.
 """
 
 import sys
@@ -16,7 +16,7 @@ LOOK_SECONDS = 0.05
 
 
 def spoil(hang: Path, fail: Path) -> None:
-    """Let each round of picks begin only once a file is gone, and let it fail while another one is there."""
+    """Make each round of picks wait until the file `hang` is gone, and fail while the file `fail` exists."""
     cycle = ControlLoop.cycle
 
     def spoiled(loop: ControlLoop) -> int:

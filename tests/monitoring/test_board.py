@@ -1,4 +1,4 @@
-"""The board: it is what its source says, Grafana can read it, and it shows metrics that exist."""
+"""The board: it equals the output of its source, Grafana can read it, and its metrics exist."""
 
 import json
 from itertools import combinations
@@ -39,7 +39,7 @@ every_panel = pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["
 
 
 def lost(given: Any, kept: Any, path: str = "board") -> list[str]:
-    """Return the parts of a document that are not in another one."""
+    """Return the parts of a document that are missing in another document."""
     if isinstance(given, dict) and isinstance(kept, dict):
         return [each for key, value in given.items() for each in lost(value, kept.get(key, "nothing"), f"{path}.{key}")]
     if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):

@@ -1,4 +1,4 @@
-"""The alerts: they load, they fire at their causes and at nothing else, and each one can be looked up."""
+"""The alerts: they load, they fire at their causes and at nothing else, and each alert can be looked up in the docs."""
 
 import re
 import shutil

@@ -1,6 +1,6 @@
 """Makes causes, waits until their alerts fire, ends the causes, and waits until the alerts have resolved.
 
-One rule: only what Prometheus says counts, and each wait has a deadline.
+One rule: only the answers of Prometheus count, and each wait has a deadline.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.2
 
 @dataclass
 class Row:
-    """What became of one cause. Times are seconds of the run; None: it did not happen."""
+    """The result of one cause. Times are seconds of the run; None means that the event did not happen."""
 
     cause: Cause
     began: float
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass
 class Watch:
-    """The causes that were made so far."""
+    """The causes that were made until now."""
 
     site: Installation
     prometheus: Prometheus
@@ -68,14 +68,16 @@ class Watch:
         self._wait(lambda: not self.prometheus.targets_down() and self.site.leader(), RESOLVE_SECONDS, [])
 
     def settle(self) -> list[str]:
-        """Wait for the alerts that look back far, and for those of side effects. Return the ones that fire on."""
+        """Wait until the alerts with a long range and the alerts of side effects resolve. Return the alerts that still
+        fire.
+        """
         self.load.is_quiet = True
         self._wait(lambda: all(row.is_over for row in self.rows), RESOLVE_SECONDS, [])
         self._wait(lambda: not self.prometheus.firing(), RESOLVE_SECONDS, [])
         return sorted(self.prometheus.firing())
 
     def wait(self, condition: Callable[[], object], seconds: float) -> bool:
-        """Let the run go on until the condition holds, and return whether it did in time."""
+        """Let the run continue until the condition holds. Return whether the condition held in time."""
         return self._wait(condition, seconds, [])
 
     def _begin(self, cause: Cause, made: contextlib.ExitStack) -> Row:
@@ -112,7 +114,7 @@ class Watch:
                 self.say(f"  {row.cause.alert} has resolved {now - row.ended:.1f} s after the end of its cause")
 
     def _step(self, row: Row) -> None:
-        """End a cause whose alert has fired; else make it again if it has to be."""
+        """End a cause whose alert has fired. Otherwise make the cause again if its effect does not last."""
         if row.ended is not None:
             return
         if row.fired is not None:

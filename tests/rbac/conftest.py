@@ -1,4 +1,4 @@
-"""Fixtures with the accounts of deploy/rbac, on the embedded server and on a real one."""
+"""Fixtures with the accounts of deploy/rbac, on the embedded server and on a real server."""
 
 from collections.abc import Iterator
 
@@ -32,7 +32,7 @@ def gated(embedded_server: Server) -> Iterator[Gated]:
 @pytest.fixture(scope="session")
 def granted(real_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Granted]:
     admin = _admin(real_server)
-    # A definition cannot provide a kind of Kubernetes itself that the server has disabled.
+    # A definition cannot provide a kind that belongs to Kubernetes itself and that the server has disabled.
     kinds.install(admin, *(each for each in OTHERS if each != NATIVE_POD_GROUPS))
     made = Granted(real_server, admin, tmp_path_factory.mktemp("accounts"))
     yield made

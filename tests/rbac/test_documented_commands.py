@@ -81,7 +81,7 @@ def test_documented_kubectl_commands_are_not_forbidden(tenant: Kubectl, verb: st
     body = manifest("another", TENANT)
     for command in KUBECTL[verb]:
         said = tenant.try_run(*command, body=body if verb == "apply" else None)
-        # No node runs the pod here, so it has no log; and a watch ends at its timeout.
+        # No node runs the pod here, so the pod has no log, and a watch ends at its timeout.
         assert said.code == 0 or verb in ("logs", "get"), said
         assert not re.search(r"forbidden|Unauthorized|cannot \w+ resource", said.err), said
 

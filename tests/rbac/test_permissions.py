@@ -1,5 +1,6 @@
-"""The tables of permissions: the files are generated from them, the code needs all of them and no more, and a missing
-permission is named."""
+"""The tables of permissions: the files are generated from the tables, the code needs exactly these permissions, and a
+missing permission is named.
+"""
 
 import json
 from collections.abc import Iterator
@@ -246,7 +247,9 @@ def test_rbac_prints_the_content_of_the_files() -> None:
 
 
 def test_roles_of_single_occasions_are_printed_only_when_asked_for() -> None:
-    """An upgrade applies the output and the files of the folder again, and would bring back what was removed."""
+    """An upgrade applies the output and the files of the folder again, and would restore roles that an admin has
+    removed.
+    """
     files = [each for path in FILES.glob("*.yaml") for each in yaml.safe_load_all(path.read_text())]
     for documents in (printed(), files):
         assert {each["metadata"]["name"] for each in documents if each["kind"] != "Namespace"} == {  # type: ignore[index]
@@ -354,7 +357,9 @@ def test_no_account_may_change_permissions_or_read_secrets() -> None:
 
 
 def test_submit_succeeds_if_the_dry_run_of_a_pod_is_forbidden(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An account that may create pods can bypass the queues. Users may not create pods, and can still submit jobs."""
+    """An account that may create pods can bypass the queues. Users may not create pods, but they can still submit
+    jobs.
+    """
     user = stage.access.cluster(USER)
     monkeypatch.setattr(stage.access, "cluster", lambda _: user)
     file = stage.folder / "job.json"

@@ -1,4 +1,4 @@
-"""`torchq run` under the role of users alone: it does all of its work, and a permission that is missing is named."""
+"""`torchq run` under the role of users alone: the command does all of its work, and names a missing permission."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ from tests.support.waiting import until
 Run = Callable[..., str]
 [CODE_RULE] = (rule for rule in USER.all_rules() if rule.resource == CONFIG_MAPS)
 CODE_VERBS = [verb for verb in CODE_RULE.all_verbs if verb != "delete"]
-"""What `torchq run` asks for. Some API servers ask for `delete`, too, before they change owners."""
+"""The verbs that `torchq run` needs. Some API servers require `delete`, too, before they change owners."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def stage(
 
 @pytest.fixture
 def run(stage: Stage) -> Run:
-    """Return a function that runs the folder as a user, and returns what the command says."""
+    """Return a function that runs the folder as a user, and returns the output of the command."""
     command = ("--image", "torch:1", "--", "python", "train.py")
     return lambda *options, code=0: stage.run(USER, "run", *options, *command, code=code)
 
@@ -81,7 +81,7 @@ def test_a_user_follows_a_run_to_its_end(stage: Stage, run: Run) -> None:
 @pytest.mark.parametrize("verb", CODE_VERBS)
 def test_a_missing_permission_for_code_names_the_role_and_leaves_no_job(stage: Stage, run: Run, verb: str) -> None:
     if verb == "patch":
-        run("-d", "--name", "first")  # its code gets another owner
+        run("-d", "--name", "first")  # the code of this job then gets another owner
     before = jobs(stage.access).keys()
     rule: PolicyRule = CODE_RULE
     with stage.access.without(USER, rule, verb):

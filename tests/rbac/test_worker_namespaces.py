@@ -1,4 +1,6 @@
-"""A worker that may create pods in some namespaces only: it starts, and a job in another namespace gives the reason."""
+"""A worker that may create pods in some namespaces only: the worker starts, and the status of a job in another
+namespace has the reason.
+"""
 
 import logging
 from collections.abc import Iterator

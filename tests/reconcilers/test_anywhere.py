@@ -159,7 +159,7 @@ def group(name: str, attempt: int, size: int, phase: str) -> Manifest:
 
 @st.composite
 def groups_of(draw: st.DrawFn) -> tuple[dict[str, GroupView], dict[str, Manifest]]:
-    """Draw groups of any attempt, size and phase, also for stages that the job does not have."""
+    """Draw groups of any attempt, size and phase, including groups for stages that the job does not have."""
     names = draw(st.lists(st.sampled_from(["digits-0", "digits-1", "digits-2", "digits-9"]), unique=True, max_size=3))
     phases = st.sampled_from(["Pending", "Inqueue", "Running", "Unknown", "Completed"])
     bodies = {name: group(name, draw(st.integers(0, 2)), draw(st.integers(1, 9)), draw(phases)) for name in names}
@@ -252,7 +252,7 @@ def test_job_in_any_state_finishes_once_its_pods_finish(world: Anywhere, data: s
         world.reconcile_late(most)
     world.live()
     world.settle()
-    assert all(each.deleting for each in world.groups.values()), "they would hold on to what they asked for"
+    assert all(each.deleting for each in world.groups.values()), "the groups would hold the room that they requested"
 
 
 def test_plan_that_writes_newer_admission_resets_stages_and_counts() -> None:
@@ -273,7 +273,9 @@ def test_plan_that_writes_newer_admission_resets_stages_and_counts() -> None:
 
 
 def test_new_gang_admission_does_not_take_over_pods_of_previous_one() -> None:
-    """Pods of the first admission still exist after its deadline. The group of the second one is never admitted."""
+    """Pods of the first admission still exist after its deadline. The group of the second admission is never
+    admitted.
+    """
     described = manifest(
         {"Worker": task(3)},
         status("Admitted"),

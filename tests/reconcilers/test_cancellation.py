@@ -1,4 +1,4 @@
-"""The cancellation of a job on an API server: what it costs, and that it is final."""
+"""The cancellation of a job on an API server: its requests, and that it is final."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What happens to a job counts once, after the API server has taken it."""
+"""Each event in the life of a job counts once, after the API server has accepted the write."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,7 +34,7 @@ def metered(bench: Bench, registry: Registry) -> Iterator[Bench]:
 
 
 def counted(registry: Registry, metric: Metric) -> dict[tuple[str, ...], float]:
-    """Return the counts of a metric without the queue; of a histogram the number of its values."""
+    """Return the counts of a metric without the queue. For a histogram, return the number of its values."""
     found = registry.collect().get(metric, {})
     return {labels[1:]: sum(cells) if metric.kind == "counter" else sum(cells[:-1]) for labels, cells in found.items()}
 
@@ -58,7 +58,7 @@ def test_the_life_of_a_job_with_a_failure_counts_each_fact_once(metered: Bench, 
     assert counted(registry, metrics.RESTARTS) == {("Retryable",): 1.0}
     metered.move("Running")
     metered.reconcile(times=2)
-    assert counted(registry, metrics.UNTIL_RUNNING_SECONDS) == {(): 1.0}, "it had run before"
+    assert counted(registry, metrics.UNTIL_RUNNING_SECONDS) == {(): 1.0}, "the job had run before"
     metered.move("Succeeded", MASTER, exit_code=0)
     metered.reconcile(times=3)
     assert counted(registry, metrics.FINISHED) == {("succeeded",): 1.0}
@@ -112,8 +112,8 @@ def test_another_worker_that_took_the_key_leaves_the_count_to_the_one_that_wrote
     metered.cluster.patch(TORCHJOBS, own.name, restarted, own.namespace, subresource="status")
     metered.key = type(own)(own.namespace, "another", "uid-of-another")
     metered.reconcile()
-    assert counted(registry, metrics.ADMISSIONS) == {(): 1.0}, "it is looked up with the next key of any job"
-    assert counted(registry, metrics.RESTARTS) == {}, "the worker counts it that wrote it"
+    assert counted(registry, metrics.ADMISSIONS) == {(): 1.0}, "the fact is looked up with the next key of any job"
+    assert counted(registry, metrics.RESTARTS) == {}, "the worker that wrote the restart counts it"
     metered.key = own
     metered.reconcile(times=2)
     assert counted(registry, metrics.ADMISSIONS) == {(): 1.0}
@@ -135,7 +135,7 @@ def test_a_patch_was_taken_if_all_its_values_are_there(status: Any, change: Any,
 
 
 class Unanswered:
-    """A cluster whose first write of a job's status ends with an error, taken or not."""
+    """A cluster whose first write of a job's status ends with an error, whether the write takes effect or not."""
 
     def __init__(self, cluster: Any, error: Exception, *, taken: bool) -> None:
         self._cluster = cluster

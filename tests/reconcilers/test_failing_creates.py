@@ -112,7 +112,7 @@ def test_failing_request_is_reported_once_and_made_again_with_pauses(kruise: Kru
     pauses = []
     for kruise.ahead[0] in (10.0, 30.0, 50.0):
         pauses.append(kruise.reconcile() or 0.0)
-    assert pauses == pytest.approx([10.0, 30.0, 10.0], abs=3.0)  # the last ends with the time for a restart
+    assert pauses == pytest.approx([10.0, 30.0, 10.0], abs=3.0)  # the last pause ends with the time for a restart
     assert (kruise.counting.calls[ASK], kruise.counting.calls[WRITE], kruise.uids()) == (3, 0, before)
 
 
@@ -162,8 +162,9 @@ def test_request_that_cannot_be_deleted_holds_nothing_up(kruise: Kruise) -> None
 
 
 def orphan(bench: Bench) -> int:
-    """Create a request for a pod that no longer exists, and return its resourceVersion. The job owns it, so that no
-    garbage collection deletes it."""
+    """Create a request for a pod that no longer exists, and return its resourceVersion. The job owns the request, so
+    that no garbage collection deletes it.
+    """
     job = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": "digits", "uid": bench.key.uid}
     metadata = {
         "name": "digits-master-0-9",
@@ -224,7 +225,9 @@ WEBHOOKS = Resource(
 
 @contextmanager
 def webhook_that_is_down(cluster: Any, namespace: str, resource: Resource) -> Iterator[None]:
-    """Have the API server ask a webhook that nobody serves before it creates such objects in a namespace."""
+    """Register a webhook that no server serves. The API server calls it before it creates objects of this kind in a
+    namespace.
+    """
     rule = {
         "apiGroups": [resource.group],
         "apiVersions": ["*"],
@@ -261,7 +264,7 @@ def test_webhook_that_is_down_is_the_reason_of_the_job(cluster: Any, namespace: 
 
 
 def tried(bench: Bench) -> str:
-    """Reconcile a job, and return the reason of its condition: the API server may learn late of a webhook."""
+    """Reconcile a job, and return the reason of its condition. The API server may learn late of a webhook."""
     for name in bench.names():
         bench.remove(name)
     for resource in (POD_GROUPS, POD_DISRUPTION_BUDGETS, SERVICES):

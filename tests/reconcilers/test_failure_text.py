@@ -65,7 +65,7 @@ def test_failure_message_takes_the_exception_from_the_pod_log(bench: Bench) -> N
     )
     assert logs.read == ["digits-worker-1/torch"]
     bench.reconcile()
-    assert len(logs.read) == 1, "a job that has failed is not asked about"
+    assert len(logs.read) == 1, "no logs are read for a job that has failed"
 
 
 def test_pod_that_lost_its_peer_is_not_blamed_even_if_it_ended_first(bench: Bench) -> None:
@@ -116,7 +116,7 @@ def test_condition_contains_the_whole_message_without_reading_logs(bench: Bench)
     fail(bench, "digits-worker-0", BEGIN + whole)
     bench.reconcile()
     assert bench.true_condition("Failed")[1] == f"pod digits-worker-0 failed with exit code 1 (Error): {whole}"
-    assert logs.read == [], "its status has all of it"
+    assert logs.read == [], "the status of the pod has the whole text"
 
 
 def test_condition_contains_the_whole_message_of_a_rejected_pod(bench: Bench) -> None:

@@ -67,7 +67,7 @@ def step(world: GangSimulation, most: int = 100) -> None:
 
 
 def starts(world: GangSimulation) -> None:
-    """Bind pods, start those without a closed gate, and do requested restarts, as scheduler and nodes do."""
+    """Bind pods, start the pods without a closed gate, and do requested restarts, as scheduler and nodes do."""
     for name, pod in world.pods.items():
         if pod.phase == "Pending" and world.bound(pod):
             world.pods[name] = replace(pod, phase="Pending" if pod.gated else "Running", node="n1")
@@ -117,7 +117,7 @@ def test_undisturbed_job_succeeds_without_restarts(world: GangSimulation) -> Non
     assert job.status.phase == "Succeeded"
     assert (job.status.restart_count, job.status.disruptions) == (0, 0)
     world.settle()
-    assert not world.groups, "they would hold on to what they asked for"
+    assert not world.groups, "the groups would hold the room that they requested"
 
 
 @given(world=worlds(), data=st.data())

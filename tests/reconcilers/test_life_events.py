@@ -1,4 +1,4 @@
-"""The Events of a normal life: which there are, and that nobody waits for them."""
+"""The Events of a normal life: which Events there are, and that no process waits for them."""
 
 import threading
 from typing import Any
@@ -50,7 +50,7 @@ def test_a_job_has_one_event_for_each_step_of_a_normal_life(
 
 
 class Recorder:
-    """A cluster that records what is created, once it is let go on."""
+    """A cluster that records the objects that are created, once the test lets it continue."""
 
     def __init__(self, error: errors.ClusterError | None = None) -> None:
         self.made: list[Manifest] = []

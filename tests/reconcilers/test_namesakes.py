@@ -1,4 +1,4 @@
-"""Objects that replace others of the same name while a plan for the old ones is carried out."""
+"""Objects that replace other objects of the same name while a plan for the old objects is carried out."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -91,9 +91,9 @@ class TestTheFence:
     def test_worker_that_loses_the_key_meanwhile_creates_no_more_pods(self, bench: Bench) -> None:
         bench.submit({"Master": task(), "Worker": task(20, dependsOn=[])})
         bench.pick()
-        answers = iter([True, True])  # a service and the first pods; then the lease expires
+        answers = iter([True, True])  # the service and the first pods are created; then the lease expires
         assert bench.reconcile(holds=lambda: next(answers, False)) is None
-        assert 0 < len(bench.names()) <= ReconcileSettings().parallel_writes  # fewer on a slow machine
+        assert 0 < len(bench.names()) <= ReconcileSettings().parallel_writes  # fewer pods on a slow machine
         while bench.reconcile() == 0.0:
             pass  # the time budget was spent: reconcile again
         assert len(bench.names()) == 21
@@ -139,7 +139,7 @@ class TestNamesThatAreTaken:
         if owned:
             owner = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": "digits"}
             metadata["ownerReferences"] = [owner | {"uid": labels["job_uid"], "controller": True}]
-            metadata["finalizers"] = ["example.org/keep"]  # the garbage collector cannot remove it
+            metadata["finalizers"] = ["example.org/keep"]  # the garbage collector cannot remove the pod
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, **template()}
         bench.cluster.create(PODS, body, bench.namespace)
 
@@ -263,7 +263,7 @@ class TestBudget:
                 after = bench.reconcile()
                 made.append(len(bench.names()))
         assert made == [8, 16, 20]
-        assert after is None or after > 1.0, "only the pods are looked at again"
+        assert after is None or after > 1.0, "only the pods are read again"
 
 
 class TestEnds:
@@ -273,7 +273,7 @@ class TestEnds:
         bench.reconcile()
         gone = bench.key
         bench.catch_up()
-        bench.key = JobKey(bench.namespace, "another", gone.uid)  # as if no garbage collector ran
+        bench.key = JobKey(bench.namespace, "another", gone.uid)  # this is as if no garbage collector ran
         assert bench.reconcile() is None
         assert (bench.names(), bench.services()) == ([], [])
 

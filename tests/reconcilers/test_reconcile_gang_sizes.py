@@ -24,19 +24,19 @@ def gang(cluster: Any, namespace: str) -> Iterator[Bench]:
 
 
 def size(bench: Bench) -> tuple[int, int, Any]:
-    """Return the sizes of the PodGroup: its minimum, that of the workers, and the CPUs of the minimum."""
+    """Return the sizes of the PodGroup: its minimum, the minimum of the workers, and the CPUs of the minimum."""
     spec: Manifest = group(bench)["spec"]
     return spec["minMember"], spec["minTaskMember"]["worker"], spec["minResources"]["cpu"]
 
 
 def hold(bench: Bench, workers: int, grown: int) -> None:
-    """Let the store hold room for some workers."""
+    """Let the store hold room for `workers` workers."""
     assert bench.reservation is not None
     bench.reservation = replace(bench.reservation, charge=charge(workers), size=workers, grown=grown)
 
 
 def run(bench: Bench, workers: int, policy: dict[str, Any] | None, **spec: Any) -> None:
-    """Let a job run with some workers."""
+    """Run a job with `workers` workers."""
     elastic = {} if policy is None else {"torchElasticPolicy": policy | {"mode": "InPlaceRestart"}}
     bench.submit({"Worker": task(spec.pop("wish", workers))}, **elastic, **spec)
     bench.pick()
@@ -55,7 +55,7 @@ def grow(bench: Bench, workers: int) -> None:
 
 
 def join(bench: Bench) -> None:
-    """Let the third and fourth worker of a static world run, and the others again."""
+    """Let the third and the fourth worker of a static world run, and the first two workers run again."""
     bench.reach_gate("digits-worker-2", "digits-worker-3")
     bench.reconcile(times=2)
     bench.restarted("digits-worker-0", "digits-worker-1")
@@ -110,5 +110,5 @@ def test_minimum_of_a_job_without_one_follows_the_workers_that_run(gang: Bench) 
     seen = []
     gang.counting.before["delete Pod"] = lambda: seen.append(size(gang))
     gang.reconcile(times=3)
-    assert seen == [(3, 3, "3")], "it is lowered before the victim goes"
+    assert seen == [(3, 3, "3")], "the minimum is lowered before the victim is deleted"
     assert gang.counting.calls["patch PodGroup"] == 2

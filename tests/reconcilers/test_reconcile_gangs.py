@@ -48,8 +48,8 @@ def test_gang_job_succeeds_with_group_and_gates(gang: Bench) -> None:
     made = group(gang)
     assert made["spec"]["minMember"] == 3
     assert made["metadata"]["ownerReferences"][0]["uid"] == gang.key.uid
-    assert gang.reconcile() == pytest.approx(10.0, abs=9.0), "then the job says for what it waits"
-    assert gang.names() == [], "it is not let in"
+    assert gang.reconcile() == pytest.approx(10.0, abs=9.0), "after this time, the job says what it waits for"
+    assert gang.names() == [], "the group is not let in"
     let_in(gang)
     gang.reconcile()
     assert gang.names() == ["digits-master-0", "digits-worker-0", "digits-worker-1"]
@@ -71,7 +71,7 @@ def test_gang_job_succeeds_with_group_and_gates(gang: Bench) -> None:
     with pytest.raises(NotFound):
         group(gang)
     calls = gang.counting.calls
-    assert calls["patch Pod"] == 2, "a gate each"
+    assert calls["patch Pod"] == 2, "one write for the gate of each pod"
     assert (calls["create PodGroup"], calls["delete PodGroup"], calls["patch PodGroup"]) == (1, 1, 0)
 
 
@@ -88,7 +88,7 @@ def test_next_stage_gets_its_group_when_previous_succeeds(gang: Bench) -> None:
     let_in(gang, 1)
     gang.remove("digits-prepare-0")
     gang.reconcile(times=2)
-    assert gang.names() == ["digits-master-0"], "what is done is done, whether its pod is there or not"
+    assert gang.names() == ["digits-master-0"], "the task has succeeded, whether its pod exists or not"
 
 
 def test_missing_or_closed_gang_queue_is_reported(gang: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,5 +149,5 @@ def test_resize_changes_only_fields_of_torchq(gang: Bench) -> None:
     found = group(gang)
     assert found["spec"]["minMember"] == 3
     assert found["spec"]["minTaskMember"] == {"master": 1, "worker": 2}
-    assert (found["spec"]["weight"], found["status"]["phase"]) == (3, "Running"), "the scheduler's fields stay"
+    assert (found["spec"]["weight"], found["status"]["phase"]) == (3, "Running"), "the fields of the scheduler are kept"
     assert found["metadata"]["uid"] == group(gang)["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""A growth and a removal on a real API server: what is written, and what survives."""
+"""A growth and a removal on a real API server: the writes, and the pods that survive."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ POLICY: dict[str, Any] = {"numMinReplicas": 1, "numMaxReplicas": 6, "mode": "InP
 
 
 def reserve(bench: Bench, size: int, grown: int, idle: int = 0) -> None:
-    """Let the store hold room for some workers, of which some are not paid for."""
+    """Let the store hold room for `size` workers, of which `idle` are not paid for."""
     assert bench.reservation is not None
     bench.reservation = replace(bench.reservation, charge=charge(size), size=size, grown=grown, idle=idle)
 
@@ -66,7 +66,7 @@ def grow(bench: Bench) -> None:
     bench.reconcile(times=3)
     bench.reach_gate("digits-worker-2")
     bench.reconcile(times=2)
-    assert bench.job.status.restart_generation == 0, "it waits for the last one"
+    assert bench.job.status.restart_generation == 0, "the job waits for the last worker"
     bench.reach_gate("digits-worker-3")
     bench.reconcile(times=2)
     assert {place[:2] for place in places(bench).values()} == {(str(rank), "4") for rank in range(4)}
@@ -87,7 +87,9 @@ def test_growth_restarts_all_pods_once_with_few_writes(resized: Bench) -> None:
     resized.counting.calls.clear()
     grow(resized)
     assert {place[2] for place in places(resized).values()} == {"1"}
-    assert resized.counting.calls["patch TorchJob"] == 4, "the request, the grant, the new world, its end"
+    assert resized.counting.calls["patch TorchJob"] == 4, (
+        "one write each for the request, the grant, the new world and the end"
+    )
     after = resized.job.status
     assert after.admission is not None
     assert (after.admission.workers, after.admission.grown, after.scaling) == (4, 1, None)
@@ -105,7 +107,9 @@ def test_removal_closes_the_gap_in_the_ranks(resized: Bench) -> None:
     resized.remove("digits-worker-1")
     resized.restarted("digits-worker-0", "digits-worker-2", "digits-worker-3")
     resized.reconcile(times=3)
-    assert resized.counting.calls["patch TorchJob"] == 3, "the victim and the new world, the smaller grant, its end"
+    assert resized.counting.calls["patch TorchJob"] == 3, (
+        "one write each for the victim and new world, the smaller grant and the end"
+    )
     ranks = {0: "0", 2: "1", 3: "2"}
     assert places(resized) == {f"digits-worker-{index}": (rank, "3", "2") for index, rank in ranks.items()}
     after = resized.job.status
@@ -135,7 +139,7 @@ def test_idle_growth_comes_and_goes_with_few_writes(resized: Bench) -> None:
     grown = resized.job.status
     assert grown.admission is not None
     assert (grown.admission.workers, grown.admission.idle, grown.scaling) == (3, 1, None)
-    assert resized.counting.calls["patch TorchJob"] == 3, "the grant, the new world, its end"
+    assert resized.counting.calls["patch TorchJob"] == 3, "one write each for the grant, the new world and the end"
     aim(resized, 2, "GiveBack")
     resized.counting.calls.clear()
     resized.reconcile(times=2)
@@ -146,14 +150,16 @@ def test_idle_growth_comes_and_goes_with_few_writes(resized: Bench) -> None:
     assert after.admission is not None
     assert (after.admission.workers, after.admission.idle, after.scaling, after.target) == (2, 0, None, None)
     assert after.resized is not None
-    assert resized.counting.calls["patch TorchJob"] == 2, "the victim and the new world, the smaller grant"
+    assert resized.counting.calls["patch TorchJob"] == 2, (
+        "one write each for the victim and new world, and the smaller grant"
+    )
     check_unchanged(before, after)
     told = {each["reason"] for each in resized.cluster.list(EVENTS, resized.namespace).items}
     assert {"Grown", "GaveBack"} <= told
 
 
 def test_removal_goes_on_where_the_worker_may_not_ask_to_save(resized: Bench) -> None:
-    """The gatekeeper refuses what the role of workers does not grant."""
+    """The gatekeeper refuses every request that the role of workers does not permit."""
     resized.change(torchTaskSpecs={"Worker": {"numTasks": 1}}, schedulingPolicy={"checkpointSeconds": 600})
     resized.reconcile(times=2)
     scaling = resized.job.status.scaling
@@ -179,7 +185,7 @@ def test_a_report_answers_the_request_to_save_and_is_read_only_meanwhile(resized
     with Reconciler(resized.counting, resized.pods, settings, caches=Caches(reported_saves=read)) as reconciler:
         resized.reconciler = reconciler
         resized.reconcile()
-        assert asked == [], "nobody is asked to save"
+        assert asked == [], "no pod is asked to save"
         resized.change(torchTaskSpecs={"Worker": {"numTasks": 1}}, schedulingPolicy={"checkpointSeconds": 600})
         resized.reconcile(times=2)
         scaling = resized.job.status.scaling

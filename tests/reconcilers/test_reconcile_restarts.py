@@ -232,7 +232,7 @@ def test_kruise_restarts_healthy_pods_at_once_and_leaves_the_failed_one_to_its_n
     kruise.settle()
     status = kruise.job.status
     assert (status.phase, status.restart_count, status.restart_generation) == ("Running", 1, 1)
-    assert WORKER_1 not in kruise.asked()  # its request was for the replaced pod
+    assert WORKER_1 not in kruise.asked()  # the request was for the replaced pod
     assert "NotRestartedInPlace" in kruise.told()
     # The next failure counts again.
     kruise.run(MASTER, restarts=2)
@@ -264,7 +264,7 @@ def test_trainer_that_exits_with_0_when_kruise_restarts_it_has_not_succeeded(kru
     before = kruise.uids()
     kruise.ask('{"id": "a", "task": "Master"}')
     kruise.reconcile()
-    kruise.move("Succeeded", MASTER, exit_code=0)  # its request may not be in the cache yet
+    kruise.move("Succeeded", MASTER, exit_code=0)  # the request of the pod may not be in the cache yet
     kruise.settle()
     after = kruise.uids()
     assert [name for name in ALL if after[name] != before[name]] == [MASTER]

@@ -46,7 +46,7 @@ class Resized(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 4))
     def work(self, most: int) -> None:
-        """A reconcile that may be cut off after some actions."""
+        """Reconcile. The reconcile may be cut off after some actions."""
         self.job.reconcile(most)
 
     @rule(size=small)
@@ -78,7 +78,7 @@ class Resized(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, MOST - 1))
     def lose(self, index: int) -> None:
-        """Somebody deletes a pod with a grace of zero."""
+        """Delete a pod with a grace period of zero, as any user may."""
         self.failed = self.job.pods.pop(f"digits-worker-{index}", None) is not None or self.failed
 
     @rule(seconds=st.sampled_from([10, 101]))

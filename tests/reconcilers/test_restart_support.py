@@ -119,10 +119,10 @@ def test_a_refusal_is_an_obstacle_in_its_namespace_for_a_while(error: type[error
     assert scene.server.asked == ["full"]
     scene.server.answer = "keeps"
     assert scene.look("other") == ""
-    assert scene.look("full") == "", "another namespace has shown it"
+    assert scene.look("full") == "", "the dry run in another namespace has shown the support"
     scene.now += restart_support.SERVER_SECONDS
     scene.server.answer = error("exceeded quota: cpus")
-    assert [scene.look("full") for _ in range(3)] == ["", "", ""], "the answer before counts"
+    assert [scene.look("full") for _ in range(3)] == ["", "", ""], "the earlier answer counts"
     assert scene.server.asked == ["full", "other", "full"]
 
 

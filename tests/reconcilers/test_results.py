@@ -1,4 +1,4 @@
-"""The result of a job, which rank 0 gives and the status keeps."""
+"""The result of a job: rank 0 gives the result, and the status keeps it."""
 
 from typing import Any
 

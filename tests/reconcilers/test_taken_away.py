@@ -59,7 +59,9 @@ def test_replacement_still_to_come_does_not_excuse_other_loss() -> None:
 
 
 def told(*gone: PodView) -> str:
-    """Return what a running job says of the loss of its first worker, of which the watch has seen this."""
+    """Return the messages of a running job about the loss of its first worker. `gone` is what the watch has seen of
+    this worker.
+    """
     running = job(status=status("Running", taskStatuses=COUNTS))
     seen = replace(observe(running, pod("Master"), pod("Worker", 1)), gone=gone)
     decided = plan(seen, ReconcileSettings(master_address="loopback"), NOW)
@@ -70,7 +72,7 @@ def test_eviction_that_was_over_before_a_reconcile_could_look_is_called_one() ->
     seen = pod("Worker", 0, deleting=True, disruption="EvictionByEvictionAPI: Eviction API: evicting")
     assert "pod digits-worker-0 was deleted (EvictionByEvictionAPI): Eviction API: evicting" in told(seen)
     assert "was deleted without a grace period" in told()
-    assert "was deleted without a grace period" in told(replace(seen, attempt=0)), "that was another run's pod"
+    assert "was deleted without a grace period" in told(replace(seen, attempt=0)), "the pod was a pod of another run"
 
 
 def test_caches_of_a_worker_keep_what_was_seen_of_a_pod_that_has_gone(

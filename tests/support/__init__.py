@@ -1,4 +1,4 @@
-"""What tests share: servers, builders of objects, clocks, waiting.
+"""Parts that tests share: servers, builders of objects, clocks, waiting.
 
 Nothing here asserts what the product does.
 """

@@ -1,7 +1,8 @@
-"""Ends what the tests of one process have started, when that process ends, however it ends.
+"""Ends the processes that the tests of one process have started, however that process ends. This module runs as a
+script: `leftovers.py FOLDER`.
 
-It runs as a script: `leftovers.py FOLDER`. One rule: what belongs to the tests began after this script, and names the
-folder of the tests in its variables, its arguments or its working folder. Standard library only.
+One rule: a process belongs to the tests if it began after this script and names the folder of the tests in its
+variables, its arguments or its working folder. The script uses only the standard library.
 """
 
 import os
@@ -21,7 +22,9 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ended_with_this_process(folder: Path) -> Iterator[None]:
-    """End processes of the tests with this process, and at the end of the context. Only Linux says whose they are."""
+    """End the processes of the tests when this process ends, and at the end of the context. Only Linux tells which
+    processes belong to the tests.
+    """
     if sys.platform != "linux":
         yield
         return
@@ -33,7 +36,9 @@ def ended_with_this_process(folder: Path) -> Iterator[None]:
 
 
 def main(folder: str, parent: int) -> None:
-    """Wait for the end of the tests: that of standard input, or of the process that has started this one."""
+    """Wait for the end of the tests: the end of standard input, or the end of the process that has started this script.
+    Then end all processes of the tests.
+    """
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     print(flush=True)
@@ -41,7 +46,7 @@ def main(folder: str, parent: int) -> None:
         if select.select([0], [], [], LOOK_SECONDS)[0]:
             break
     own, deadline = _began("self"), time.monotonic() + LONGEST_SECONDS
-    # A supervisor may start another process meanwhile.
+    # A supervisor may start another process during this loop.
     while (found := list(_belonging(folder, own))) and time.monotonic() < deadline:
         for pid in found:
             _kill(pid)
@@ -56,7 +61,7 @@ def _belonging(folder: str, began: int) -> Iterator[int]:
                 if _began(each) >= began and any(name in part for part in _texts(Path("/proc", each))):
                     yield int(each)
             except OSError:
-                continue  # it has ended, or belongs to somebody else
+                continue  # the process has ended, or belongs to another user
 
 
 def _texts(process: Path) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Counts requests at the client, by verb and resource: "GET torchjobs", "PATCH torchjobs/status"."""
+"""Clients that count their requests by verb and resource: "GET torchjobs", "PATCH torchjobs/status"."""
 
 import threading
 from collections import Counter

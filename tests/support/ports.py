@@ -1,7 +1,8 @@
 """Ports of this machine, for servers that need a port number, and for addresses at which no server answers.
 
-One rule: a port stays reserved for its test. A bound socket that never listens reserves it: the kernel gives the port
-to no other process and refuses connections to it. A server that sets SO_REUSEADDR, as all of them do, may listen there.
+One rule: a port stays reserved for its test. A bound socket that never listens reserves the port: the kernel gives the
+port to no other process and refuses connections to it. A server that sets SO_REUSEADDR, as all servers of the tests do,
+may listen at this port.
 """
 
 import contextlib

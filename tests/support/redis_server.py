@@ -1,7 +1,7 @@
-"""A private Redis server for a test. It has no persistence unless the arguments enable it.
+"""A private Redis server for a test. The server has no persistence unless the arguments enable persistence.
 
 One rule: the server listens on a unix socket in a folder of the test, and ends with the block. The environment variable
-TORCHQ_TEST_REDIS_SERVER names its program; by default it is the one that `torchq local up` starts.
+TORCHQ_TEST_REDIS_SERVER names its program. The default is the program that `torchq local up` starts.
 """
 
 import contextlib
@@ -35,7 +35,9 @@ def program() -> str:
 
 @contextlib.contextmanager
 def running(socket: Path, *arguments: str, url: str = "") -> Iterator[str]:
-    """Start a server and yield its URL once it answers, even if it asks for a password. Skip without a server."""
+    """Start a server and yield its URL once the server answers, even if it requires a password. Skip the test without a
+    server program.
+    """
     url = url or f"unix://{socket}"
     command = [program(), "--port", "0", "--unixsocket", str(socket), "--save", "", *arguments]
     with subprocess.Popen(command, cwd=socket.parent, stdout=subprocess.DEVNULL) as process:

@@ -1,11 +1,11 @@
 """A Sentinel installation on loopback for a test: a master, replicas and three sentinels, each a real process.
 
-One rule: the processes listen on reserved ports, and end with the block. The program is the one of
+One rule: the processes listen on reserved ports, and end with the block. The program is the program of
 `tests.support.redis_server`: every Redis or Valkey server can also be a sentinel, so no machine needs another package.
 
-The sentinels and the replicas have accounts of their own, so `cut_off` can separate a server from both while its
-clients stay connected. A master refuses writes without a replica (`min-replicas-to-write 1`), so there are two
-replicas: one is left when the other becomes the master.
+The sentinels and the replicas have separate accounts, so `cut_off` can separate a server from both while its clients
+stay connected. A master refuses writes without a replica (`min-replicas-to-write 1`), so there are two replicas: one
+replica is left when the other replica becomes the master.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from tests.support.waiting import until
 NAME = "mymaster"
 """The name under which the sentinels know the master."""
 DOWN_AFTER_MILLISECONDS = 1000
-"""The time without an answer after which a sentinel takes a server for dead."""
+"""The time after which a sentinel believes that a server that does not answer is dead."""
 MAX_LAG_SECONDS = 2
 """How long a master accepts writes without a replica: `min-replicas-max-lag`. A server checks it once a second."""
 PASSWORD = "pass:word"
@@ -85,11 +85,13 @@ class Node:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the process go on."""
+        """Let the process continue."""
         self._signal(signal.SIGCONT)
 
     def ask(self, *command: str) -> Any:
-        """Send a command as the account `default`, and return the reply. Raise RedisError without an answer."""
+        """Send a command as the account `default`, and return the reply. Raise RedisError if the process does not
+        answer.
+        """
         retry = Retry(NoBackoff(), 0)
         with redis.Redis(
             port=self.port, password=self.password, socket_timeout=2, retry=retry, decode_responses=True
@@ -107,7 +109,7 @@ class Node:
         return True
 
     def role(self) -> str:
-        """Return what the server takes itself for, master or slave; empty without an answer."""
+        """Return the role that the server reports, master or slave; empty if the server does not answer."""
         with contextlib.suppress(redis.RedisError):
             return str(self.ask("ROLE")[0])
         return ""
@@ -131,7 +133,7 @@ class Installation:
         until(self.is_ready)
 
     def is_ready(self) -> bool:
-        """Return whether every server, replica and sentinel is known to every sentinel and in order."""
+        """Return whether every sentinel knows every server, replica and sentinel, and none of them is down."""
         with contextlib.suppress(redis.RedisError, StopIteration):
             replicas = [node for node in self.servers if node is not self.master()]
             linked = all("connected" in node.ask("ROLE") for node in replicas)
@@ -144,7 +146,7 @@ class Installation:
         return f"redis+sentinel://{login}{hosts}/{NAME}/{database}{options}"
 
     def master(self) -> Node:
-        """Return the server that most sentinels name as master. Raise StopIteration if none answers."""
+        """Return the server that most sentinels name as master. Raise StopIteration if no sentinel answers."""
         named = Counter(port for sentinel in self.sentinels if (port := _named(sentinel)))
         [(port, _)] = named.most_common(1) or [(0, 0)]
         return next(node for node in self.servers if node.port == port)
@@ -154,16 +156,18 @@ class Installation:
         return next(node for node in self.servers if node is not self.master())
 
     def fail_over(self) -> None:
-        """Ask a sentinel for a failover, as `SENTINEL FAILOVER` by hand does."""
+        """Ask a sentinel for a failover, as an admin does with `SENTINEL FAILOVER`."""
         self.sentinels[0].ask("SENTINEL", "FAILOVER", NAME)
 
     def wait_for_other_master(self, than: Node) -> Node:
-        """Wait until the sentinels name another master that takes itself for one, and return it."""
+        """Wait until the sentinels name another master and this server reports the role of a master. Return the
+        server.
+        """
         until(lambda: self.has_other_master(than))
         return self.master()
 
     def has_other_master(self, than: Node) -> bool:
-        """Return whether the sentinels name another master that takes itself for one."""
+        """Return whether the sentinels name another master and this server reports the role of a master."""
         with contextlib.suppress(StopIteration):
             found = self.master()
             return found is not than and found.role() == "master"
@@ -182,7 +186,7 @@ class Installation:
         self._refuse(server, "replica", lagging=lagging)
 
     def notice_lag(self, server: Node) -> None:
-        """Let a server that lags notice that it has no replica. A real one does so after MAX_LAG_SECONDS."""
+        """Let a server that lags notice that it has no replica. A real server notices this after MAX_LAG_SECONDS."""
         server.ask("CONFIG", "SET", "min-replicas-to-write", "1")
 
     def rejoin(self, server: Node) -> None:
@@ -220,7 +224,7 @@ class Installation:
 def prepare(folder: Path, taken: list[int], *, replicas: int = 2, users: tuple[str, ...] = ()) -> Installation:
     """Write the files of an installation with `replicas + 4` ports, and return it; nothing runs yet.
 
-    `users` are more accounts of the servers, as `NAME RULES`.
+    `users` are further accounts of the servers, as `NAME RULES`.
     """
     program = redis_server.program()
     servers = [

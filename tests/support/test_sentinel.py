@@ -1,4 +1,4 @@
-"""The Sentinel installation of the tests: a server that is cut off loses its role and keeps its clients."""
+"""The Sentinel installation of the tests: a server that is cut off loses its role, but keeps its clients."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Patience: how long a test waits on a machine that is free, and on one that is busy."""
+"""Patience: how long a test waits on a free machine, and on a busy machine."""
 
 import itertools
 import os

@@ -1,6 +1,7 @@
-"""The tiers of tests: to which one a test belongs, and what a test of the lowest one may not touch.
+"""The tiers of tests: the tier of each test, and what a test of the lowest tier may not touch.
 
-One rule: a test has exactly one tier. A mark of its own names it; else its folder does, else the fixtures that it uses.
+One rule: a test has exactly one tier. The mark of the test names its tier. Without a mark, its folder decides, and then
+the fixtures that it uses.
 """
 
 import sys
@@ -12,7 +13,7 @@ import pytest
 import urllib3  # noqa: F401 - its first import binds a socket to see whether the machine has IPv6
 
 TIERS = ("unit", "servers", "stack", "proof")
-"""From what touches least to what touches most; pyproject.toml says what each one is."""
+"""The tiers, from tests that touch least to tests that touch most. pyproject.toml explains each tier."""
 FOLDERS = {
     "tests/acceptance": "stack",
     "tests/chaos": "proof",
@@ -39,9 +40,9 @@ SERVERS = frozenset(
         "wheel",
     }
 )
-"""The fixtures that start a Redis, an API server, or a process, or that choose one of those."""
+"""The fixtures that start a Redis, an API server, or a process, or that choose one of these."""
 USES = ("submit", "run", "scale", "restart", "cancel", "down and up", "doctor")
-"""What users do: `make test` has a smoke test on a whole cluster for each."""
+"""The things that users do. For each of them, `make test` has a smoke test on a whole cluster."""
 _TOUCHING = {
     "os.fork": "starts a process",
     "os.posix_spawn": "starts a process",
@@ -52,7 +53,7 @@ _TOUCHING = {
 
 
 def tier(item: pytest.Item) -> str:
-    """Return the tier of a test. Raise UsageError if its marks name several."""
+    """Return the tier of a test. Raise UsageError if its marks name several tiers."""
     named = dict.fromkeys(mark.name for mark in item.iter_markers() if mark.name in TIERS)
     if len(named) > 1:
         raise pytest.UsageError(f"{item.nodeid} has several tiers: {', '.join(named)}")
@@ -65,7 +66,9 @@ def tier(item: pytest.Item) -> str:
 
 
 class _Watch:
-    """What this thread and those that began after it do; other threads belong to servers of earlier tests."""
+    """The actions of this thread and of the threads that began after it. Other threads belong to servers of earlier
+    tests.
+    """
 
     def __init__(self) -> None:
         self.others = frozenset(each.ident for each in threading.enumerate()) - {threading.get_ident()}
@@ -85,7 +88,9 @@ sys.addaudithook(_note)
 
 @contextmanager
 def touching() -> Iterator[list[str]]:
-    """Yield the list of what starts a process or opens a socket within the block; it grows as that happens."""
+    """Yield the list of the actions within the block that start a process or open a socket. The list grows during the
+    block.
+    """
     global _watch  # noqa: PLW0603 - an audit hook stays for the life of the process
     before, _watch = _watch, _Watch()
     try:

@@ -16,12 +16,14 @@ SLOWEST = 10.0
 
 
 def slowness() -> float:
-    """Return how many tasks want each processor of this machine, from 1 to SLOWEST: so much longer a task takes."""
+    """Return how many tasks wait for each processor of this machine, from 1 to SLOWEST. A task takes longer by this
+    factor.
+    """
     return min(max(os.getloadavg()[0] / (os.cpu_count() or 1), 1.0), SLOWEST)
 
 
 def patient(seconds: float = SECONDS) -> float:
-    """Return how long to wait for what takes at most `seconds` on a machine that does nothing else."""
+    """Return the deadline for an action that takes at most `seconds` on an otherwise idle machine."""
     return seconds * slowness()
 
 
@@ -32,7 +34,7 @@ def until(
     *,
     pause: float = PAUSE_SECONDS,
 ) -> Any:
-    """Call `look` until `true` accepts its result, and return that result. Raise AssertionError at the deadline."""
+    """Call `look` until `true` accepts its result, and return the result. Raise AssertionError at the deadline."""
     began = time.monotonic()
     while not true(value := look()):
         waited = time.monotonic() - began

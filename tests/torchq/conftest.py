@@ -14,7 +14,7 @@ Plan = Callable[..., FakeProgram]
 
 @pytest.fixture(params=CALLERS)
 def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
-    """Yield each of the clients."""
+    """Yield each of the two clients."""
     found = CALLERS[request.param]()
     yield found
     found.close()
@@ -22,7 +22,7 @@ def caller(request: pytest.FixtureRequest) -> Iterator[Caller]:
 
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    """Return a function that puts a planned program first on PATH."""
+    """Return a function that puts a program with a plan first on PATH."""
 
     def install(calls: Any = None, **more: Any) -> FakeProgram:
         program = install_fake(tmp_path / "bin", calls, **more)

@@ -1,4 +1,6 @@
-"""The table of calls: the methods of both clients are made from it, and the program answers all of it."""
+"""The table of calls: the methods of both clients are made from this table, and the program answers every call of the
+table.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -53,7 +55,9 @@ def test_a_method_of_asyncio_has_the_parameters_of_the_other() -> None:
 
 
 def test_public_names_and_signatures_are_kept() -> None:
-    """A change here changes the programs of users: it belongs in CHANGELOG.md, with what they have to do."""
+    """A change here changes the programs of users. The change belongs in CHANGELOG.md, with the steps that users have
+    to take.
+    """
     assert "\n".join([*described(torchq), *described(torchq.aio)]) + "\n" == SIGNATURES.read_text()
 
 

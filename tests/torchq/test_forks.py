@@ -1,4 +1,4 @@
-"""The process behind the client, when its own process forks, ends or is killed."""
+"""The process behind the client, when the process of the client forks, ends or is killed."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def test_a_fork_has_a_program_of_its_own_and_does_not_keep_that_of_its_parent(pr
         parent.kill()
         parent.wait()
         until(lambda: not alive(of_parent))
-        assert alive(of_child), "the child is still there, and with it the other end of the parent's pipes"
+        assert alive(of_child), "the child still exists and holds the other end of the parent's pipes"
         assert parent.stdin is not None
         parent.stdin.close()
         until(lambda: not alive(of_child))

@@ -1,4 +1,4 @@
-"""The parameters of calls: what is sent, and what is refused before it is sent."""
+"""The parameters of calls: the values that are sent, and the values that are refused before anything is sent."""
 
 import sys
 from collections.abc import Callable

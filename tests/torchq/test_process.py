@@ -1,4 +1,4 @@
-"""The process behind both clients: its start, its end, and what a call learns of them."""
+"""The process behind both clients: its start, its end, and the errors of calls when it ends."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Lines, and the calls of a connection."""
+"""The lines of the protocol, and the calls of a connection."""
 
 import pytest
 from hypothesis import given

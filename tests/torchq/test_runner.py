@@ -1,4 +1,4 @@
-"""The runner, as a job starts it: in a process of its own, in the folder that was sent."""
+"""The runner as a job starts it: in a separate process, in the folder that was sent."""
 
 import json
 import subprocess

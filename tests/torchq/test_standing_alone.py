@@ -1,4 +1,6 @@
-"""The package stands alone: standard library, an old Python, and types that a strict checker accepts."""
+"""The package works alone: with only the standard library, on an old Python, and with types that a strict checker
+accepts.
+"""
 
 import ast
 import os

@@ -1,4 +1,6 @@
-"""An elastic job on real processes uses the idle machine, and gives it back when another queue's job comes."""
+"""An elastic job on real processes grows into the idle room of the machine, and gives this room back when a job of
+another queue comes.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +30,7 @@ def small(make_stack: Make) -> Iterator[Stack]:
 
 
 def elastic(stack: Stack, end: Path) -> str:
-    """Submit a job of two workers and their store, which may have four workers; return its name."""
+    """Submit an elastic job of two workers, at most four, and a rendezvous store. Return the name of the job."""
     name = fresh("elastic")
     body = job(name, python(WAITING, end), workers=2, policy="OnFailure", cpu="10m", queue="default")
     worker = {**body["spec"]["torchTaskSpecs"]["Worker"], "dependsOn": []}
@@ -41,7 +43,9 @@ def elastic(stack: Stack, end: Path) -> str:
 
 
 def counts(stack: Stack, name: str) -> tuple[int, int]:
-    """Return the workers of a job, and how many of them are idle growth, once no change is under way."""
+    """Return the number of workers of a job, and how many of them are idle growth; zeros while a change is under
+    way.
+    """
     status: dict[str, Any] = stack.job(name)["status"]
     admission = status["admission"]
     return (0, 0) if status.get("scaling") else (admission["workers"], admission.get("idle", 0))

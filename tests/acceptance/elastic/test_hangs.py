@@ -1,4 +1,6 @@
-"""Training scripts that stop making steps: their jobs are restarted, or the one pod that stands is replaced."""
+"""Training scripts that stop making steps: all containers of a job are restarted, or only the pod that hangs is
+replaced.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ SECONDS = 240.0
 
 
 def training(name: str, folder: Path, stands: str, **spec: Any) -> dict[str, Any]:
-    """Return a job of two workers; those whose names end in `stands` stop making steps in their first life."""
+    """Return a job of two workers. Workers whose names end in `stands` stop making steps in their first life."""
     folder.mkdir()
     command = python(TRAINING, folder, EXAMPLE, stands)
     health = {"hangTimeoutSeconds": 60, "onHang": "Restart"}
@@ -66,7 +68,7 @@ def test_job_that_stands_is_restarted_in_place_and_a_pod_that_stands_alone_is_re
     assert "no pod makes a step since" in told(stack, whole)["Hanging"]
     assert "restart 1 of 6: no pod makes a step since" in told(stack, whole)["Restarting"]
     until(lambda: uids(stack, alone).get("1"), lambda uid: uid not in (None, before[alone]["1"]))
-    assert uids(stack, alone)["0"] == before[alone]["0"], "the others are not restarted"
+    assert uids(stack, alone)["0"] == before[alone]["0"], "the pod that makes steps is not restarted"
     assert f"pod {alone}-worker-1 is silent since" in told(stack, alone)["Hanging"]
     assert sum(stack.job(alone)["status"]["nodeFailures"].values()) == 1
     for name in (whole, alone):

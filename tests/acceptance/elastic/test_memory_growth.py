@@ -1,4 +1,4 @@
-"""A job whose memory grows on a whole cluster: the node kills its pod, and the next one has enough."""
+"""A job whose memory grows, on a whole cluster: the node kills its pod, and the replacement has enough memory."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Pods of real processes report how far they are, with the file of the example, and answer a request to save."""
+"""Pods of real processes report their progress with the file of the example, and save when they are asked to."""
 
 import json
 import subprocess

@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a user with that home folder and without variables that name a cluster."""
+    """Return the environment of a user with this home folder and without variables that name a cluster."""
     found = clean_environment(HOME=str(home), **more)
     return {name: value for name, value in found.items() if not name.startswith("XDG_")}
 

@@ -1,4 +1,4 @@
-"""docs/first-hour.md, word by word: every command of the page runs in its order, and says what the page shows.
+"""docs/first-hour.md, word by word: every command of the page runs in its order, and prints what the page shows.
 
 Names, times, sizes and numbers of steps may differ. A line `...` of the page stands for any lines.
 """
@@ -15,7 +15,9 @@ from tests.support.waiting import until
 PAGE = ROOT / "docs" / "first-hour.md"
 HOME = "/home/ann"
 LOOKS = re.compile(r"torchq job (list|show|why|logs (?!-f))")
-"""Commands that change nothing. What they show may come a moment later, so they are asked again."""
+"""Commands that change nothing. The output of such a command may be right only a moment later, so the command is
+repeated.
+"""
 VARYING = {
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}": "UID",
     r"\d+ KiB packed, [0-9a-f]{8}": "PACKED",
@@ -27,8 +29,9 @@ VARYING = {
     r" {2,}": "  ",
     r" +$": "",
 }
-"""What differs from one session to the next, by pattern. `down` names pods that take a moment to end, and `run` what a
-slow machine waits for."""
+"""Parts of the output that differ from one session to the next, by pattern. `down` names pods that take a moment to
+end, and `run` names what a slow machine waits for.
+"""
 
 
 def blocks(language: str = "") -> list[str]:
@@ -38,7 +41,7 @@ def blocks(language: str = "") -> list[str]:
 
 
 def session() -> Iterator[tuple[str, str]]:
-    """Yield the commands of the page and what each says."""
+    """Yield each command of the page with the output that the page shows."""
     for block in blocks():
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, said = part.partition("\n")
@@ -46,14 +49,14 @@ def session() -> Iterator[tuple[str, str]]:
 
 
 def same(text: str) -> str:
-    """Return a text in which all that differs from one session to the next has one name."""
+    """Return the text with a fixed name in place of each part that differs from one session to the next."""
     for pattern, name in VARYING.items():
         text = re.sub(pattern, name, text, flags=re.MULTILINE)
     return text
 
 
 def says(shown: str, said: str) -> bool:
-    """Return whether a command said what the page shows."""
+    """Return whether a command printed what the page shows."""
     pattern = "(?:.*\n)*".join(map(re.escape, same(shown).split("...\n")))
     return re.fullmatch(pattern, same(said)) is not None
 
@@ -87,4 +90,4 @@ def test_the_first_hour_goes_as_the_page_shows(shell: Shell) -> None:
         if command.startswith("torchq job logs long"):
             steps += map(int, re.findall(r"step (\d+)", said))
     assert len(steps) == 4
-    assert steps == sorted(set(steps)), "a restart begins where the program has saved, not from the first step"
+    assert steps == sorted(set(steps)), "a restart begins at the step that the program saved, not from the first step"

@@ -1,4 +1,4 @@
-"""The picture of the README shows what `torchq top` shows today."""
+"""The picture of the README shows the same headings as `torchq top` today."""
 
 import html
 import re

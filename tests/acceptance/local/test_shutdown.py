@@ -42,7 +42,7 @@ TORCHRUN = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason=
 
 
 class Training:
-    """A job whose ranks note in files when they start, get SIGTERM and save."""
+    """A job whose ranks record in files that they start, get SIGTERM and save."""
 
     def __init__(self, stack: Stack, folder: Path, how: str, *, workers: int = 0, program: str = "python", **spec: Any):
         self.stack, self.folder, self.name, self.ranks = stack, folder / fresh("training"), fresh(), workers + 1
@@ -54,7 +54,7 @@ class Training:
         stack.submit(body)
 
     def noted(self, word: str) -> int:
-        """Return how often all ranks together have noted a word."""
+        """Return how often all ranks together have recorded an event."""
         files = (self.folder / str(rank) for rank in range(self.ranks))
         return sum(file.read_text().split().count(word) for file in files if file.exists())
 
@@ -72,7 +72,7 @@ class Training:
         return found
 
     def went_on(self, times: int = 1) -> None:
-        """Check that the job trains again, and that each stop counts as a disruption and not as a failure."""
+        """Check that the job trains again, and that each stop counts as a disruption, not as a failure."""
         until(lambda: self.noted("started"), lambda count: count == self.ranks * (times + 1))
         self.stack.reach(self.name, "Running")
         status = self.status
@@ -117,7 +117,7 @@ def test_jobs_continue_after_local_down_without_failures_or_new_admissions(stack
     command = torchq_command("local", "down", "--data", str(stack.data))
     with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.PIPE, text=True) as down:
         assert down.stdout is not None
-        assert any("60 s at most" in line for line in down.stdout), "nothing was said of pods that end"
+        assert any("60 s at most" in line for line in down.stdout), "no message about the pods that end"
         until(lambda: [each.noted("asked") for each in trainings[:4]] == [1, 1, 1, 4])
         assert "is going down" in stack.local("status").out
         # A further SIGTERM must not shorten the grace period of the pods.

@@ -94,7 +94,7 @@ def test_all_files_of_the_cluster_are_private_for_any_umask(make_stack: Make, tm
     assert "open to other users" in done.stderr
     stack.submit(job(name, ["sh", "-c", f"umask > {tmp_path / 'umask'}"]))
     stack.reach(name, "Succeeded")
-    assert (tmp_path / "umask").read_text() == "0022\n", "containers have the usual one"
+    assert (tmp_path / "umask").read_text() == "0022\n", "containers have the usual umask"
     found = [stack.data, *stack.data.rglob("*")]
     assert {path.name for path in found} >= {"kubeconfig", "token", "ca.key", "redis", "pods", "logs", "stack.log"}
     wide = {path: oct(path.lstat().st_mode) for path in found if path.lstat().st_mode & 0o077}

@@ -1,4 +1,4 @@
-"""The metrics of a cluster of real processes are what has happened to its jobs."""
+"""The metrics of a cluster of real processes agree with what has happened to its jobs."""
 
 import json
 import os
@@ -26,7 +26,7 @@ class Workers:
     pid: int
 
     def take_work(self) -> bool:
-        """Return whether the processes have begun."""
+        """Return whether the processes of the worker have begun to take work."""
         try:
             return Pages([self.url]).total("torchq_redis_up") == 1.0
         except OSError:
@@ -93,7 +93,7 @@ def test_facts_count_once_over_all_processes_and_a_process_that_dies_lowers_no_c
 
 
 def run_jobs(stack: Stack, queue: str) -> None:
-    """Run JOBS jobs to their end; one of them fails."""
+    """Run JOBS jobs to their end. The first job fails."""
     codes = {fresh(): int(number == 0) for number in range(JOBS)}
     stack.submit(*(job(name, python(f"raise SystemExit({code})"), queue=queue) for name, code in codes.items()))
     for name, code in codes.items():

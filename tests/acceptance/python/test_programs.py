@@ -1,4 +1,4 @@
-"""Python programs that queue and run their folders: from another environment, on real processes."""
+"""Python programs that queue their folders as jobs: from another environment, on real processes."""
 
 import os
 import shutil
@@ -23,7 +23,9 @@ PAGE_SECONDS = 240
 
 
 class Project:
-    """A folder of a user whose packages have the names of ours, and an environment that has the package alone."""
+    """A folder of a user whose packages have the same names as packages of torchq, and an environment with only
+    torchq.
+    """
 
     def __init__(self, folder: Path, stack: Stack) -> None:
         self.folder = folder / "project"
@@ -40,7 +42,7 @@ class Project:
         }
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start Python without any package but ours."""
+        """Start Python without any package but torchq."""
         return subprocess.Popen(
             [sys.executable, "-S", *arguments],
             cwd=self.folder,
@@ -70,7 +72,7 @@ def project(tmp_path: Path, stack: Stack) -> Project:
 
 def test_every_code_block_of_the_page_runs_as_written(project: Project, stack: Stack) -> None:
     languages = {block.language for block in page.blocks(PAGE.read_text())}
-    assert languages == {"python", "toml", "sh", "text"}, "a block of another language would not be run"
+    assert languages == {"python", "toml", "sh", "text"}, "a block of another language is not run"
     said = project.run(page.__file__, str(PAGE), seconds=PAGE_SECONDS)
     assert "there is no TenantQueue nobody" in said
     assert said.count("'accuracy': 0.95") >= 3
@@ -94,7 +96,7 @@ def test_a_job_goes_on_when_its_program_is_killed(project: Project, stack: Stack
 
 
 def test_fifty_threads_run_and_wait(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All share one program; each has its own job, some of which never get room and are cancelled."""
+    """All threads share one program. Each thread has its own job. Some jobs never get room and are cancelled."""
     stack.torchq("queue", "create", "a", "--quota", "jobs=4")
     (tmp_path / "train.py").write_text("import torchq\ntorchq.result(done=True)\n")
     monkeypatch.setenv("PATH", install(tmp_path / "bin"))

@@ -1,4 +1,4 @@
-"""A backup of queues and jobs that is restored into a cluster which has lost them, with real processes."""
+"""A backup of queues and jobs is restored into a cluster that has lost them, with real processes."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ def code(stack: Stack) -> list[Any]:
 
 
 def comparable(found: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec and the status of a job without what names the object or its generation."""
+    """Return the spec and the status of a job without the fields that name the object or its generation."""
     status = {name: value for name, value in found["status"].items() if name not in ("observedGeneration", "selector")}
     status["conditions"] = [
         {name: value for name, value in each.items() if name != "observedGeneration"} for each in status["conditions"]

@@ -1,4 +1,6 @@
-"""`torchq run` on a whole cluster: what was submitted runs, whatever happens to its folder; and it is followed."""
+"""`torchq run` on a whole cluster: the submitted code runs, whatever happens to its folder, and the command follows the
+job.
+"""
 
 import importlib.util
 import json
@@ -233,4 +235,4 @@ if os.environ["RANK"] == "1":
     assert failed.code == 1
     assert failed.err.splitlines()[-1].startswith("Failed in ")
     assert "ValueError: the last batch is empty" in failed.err.splitlines()[-1]
-    assert "restart" not in failed.err, "an exception of the code comes again"
+    assert "restart" not in failed.err, "an exception of the code is raised again"

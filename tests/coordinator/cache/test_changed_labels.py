@@ -1,4 +1,4 @@
-"""Pods whose labels somebody changes: the job that has lost the pod learns of it."""
+"""Pods whose labels a user changes: the job that has lost such a pod is routed again."""
 
 from types import SimpleNamespace
 from typing import Any

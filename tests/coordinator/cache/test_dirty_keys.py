@@ -1,4 +1,4 @@
-"""How often a marked key is taken for work, however often it is marked."""
+"""How soon and how often a marked key of a job is taken for work, however often the key is marked."""
 
 from functools import partial
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Objects that users of a namespace create to harm other tenants; the charges of the others never change."""
+"""Objects that users of a namespace create to harm other tenants; the charges of these tenants never change."""
 
 from collections.abc import Iterator
 from dataclasses import replace

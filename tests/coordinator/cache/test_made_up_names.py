@@ -1,4 +1,6 @@
-"""Invented names in jobs: resources of no node, and queues that do not exist. Their cost stays with their jobs."""
+"""Invented names in jobs: resources that no node has, and queues that do not exist. The cost of such a name stays with
+its job.
+"""
 
 from types import SimpleNamespace
 from typing import Any

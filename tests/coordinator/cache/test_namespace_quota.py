@@ -1,4 +1,4 @@
-"""Which jobs ResourceQuotas keep out of the order, and which of them are routed again."""
+"""Jobs that ResourceQuotas keep out of the order, and refused jobs that are routed again."""
 
 from functools import partial
 from typing import Any
@@ -37,7 +37,9 @@ def yields(*jobs: JobView, free: int = 4000, arrived: int = 0) -> list[str]:
 def test_jobs_that_fit_together_go_by_priority_and_age() -> None:
     assert yields(*map(one, range(4))) == ["j2", "j3"]
     assert yields(one(0), one(1), one(2, priority=5)) == ["j1"]
-    assert yields(one(0, 3000), one(1, 2000), one(2, 1000)) == ["j1"], "what fits beside the older ones goes"
+    assert yields(one(0, 3000), one(1, 2000), one(2, 1000)) == ["j1"], (
+        "a younger job that fits beside the oldest job goes"
+    )
 
 
 def test_a_job_that_does_not_fit_or_cannot_go_delays_no_other_job() -> None:

@@ -1,4 +1,4 @@
-"""For how long the jobs that ended last held their room."""
+"""How long the last jobs that ended held their room."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,6 @@
-"""Foreign kinds: an installed kind is followed, a missing kind costs a question now and then, and a new kind is
-noticed."""
+"""Foreign kinds: an installed kind is followed, a missing kind costs a request now and then, and a new kind is
+noticed.
+"""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""The jobs that are routed again when something else changes."""
+"""Refused jobs that are routed again when the limits that refused them change."""
 
 import pytest
 

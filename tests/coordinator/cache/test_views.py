@@ -1,4 +1,4 @@
-"""The coordinator's views of objects, including invalid ones."""
+"""The coordinator's views of objects, including invalid objects."""
 
 from typing import Any
 
@@ -149,7 +149,7 @@ def test_the_demand_of_a_foreign_pod_is_computed_from_its_containers() -> None:
 def test_a_deleted_pod_that_was_never_bound_does_not_occupy_room(
     phase: str, node: str, deleting: bool, occupies: bool
 ) -> None:
-    """A finalizer could keep such a pod, and the charge of the whole job, without end."""
+    """A finalizer could keep such a pod forever, and with it the charge of the whole job."""
     metadata = {"namespace": "x", "name": "p", "finalizers": ["example.org/keep"]}
     metadata |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleting else {}
     body = {"metadata": metadata, "spec": {"nodeName": node, "containers": []}, "status": {"phase": phase}}

@@ -1,4 +1,4 @@
-"""What the view of a job keeps of its numbers of workers."""
+"""The numbers of workers that the view of a job keeps."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ TARGET = {"workers": 6, "reason": "Idle", "message": "", "since": "2026-01-01T00
 
 
 def counts(status: dict[str, Any] | None = None, **spec: Any) -> WorkerCounts | None:
-    """Return what the view of a job with 4 workers keeps."""
+    """Return the numbers of workers in the view of a job with 4 workers."""
     body = desk.manifest("train", "a", **{"tasks": {"Worker": desk.task(4)}, **spec})
     given = {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z", "resourceVersion": "1"}
     return views.job_view({**body, "metadata": {**body["metadata"], **given}, "status": status or {}}).workers

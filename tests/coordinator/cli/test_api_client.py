@@ -1,4 +1,4 @@
-"""A coordinator's read-only API, and commands that find it by the Lease or by URL, or find no coordinator."""
+"""A coordinator's read-only API, and commands that find the coordinator by its Lease or by its URL, or find none."""
 
 import json
 import urllib.request
@@ -61,7 +61,7 @@ class Store(MemoryStore):
 
     away = False
     looks = 0
-    """How often the numbers of status were read."""
+    """How often the key figures of `torchq status` were read."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -87,7 +87,7 @@ def store() -> Store:
 
 @pytest.fixture
 def desk(embedded_cluster: KubernetesCluster, namespace: str, store: Store) -> Iterator[Coordinator]:
-    """Yield a coordinator that leads and answers, without its working threads."""
+    """Yield a coordinator that leads and answers queries. The working threads of the coordinator do not run."""
     work = MemoryWork(lambda: 0.0, store.epoch, lambda _: None)
     desk = Coordinator(embedded_cluster, store, work, Settings(lease_namespace=namespace, pool="none"))
     with answering(desk, store):
@@ -110,7 +110,7 @@ def answering(desk: Coordinator, store: Store, **others: Any) -> Iterator[int]:
 
 @pytest.fixture
 def asked(torchq: Torchq, namespace: str, desk: Coordinator) -> Torchq:
-    """Return a command that looks for the Lease in the namespace of this coordinator."""
+    """Return a function that runs a command which looks for the Lease in the namespace of this coordinator."""
 
     def run(*arguments: str, code: int = 0, **environ: str) -> Any:
         return torchq(*arguments, code=code, TORCHQ_LEASE_NAMESPACE=namespace, **environ)
@@ -369,7 +369,7 @@ def test_restore_says_why_the_coordinator_that_answers_does_not_lead(
         said = torchq("--coordinator", f"http://127.0.0.1:{port}", "restore", str(file)).stderr
     assert "note: no coordinator can lead, and nothing is admitted: Redis belongs to another installation" in said
     assert "`torchq redis adopt --yes`" in said
-    assert "note:" not in asked("restore", str(file)).stderr, "another one leads"
+    assert "note:" not in asked("restore", str(file)).stderr, "another coordinator leads"
 
 
 def test_a_configured_redis_is_read_without_a_coordinator(torchq: Torchq) -> None:
@@ -420,7 +420,7 @@ def test_proxied_reads_the_service_through_the_api_server(embedded_cluster: Kube
 
 
 class LeaseAndProxy:
-    """An API server with one Lease, and services that answer where they were asked. It records each request."""
+    """An API server with one Lease and with services. The server records each request."""
 
     def __init__(self, annotations: dict[str, str], error: Exception | None = None) -> None:
         self.annotations, self.error = annotations, error

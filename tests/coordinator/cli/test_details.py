@@ -242,7 +242,7 @@ def test_pods_that_only_wait_for_their_gang_are_left_out_where_one_has_a_cause()
     assert told == [("Unschedulable", "train-worker-3", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu")]
     why = cli_text.format_why(cli_text.describe_settled(item(), document["tasks"]))
     assert "does not run: Unschedulable" in why
-    assert of_worker(item(), *fits)["why"][0]["reason"] == "Schedulable", "nothing else is known"
+    assert of_worker(item(), *fits)["why"][0]["reason"] == "Schedulable", "no other reason is known"
 
 
 def test_why_begins_with_the_most_telling_reason_of_all_tasks() -> None:

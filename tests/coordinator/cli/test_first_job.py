@@ -1,4 +1,6 @@
-"""The first job of an installation is judged like every later one: the settings are in force before any pick."""
+"""The first job of an installation follows the same rules as every later job: the settings are in force before any
+pick.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,14 +30,16 @@ def a_node(cluster: KubernetesCluster, **allocatable: str) -> Iterator[None]:
 
 
 def asking(resource: str, amount: int) -> dict[str, Any]:
-    """Return the tasks of a job of one pod that requests this amount."""
+    """Return the tasks of a job of one pod that requests this amount of the resource."""
     limits = {"limits": {resource: amount}}
     container = {"name": "torch", "image": "torch:1", "resources": limits}
     return {"Master": {"template": {"spec": {"containers": [container]}}}}
 
 
 def submit(desk: Desk, namespace: str, name: str, resource: str, amount: int) -> str:
-    """Submit such a job and return its uid. Its queue is that of its namespace, which no admin has created."""
+    """Submit such a job and return its uid. The queue of the job is the queue of its namespace, which no admin has
+    created.
+    """
     made = desk.cluster.create(TORCHJOBS, desks.manifest(name, namespace, asking(resource, amount)), namespace)
     return str(made["metadata"]["uid"])
 

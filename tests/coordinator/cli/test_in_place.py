@@ -1,4 +1,4 @@
-"""The warning about jobs whose containers nothing can restart in place."""
+"""The warning about jobs whose containers no part of the cluster can restart in place."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -408,7 +408,7 @@ def test_move_keeps_a_suspended_job_suspended(
 
 
 class playing_the_worker:  # noqa: N801 - a context manager, read like a function
-    """Suspend the job, as a worker does, once its spec asks for it."""
+    """Suspend the job, as a worker does, once its spec requests a suspension."""
 
     def __init__(self, cluster: KubernetesCluster, namespace: str) -> None:
         self.cluster, self.namespace = cluster, namespace

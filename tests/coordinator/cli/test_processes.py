@@ -35,7 +35,7 @@ processes._serve(coordinator, [SimpleNamespace(run=write)], [])
 
 @pytest.fixture
 def hanging(request: pytest.FixtureRequest) -> "Iterator[subprocess.Popen[str]]":
-    """Yield a coordinator that hangs; the parameter is its drain time in seconds."""
+    """Yield a coordinator that hangs. The parameter is its drain time in seconds."""
     command = [sys.executable, "-c", HANGING, str(request.param)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""`torchq redis`, and what the processes say at their start about a Redis that no coordinator can lead on."""
+"""`torchq redis`, and the messages of processes that start with a Redis on which no coordinator can lead."""
 
 import logging
 from collections.abc import Iterator

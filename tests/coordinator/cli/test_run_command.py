@@ -1,4 +1,4 @@
-"""`torchq run` against an API server, without a node: what it submits, prints and refuses."""
+"""`torchq run` against an API server, without a node: what the command submits, prints and refuses."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_a_printed_run_that_is_submitted_is_the_same_run(
     printed = torchq("run", "--dry-run", "-o", "yaml", *options).stdout
     assert embedded_cluster.list(TORCHJOBS, namespace).items == []
     assert embedded_cluster.list(CONFIG_MAPS, namespace, label_selector=labels.CODE).items == []
-    assert printed.count("Unpacks the code of a job") == 1, "the second task refers to the first"
+    assert printed.count("Unpacks the code of a job") == 1, "the second task refers to the first task"
     listed = json.loads(torchq("run", "--dry-run", "-o", "json", *options).stdout)
     kinds = [body["kind"] for body in yaml.safe_load_all(printed)]
     assert kinds == [item["kind"] for item in listed["items"]] == ["ConfigMap", "TorchJob"]

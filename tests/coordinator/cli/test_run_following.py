@@ -1,4 +1,4 @@
-"""What `torchq run` says about the job that it follows."""
+"""The messages of `torchq run` about the job that the command follows."""
 
 from typing import Any
 

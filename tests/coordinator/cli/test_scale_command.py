@@ -1,4 +1,4 @@
-"""`torchq job scale`: the arguments, the request that each of them makes, and what cannot be scaled."""
+"""`torchq job scale`: the arguments, the request that each argument makes, and jobs that cannot be scaled."""
 
 import threading
 from collections.abc import Iterator
@@ -125,7 +125,7 @@ def test_dry_run_changes_nothing(
 def test_size_beyond_the_bounds_is_refused_with_the_bound(
     torchq: Torchq, job: str, embedded_cluster: KubernetesCluster, namespace: str, size: str, bound: str
 ) -> None:
-    """A request would be stored, so the command must try its size first."""
+    """The API server would store such a request, so the command must first try the new size in a dry run."""
     assert torchq("job", "scale", job, size, code=1).output.endswith(f"workers: its torchElasticPolicy.{bound}\n")
     assert workers(embedded_cluster, namespace) == 3
     assert requests(embedded_cluster, namespace) == []
@@ -222,7 +222,7 @@ def test_job_without_workers_has_no_size_to_change(
 
 @pytest.fixture
 def worker(embedded_cluster: KubernetesCluster, namespace: str) -> Iterator[dict[str, Any]]:
-    """Give the first request the yielded status as soon as it exists, as a worker does."""
+    """Give the first request the yielded status as soon as the request exists, as a worker does."""
     status: dict[str, Any] = {}
 
     def play() -> None:

@@ -1,4 +1,4 @@
-"""The first moments of the command, in a process of its own."""
+"""The start of the command, in its own process."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""From files to jobs: all jobs are created or none, and an invalid file yields the reason."""
+"""From files to jobs: either all jobs are created or none, and an invalid file yields the reason."""
 
 from pathlib import Path
 from typing import Any

@@ -41,7 +41,7 @@ def body(name: str, queue: str, **changes: Any) -> dict[str, Any]:
 
 @contextmanager
 def node(cluster: KubernetesCluster, version: str, **allocatable: str) -> Iterator[None]:
-    """Create a ready node, the only one, for the duration of the block."""
+    """Create the only node, which is ready, for the duration of the block."""
     status = {
         "allocatable": {"cpu": "8", "pods": "9", **allocatable},
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -243,7 +243,7 @@ def test_a_malformed_pod_is_rejected_with_or_without_anyway(place: Place) -> Non
 
 
 def test_a_queue_that_was_just_created_is_asked_for_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The coordinator has not seen the queue at the first question."""
+    """The coordinator has not seen the queue when the command asks for the first time."""
 
     def create(_: float) -> None:
         place.run("queue", "create", "new")
@@ -282,7 +282,9 @@ def test_an_account_that_may_not_read_the_lease_may_submit(
 def test_a_coordinator_of_an_earlier_version_refuses_no_job(
     place: Place, embedded_cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An earlier version does not have the path, and answers as this version does for an unknown path."""
+    """An earlier version does not have the path. The earlier version answers as this version answers to an unknown
+    path.
+    """
     answer = QueueApi.answer
     monkeypatch.setattr(QueueApi, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
     said = place.submit(body("one", "nobody"))

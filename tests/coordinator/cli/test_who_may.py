@@ -1,4 +1,4 @@
-"""Jobs outside the order of their queue enter it once a change removes the obstacle."""
+"""Jobs outside the order of their queue enter this order once a change removes the obstacle."""
 
 from crds.api_resources import NAMESPACES, PRIORITY_CLASSES, TENANT_QUEUES
 from kube.client import KubernetesCluster

@@ -1,4 +1,4 @@
-"""The largest entries of a folder: a folder is named unless one entry makes up most of it."""
+"""The largest entries of a folder: a folder is named as a whole unless one of its entries makes up most of its size."""
 
 import pytest
 from hypothesis import given

@@ -1,6 +1,6 @@
-"""The largest code with the most owners, on a real API server, whose limits count.
+"""Code of the largest size with the greatest number of owners, on a real API server, whose limits count.
 
-No garbage collector runs there; the tests play it.
+No garbage collector runs there, so the tests play the garbage collector.
 """
 
 import json
@@ -40,7 +40,7 @@ def real_cluster(real_server: Server) -> Iterator[KubernetesCluster]:
 
 @pytest.fixture(scope="module")
 def archive() -> Archive:
-    """Return random code of the largest size."""
+    """Return random code of the largest size that may be packed."""
     found = code(b"print(1)", size=config_maps.LIMIT - 4_000)
     assert config_maps.LIMIT - 4_000 < len(found.content) <= config_maps.LIMIT
     return found
@@ -60,7 +60,9 @@ def counts(cluster: KubernetesCluster) -> dict[str, int]:
 
 
 def add_gone_owners(cluster: KubernetesCluster, count: int) -> None:
-    """Add jobs with names of the greatest length to the owners; they are gone, but nobody has removed them yet."""
+    """Add jobs with names of the greatest length as owners. The jobs do not exist, but the garbage collector has not
+    removed them yet.
+    """
     for name, item in parts(cluster).items():
         gone = [JobKey(HOME, f"job-{number:036}", f"00000000-0000-0000-0000-{number:012}") for number in range(count)]
         owners = [*item["metadata"]["ownerReferences"], *map(config_maps.owner_reference, gone)]
@@ -68,7 +70,7 @@ def add_gone_owners(cluster: KubernetesCluster, count: int) -> None:
 
 
 def collect(cluster: KubernetesCluster) -> None:
-    """Play the garbage collector: remove owners that are gone, and what has no owner that exists."""
+    """Play the garbage collector: remove owners that do not exist, and delete ConfigMaps that have no other owner."""
     uids = {item["metadata"]["uid"] for item in cluster.list(TORCHJOBS, HOME).items}
     for name, item in parts(cluster).items():
         left = [owner for owner in item["metadata"]["ownerReferences"] if owner["uid"] in uids]
@@ -87,7 +89,7 @@ def test_the_largest_code_has_the_most_owners_then_another_copy_and_goes_with_th
     assert len(names) == 6
     assert store.keep(archive, submit(real_cluster, "a")) == first
     add_gone_owners(real_cluster, config_maps.MOST_OWNERS - 2)
-    assert store.keep(archive, submit(real_cluster, "b")) == first, "the last place"
+    assert store.keep(archive, submit(real_cluster, "b")) == first, "the job gets the last place for an owner"
     assert counts(real_cluster) == dict.fromkeys(names, config_maps.MOST_OWNERS)
     for item in parts(real_cluster).values():
         del item["metadata"]["managedFields"]
@@ -100,9 +102,9 @@ def test_the_largest_code_has_the_most_owners_then_another_copy_and_goes_with_th
     for name in ("a", "c"):
         real_cluster.delete(TORCHJOBS, name, HOME)
     collect(real_cluster)
-    assert counts(real_cluster) == dict.fromkeys(names, 1), "the second copy went with its only owner"
+    assert counts(real_cluster) == dict.fromkeys(names, 1), "the second copy was deleted with its only owner"
     real_cluster.delete(TORCHJOBS, "b", HOME)
     collect(real_cluster)
     assert parts(real_cluster) == {}
-    assert store.keep(archive, submit(real_cluster, "d")) == first, "new code, since the old one is gone"
+    assert store.keep(archive, submit(real_cluster, "d")) == first, "new code is stored, since the old code is gone"
     assert counts(real_cluster) == dict.fromkeys(names, 1)

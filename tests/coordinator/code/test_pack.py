@@ -1,4 +1,4 @@
-"""Packing of real folders: with and without git, and everything in them that cannot be packed."""
+"""Packing of real folders: with and without git, and every kind of entry that cannot be packed."""
 
 import io
 import os
@@ -49,7 +49,7 @@ def repository(folder: Path) -> None:
 
 @pytest.fixture(params=[plain, repository], ids=["plain", "git"])
 def begin(request: pytest.FixtureRequest) -> Callable[[Path], None]:
-    """Return a function that makes a folder one of both kinds; git is asked about the second."""
+    """Return a function that either leaves a folder plain or makes it a git repository."""
     if request.param is repository and shutil.which("git") is None:
         pytest.skip("git is not installed")
     found: Callable[[Path], None] = request.param
@@ -121,7 +121,7 @@ def test_a_subfolder_of_a_repository_is_packed_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_an_outer_repository_ignores_is_packed(tmp_path: Path) -> None:
-    """A repository of a home folder often ignores everything."""
+    """A repository of a home folder often ignores all of its files."""
     git(tmp_path, "init", "-q")
     put(tmp_path, ".gitignore", "*")
     put(tmp_path, "project/train.py")

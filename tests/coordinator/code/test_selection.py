@@ -1,4 +1,4 @@
-"""Which files are packed: pure tables over the paths of a listing."""
+"""The selection of files to pack: pure tables over the paths of a listing."""
 
 from collections.abc import Sequence
 

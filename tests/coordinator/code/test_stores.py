@@ -48,7 +48,7 @@ def store(request: pytest.FixtureRequest, cluster: KubernetesCluster, tmp_path: 
 
 @pytest.fixture
 def found(cluster: KubernetesCluster, namespace: str, tmp_path: Path) -> Callable[..., dict[str, bytes]]:
-    """Return a function that returns the files that a pod finds."""
+    """Return a function that returns the files that a pod gets."""
     return lambda source, archive, place: unpacked(cluster, namespace, source, archive.digest, tmp_path / place)
 
 
@@ -134,13 +134,15 @@ def test_a_full_copy_is_followed_by_the_next(
     assert owners(cluster, namespace) == {
         name: users for copy, users in expected.items() for name in config_maps.names(archive, copy)
     }
-    assert store.keep(archive, jobs[2]) == config_maps.source(archive, 2), "a job that has its code gets no other copy"
+    assert store.keep(archive, jobs[2]) == config_maps.source(archive, 2), (
+        "a job that already owns a copy gets no other copy"
+    )
 
 
 def test_a_copy_is_full_if_one_of_its_parts_is(
     cluster: KubernetesCluster, namespace: str, submit: Submit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The garbage collection removes the owners of one part after those of another."""
+    """The garbage collection removes the owners of one part after the owners of another part."""
     monkeypatch.setattr(config_maps, "MOST_OWNERS", 2)
     archive = code(b"", size=1_000_000)
     store = ConfigMapStore(cluster)
@@ -162,7 +164,7 @@ def test_a_config_map_with_the_most_owners_is_smaller_than_a_megabyte() -> None:
 
 
 class Meddler:
-    """A cluster in which something happens once before a request of one kind."""
+    """A cluster that runs a function once before a request of one kind."""
 
     def __init__(self, cluster: KubernetesCluster, verb: str, meddle: Callable[[], object]) -> None:
         self._cluster, self._verb, self._meddle = cluster, verb, meddle
@@ -232,7 +234,7 @@ def test_a_config_map_with_other_content_is_refused_with_the_command_that_helps(
 
 
 class Restless:
-    """A cluster whose ConfigMap somebody changes before every patch."""
+    """A cluster whose ConfigMap another client changes before every patch."""
 
     def __init__(self, cluster: KubernetesCluster) -> None:
         self._cluster = cluster

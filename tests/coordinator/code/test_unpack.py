@@ -1,4 +1,4 @@
-"""The script of the init container, run as its pod runs it, on archives of all kinds."""
+"""The script of the init container on archives of all kinds. The script runs as in a pod."""
 
 import ast
 import gzip

@@ -1,4 +1,4 @@
-"""What the doctor tells an admin that is no disagreement."""
+"""Notes of the doctor to an admin: they are no disagreement between the cluster and Redis."""
 
 import pytest
 

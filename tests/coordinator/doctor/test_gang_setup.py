@@ -81,7 +81,7 @@ def test_gang_queues_that_are_named_exist_and_are_open() -> None:
     for fields in ({"gang_queues": ("open", "shut")}, {"gang_queue": "shut"}, {"named": "shut"}):
         assert found(GangSetup(queues=queues), **fields) == [("gang-queue", "gang queue shut")]
     assert found(GangSetup(queues={}), named="gone") == [("gang-queue", "gang queue gone")]
-    assert found(GangSetup(), named="gone") == [], "nothing is said where the queues may not be read"
+    assert found(GangSetup(), named="gone") == [], "there is no finding if the queues may not be read"
 
 
 def test_pods_of_coscheduling_name_a_scheduler() -> None:

@@ -1,4 +1,4 @@
-"""Nodes that wait long before they start containers again, by the words of pods' statuses."""
+"""Nodes that wait long before they start containers again, as the messages in the statuses of pods show."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -22,7 +22,7 @@ def job(name: str, reason: str) -> dict[str, Any]:
 
 
 class Jobs:
-    """A cluster with jobs alone."""
+    """A cluster that has only jobs."""
 
     def pages(self, resource: Resource, **_: Any) -> list[Any]:
         items = [job("one", "GangNotWhole"), job("two", "Running")] if resource == TORCHJOBS else []

@@ -1,4 +1,4 @@
-"""What the doctor finds. Each case is values in which one thing is wrong."""
+"""The findings of the doctor. Each case is a state in which one thing is wrong."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,8 @@ def worker(until: float = NOW + 10, **fields: Any) -> Member:
 
 def look(**changes: Any) -> Inspection:
     """Return a cluster, a store and a work queue that agree: one job is admitted and runs, one job waits. Each of
-    `changes` replaces the field of that name in whichever of the three has it."""
+    `changes` replaces a field of the same name, in the one of the three that has this field.
+    """
     cluster = ClusterInspection(
         jobs={KEY: job(admission=admission(), attempt=1, phase="Running"), WAITS: job(key=WAITS)},
         pods=(pod(),),
@@ -281,7 +282,7 @@ def test_an_entry_of_a_job_that_may_not_wait_is_a_stray_entry(state: dict[str, A
 
 def test_queue_settings_that_differ_in_the_store_are_found() -> None:
     wanted = QueueSpec(name="a", weight=5)
-    assert codes(specs={"a": wanted}) == []  # both the cluster and the store have it
+    assert codes(specs={"a": wanted}) == []  # both the cluster and the store have the changed spec
     here = replace(look().cluster, specs={"a": wanted})
     found = state_checks.compare(Inspection(here, look().store, look().work))
     assert [(each.code, each.subject) for each in found] == [("wrong-settings", "queue a")]
@@ -340,7 +341,9 @@ def of_growth(entry: Entry | None = GROWTH, wanted: JobView = GROWING, **changes
 def test_every_job_that_waits_for_more_workers_has_an_entry_and_no_other_admitted_job_has_one() -> None:
     assert of_growth() == []
     assert of_growth(None) == [("missing-entry", str(KEY))]
-    assert of_growth(None, specs={"a": replace(SPEC, quota={"cpu": 2999})}) == [], "it can never have more"
+    assert of_growth(None, specs={"a": replace(SPEC, quota={"cpu": 2999})}) == [], (
+        "the queue can never give the job more"
+    )
     assert GROWING.workers is not None
     assert of_growth(wanted=replace(GROWING, workers=replace(GROWING.workers, growth=None))) == [
         ("stray-entry", str(KEY))

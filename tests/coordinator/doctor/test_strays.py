@@ -1,4 +1,6 @@
-"""What nobody looks after any more, and statuses that others have written, from objects as an API server lists them."""
+"""Stray objects that no process looks after any more, and statuses that others have written, from objects as an API
+server lists them.
+"""
 
 from typing import Any
 
@@ -33,7 +35,7 @@ def test_a_pod_that_lost_its_job_and_its_owner_is_found_and_no_other_one() -> No
     strays = Strays()
     strays.note_pod(pod())
     assert codes(strays) == [("stray-pod", "team/train-worker-0")]
-    assert codes(strays, JOB) == [], "its job lives, so a worker looks after its name"
+    assert codes(strays, JOB) == [], "its job exists, so a worker looks after the pods of its name"
     for other in (pod(ownerReferences=[OWNER]), pod(deletionTimestamp="2027-01-15T08:00:00Z"), pod(labels={})):
         strays = Strays()
         strays.note_pod(other)

@@ -1,4 +1,4 @@
-"""Jobs that the leader resizes by itself: what it writes, what the store grants, and what it takes back."""
+"""Jobs that the leader resizes: the targets that it writes, and the workers that the store grants and takes back."""
 
 import pkgutil
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def elastic(desk: Desk, namespace: str, workers: int, name: str = "train", queue
 
 
 def write(desk: Desk, key: JobKey, workers: int, *, idle: int = 0, phase: str = "Running", **status: Any) -> None:
-    """Write the grant of a job as the store holds it, as a worker process does."""
+    """Write the grant that the store holds into the status of a job, as a worker process does."""
     held = desk.content.reservations[key]
     admission = {
         "queue": held.queue,
@@ -83,7 +83,7 @@ def target(desk: Desk, key: JobKey) -> Target | None:
 
 
 def pass_time(desk: Desk, seconds: float = INTERVAL_SECONDS) -> None:
-    """Let time pass, and let the leader look once and write."""
+    """Let time pass, let the leader look once, and write its statuses."""
     desk.clock.step(seconds)
     finish_runs(desk)
     desk.term.step()
@@ -106,7 +106,9 @@ def test_idle_growth_is_given_back_to_a_job_that_is_entitled(desk: Desk, namespa
 
 
 def given_back(desk: Desk, namespace: str) -> tuple[JobKey, JobKey]:
-    """Return a job whose idle growth is to be given back, before a worker has begun with that, and the head."""
+    """Return a job whose idle growth is to be given back, and the waiting job at the head. No worker has begun to give
+    back.
+    """
     key = elastic(desk, namespace, 2)
     grow(desk, key, 2)
     head = desk.submit("head", namespace, "b", tasks={"Worker": desks.task(2)})
@@ -122,7 +124,9 @@ def reason(desk: Desk, key: JobKey) -> str:
 
 
 def look(desk: Desk, key: JobKey) -> tuple[int, str]:
-    """Return the workers and the reason of the target after the leader has seen the newest version and looked."""
+    """Return the workers and the reason of the target as the leader writes them after it has seen the newest
+    version.
+    """
     desk.watches.jobs.wait_for(int(desk.job(key).metadata.resource_version), patient())
     pass_time(desk)
     found = target(desk, key)
@@ -138,9 +142,9 @@ def test_a_target_stays_while_the_head_needs_it_and_goes_with_the_head(desk: Des
     key, head = given_back(desk, namespace)
     version = desk.job(key).metadata.resource_version
     assert look(desk, key) == (2, "GiveBack")
-    assert desk.job(key).metadata.resource_version == version, "it is written once"
+    assert desk.job(key).metadata.resource_version == version, "the target is written once"
     cancel(desk, head)
-    assert look(desk, key) == (2, "GiveBack"), "not at once: another job may need it next"
+    assert look(desk, key) == (2, "GiveBack"), "the target stays for a while: another job may need the room next"
     desk.clock.step(STANDS_SECONDS)
     assert look(desk, key) == (4, "Idle"), "the job keeps the size that it has"
 
@@ -180,7 +184,7 @@ def test_a_target_that_no_worker_carries_out_is_taken_back_and_another_job_gives
     desk.clock.step(CARRY_OUT_SECONDS)
     assert look(desk, key) == (4, "Idle")
     assert "no worker process has begun" in caplog.text
-    assert look(desk, key) == (4, "Idle"), "it is left alone for a while"
+    assert look(desk, key) == (4, "Idle"), "the job is not resized for a while"
 
 
 def test_workers_that_never_end_block_nobody_for_ever(
@@ -317,7 +321,7 @@ def test_nothing_is_planned_while_nothing_can_have_changed(
     monkeypatch.setattr(PickCycle, "plan_resizes", count)
     for _ in range(30):
         pass_time(desk)
-    assert len(plans) <= 1, "once a minute"
+    assert len(plans) <= 1, "a plan is made at most once a minute"
     cancel_admitted(desk, other)
     for _ in range(40):
         pass_time(desk)
@@ -341,7 +345,7 @@ def test_a_job_grows_into_room_that_was_idle_for_long_enough(desk: Desk, namespa
     held = desk.content.reservations[key]
     assert (held.size, held.idle, held.grown) == (4, 2, 1)
     write(desk, key, 4, idle=2)
-    assert look(desk, key) == (4, "Idle"), "the size that it has stays wanted"
+    assert look(desk, key) == (4, "Idle"), "the target stays at the size that the job has"
     assert desk.store.snapshot(1).queues[0].account == account, "idle growth costs no credit"
 
 
@@ -438,7 +442,7 @@ def test_a_growth_that_makes_a_job_slower_is_taken_back_and_not_repeated(
 
 
 def leave_one(desk: Desk, key: JobKey) -> None:
-    """Let the first of two workers go that are given back, and free its room."""
+    """End the first of two workers that are given back, and free its room."""
     write(desk, key, 3, idle=1)
 
     def is_free() -> bool:
@@ -481,4 +485,4 @@ def test_idle_growth_makes_no_job_wait_for_its_patience(desk: Desk, namespace: s
     desk.until(lambda: small in desk.waiting(), worker=False)
     pass_time(desk)
     leave_one(desk, key)
-    assert {head, small} <= desk.waiting(), "the first worker that has gone is for the head alone"
+    assert {head, small} <= desk.waiting(), "the room of the first worker that ended is kept for the head alone"

@@ -1,4 +1,4 @@
-"""The plan of resizes that anybody may ask for: it says what the leader is about to do, and does nothing."""
+"""The plan of resizes that every user may request: it shows what the leader is about to do, and changes nothing."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -33,7 +33,7 @@ def planned(desk: Desk, *, leading: bool = True) -> Any:
 def test_a_plan_names_who_gives_back_to_whom(desk: Desk, namespace: str) -> None:
     key = elastic(desk, namespace, 2)
     grow(desk, key, 2)
-    pass_time(desk)  # the leader has just planned, and does so again after a second
+    pass_time(desk)  # the leader has just planned, and plans again after a second
     head = desk.submit("head", namespace, "a", tasks={"Worker": desks.task(2)})
     desk.until(lambda: head in desk.waiting(), worker=False)
     document = planned(desk)
@@ -46,7 +46,7 @@ def test_a_plan_names_who_gives_back_to_whom(desk: Desk, namespace: str) -> None
     lines = format_plan(document).splitlines()
     assert lines[1].split()[:10] == [f"{namespace}/train", "a", "4", "2", "2", "1", "8", "2", "GiveBack", "gives"]
     assert lines[2] == f"kept for {namespace}/head: what is given back in queue a"
-    assert look(desk, key) == (2, "GiveBack"), "the leader does just that"
+    assert look(desk, key) == (2, "GiveBack"), "the leader makes the planned change"
     look(desk, key)
     (leaving,) = planned(desk)["unchanged"]
     message = f"gives 2 workers back to {namespace}/head of queue a"

@@ -1,4 +1,4 @@
-"""The elastic jobs of a plan: what of them may change, and what keeps them from it."""
+"""The elastic jobs in a plan of resizes: their bounds, and what keeps a job from being resized."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ HEAD = JobKey("other", "big", "u9")
 
 
 def elastic(workers: int = 4, *, counts: Any = (), view: Any = (), **scaling: Any) -> JobView:
-    """Return a running elastic job with 4 workers wanted, of 2 to 8."""
+    """Return a running elastic job that requests 4 workers and may have 2 to 8."""
     state = Autoscaling(**{"on": True, "most": 8, "every": 300.0, **scaling})
     numbers = WorkerCounts(2, 4, 1, {"cpu": 2000, "pods": 2, "jobs": 1}, ONE, autoscaling=state)
     given = admission(charge={"cpu": workers * 1000, "pods": workers, "jobs": 1}, workers=workers, grown=3)

@@ -1,4 +1,4 @@
-"""Growths that make a job slower, by what its pods report."""
+"""Growths that make a job slower, as the reports of its pods show."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.support.coordinator.builders import KEY
 
 
 class Training:
-    """A job whose pods report how many samples each of them trains in a second."""
+    """A job whose pods report how many samples each pod trains in a second."""
 
     def __init__(self) -> None:
         self.clock, self.gains = Clock(), Gains()
@@ -22,7 +22,7 @@ class Training:
     def run(
         self, workers: int, *rates: Reading | None, seconds: float = 120.0, restarts: int = 0, idle: int = 2
     ) -> None:
-        """Let the pods report for a while; the job was resized at its begin."""
+        """Resize the job, and let its pods report for a while."""
         self.resized_at = self.clock()
         for _ in range(int(seconds / 10)):
             self.clock.step(10)

@@ -1,4 +1,4 @@
-"""Gangs that their scheduler does not bind give their room back while somebody else waits for it."""
+"""Gangs that their scheduler does not bind: they give their room back while another job waits for it."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +20,9 @@ REFUSED_AFTER = 20
 
 
 def desk_with(cluster: KubernetesCluster, clock: Clock, room: int, **settings: Any) -> Desk:
-    """Return a desk whose gangs Volcano binds. The API server dates objects by the time of day, so the clock begins
-    there."""
+    """Return a desk whose gangs Volcano binds. The clock begins at the time of day, by which the API server dates
+    objects.
+    """
     kinds.install_gangs(cluster)
     clock.now = float(int(time.time()))
     return Desk(cluster, clock, **{"gang_scheduler": "volcano", "pool": f"cpu={room}", **settings})
@@ -38,14 +39,14 @@ def desk(embedded_cluster: KubernetesCluster, clock: Clock) -> Iterator[Desk]:
 
 
 def submit(desk: Desk, namespace: str, name: str, **spec: Any) -> JobKey:
-    """Return a job of the queue that its name begins with, once the coordinator has seen it."""
+    """Submit a job to the queue that its name begins with, and return its key once the coordinator has seen the job."""
     key = desk.submit(name, namespace, name[0], **{"tasks": EIGHT, **spec})
     seen(desk, key)
     return key
 
 
 def refuse(desk: Desk, *keys: JobKey) -> None:
-    """Let Volcano say why it does not let the groups of these jobs in, and wait until their statuses say it."""
+    """Write why Volcano does not let the groups of these jobs in, and wait until the statuses of the jobs say why."""
     made = {f"{key.name}-0" for key in keys}
     desk.until(lambda: made <= groups(desk, keys[0].namespace))
     for key in keys:
@@ -62,7 +63,7 @@ def groups(desk: Desk, namespace: str) -> set[str]:
 
 
 def let_in(desk: Desk, key: JobKey) -> None:
-    """Let Volcano bind the gang of a job, and its pods run."""
+    """Bind the gang of a job, as Volcano does, and let its pods run."""
     desk.until(lambda: f"{key.name}-0" in groups(desk, key.namespace))
     desk.cluster.patch(POD_GROUPS, f"{key.name}-0", {"status": {"phase": "Inqueue"}}, key.namespace)
     desk.until(lambda: len(desk.pods_of(key)) == 8)
@@ -71,7 +72,7 @@ def let_in(desk: Desk, key: JobKey) -> None:
 
 
 def look(desk: Desk, seconds: int) -> None:
-    """Let some time pass, second by second, while the leader and the worker do what follows from it."""
+    """Let time pass in steps of a second. The leader and the worker act after each step."""
     for _ in range(seconds):
         desk.clock.step(1.0)
         rounds = iter(range(4))
@@ -79,8 +80,9 @@ def look(desk: Desk, seconds: int) -> None:
 
 
 def soon(desk: Desk, condition: Callable[[], object], *, worker: bool = True) -> None:
-    """Let coordinator and worker work until the condition holds, while time passes slowly: a write that meets another
-    one is tried again at the next look."""
+    """Let coordinator and worker work until the condition holds, while time passes slowly. A write that conflicts with
+    another write is repeated at the next look.
+    """
 
     def holds() -> object:
         desk.clock.step(0.02)
@@ -106,7 +108,7 @@ def test_a_refused_gang_gives_its_room_to_another_tenant(
         let_in(desk, jobs[0])
         refuse(desk, *jobs[1:])
         look(desk, 30)
-        assert desk.reserved() == set(jobs), "nobody waits"
+        assert desk.reserved() == set(jobs), "no other job waits"
         other = submit(desk, namespace, "b-0")
         desk.until(lambda: desk.waiting() == {other})
         soon(desk, lambda: other in desk.reserved())
@@ -138,7 +140,7 @@ def test_the_pick_of_a_refused_gang_is_refunded(desk: Desk, namespace: str, cloc
     refuse(desk, first)
     clock.step(REFUSED_AFTER)
     soon(desk, lambda: desk.reserved() - {first})
-    assert desk.reserved() == {same}, "the queue has the turn again that it had not used"
+    assert desk.reserved() == {same}, "the queue has its unused turn back"
     assert desk.waiting() == {other}
 
 
@@ -150,7 +152,7 @@ def test_two_refused_gangs_never_take_turns(desk: Desk, namespace: str, clock: C
     refuse(desk, second)
     look(desk, 60)
     assert desk.reserved() == {second}
-    assert desk.waiting() == {first}, "it waits at its place again"
+    assert desk.waiting() == {first}, "the job waits at its old place"
     assert desk.job(second).status.attempt == 1
 
 
@@ -220,6 +222,6 @@ def test_quotas_stay_exact_while_leader_and_queues_are_lost(
     desk.until(lambda: desk.reserved() == {other})
     assert desk.waiting() == set()
     change_leader(5)
-    # Without a loss, a leader does not wait for its watch: the job is in its queue until that shows the admission.
+    # Without a loss, a leader does not wait for its watch. The job is in its queue until the watch shows the admission.
     desk.until(lambda: desk.phase(other) == "Admitted" and (desk.reserved(), desk.waiting()) == ({other}, set()))
     assert desk.content.pool_usage["cpu"] == 8_000

@@ -1,4 +1,4 @@
-"""What the leader does about the target of one job: the rows of the table in `coordinator.elastic.targets`."""
+"""The leader's actions on the target of one job: the rows of the table in `coordinator.elastic.targets`."""
 
 from datetime import UTC, datetime
 from typing import Any

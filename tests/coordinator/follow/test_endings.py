@@ -1,4 +1,4 @@
-"""What a state of a job means for a wait."""
+"""How the state of a job ends a wait for the job."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ KEY = JobKey("team", "train", "u1")
 
 
 def item(phase: str = "", reason: str = "", **status: Any) -> dict[str, Any]:
-    """Return a job in a phase, with the condition that says so."""
+    """Return a job in a phase, with the condition of this phase."""
     conditions = [{"type": phase, "status": "True", "reason": reason, "message": f"it is {phase}"}] if phase else []
     return {
         "metadata": {"namespace": "team", "name": "train", "uid": "u1"},

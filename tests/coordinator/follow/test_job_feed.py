@@ -162,7 +162,7 @@ KEY = JobKey("a", "train", "u1")
 
 
 def phases(feed: JobFeed, last: object) -> list[str | None]:
-    """Return the phases of the job until one of them, or until its end."""
+    """Return the phases of the job until the phase `last`, or until the end of the job."""
     read: list[str | None] = []
     with feed.changes(KEY) as changes:
         for state in changes:

@@ -1,4 +1,4 @@
-"""Lines of output: put together from pieces, cut, marked, and never delivered twice."""
+"""Lines of output: put together from pieces, cut if too long, marked, and never delivered twice."""
 
 from collections.abc import Iterator, Sequence
 
@@ -58,7 +58,7 @@ def test_the_position_and_the_time_are_taken_off_a_line(
 
 
 def deliver(answers: Sequence[Sequence[bytes]]) -> list[str]:
-    """Return what is delivered of several answers that each begin again at some earlier line."""
+    """Return the lines that are delivered from several answers. Each answer begins again at an earlier line."""
     overlap, found = Overlap(), []
     for answer in answers:
         overlap.begin_answer()
@@ -93,7 +93,7 @@ def test_every_line_comes_once_however_often_the_connection_is_lost(
         answers, seen = [], 0
         for back, forth in [*cuts, (0, len(texts))]:
             begin = max(0, seen - back)
-            # A server that is asked for the lines from a time on sends all lines of that time.
+            # A server sends all lines of a point of time, if a client requests the lines since then.
             while lines is not None and begin and times[begin - 1] == times[min(begin, len(times) - 1)]:
                 begin -= 1
             seen = max(seen, min(len(texts), begin + forth))

@@ -1,4 +1,4 @@
-"""Logs of jobs on an embedded node with real processes, held against the files that the containers write themselves."""
+"""Logs of jobs on an embedded node with real processes, compared with the files that the containers write."""
 
 import itertools
 import threading
@@ -67,7 +67,7 @@ for number in range(300):
 
 
 class Scene:
-    """A job and its pods, which the test makes in place of a coordinator and a worker."""
+    """A job and its pods. The test creates the pods in place of a coordinator and a worker."""
 
     def __init__(self, cluster: KubernetesCluster, name: str, folder: Path, workers: int = 1) -> None:
         tasks = {"Master": task(), "Worker": task(workers) | {"dependsOn": []}}
@@ -177,7 +177,7 @@ class Follower:
 
 
 class Cutting(KubernetesCluster):
-    """A client whose answers with output may break off again and again, of a server that may not list runs."""
+    """A client of a server whose log answers may break off again and again, and which may not list runs."""
 
     def __init__(self, cluster: KubernetesCluster, *, cuts: bool, lists: bool) -> None:
         super().__init__(cluster._transport, cluster._settings)
@@ -273,7 +273,8 @@ def test_a_job_that_fails_twice_and_is_then_replaced_is_followed_to_its_end_and_
     scene.pod("master-0", scene.python(fails, "first", file, file))
     scene.admit()
     for run in range(2):
-        # A server that keeps two runs of a container only has lost what a broken connection did not bring in time.
+        # A server that keeps only two runs of a container has lost the output of an earlier run that a broken
+        # connection did not deliver in time.
         until(lambda: lists or not cut or len(follower.of("master-0")) == 300 * run)  # noqa: B023 - it is called here alone
         until(scene.file("master-0").exists)
         Path(f"{file}{scene.file('master-0').stat().st_size}").touch()
@@ -409,7 +410,7 @@ def test_a_follower_is_told_that_a_job_waits_no_longer_and_why_its_pods_do_not_s
     follower.stop.set()
     follower.end()
     [problem] = follower.of("")[2:]
-    assert problem.startswith("worker-"), "what holds for all pods of a task is said once"
+    assert problem.startswith("worker-"), "a problem that all pods of a task share is told once"
     assert 'does not start: CreateContainerConfigError: secret "missing" not found' in problem
 
 

@@ -1,4 +1,4 @@
-"""The line about a restart of a job that somebody follows."""
+"""The line about the restart of a job that a user follows."""
 
 from typing import Any
 
@@ -49,4 +49,4 @@ def test_line_names_the_number_the_pause_and_the_cause(
     before: RestartCounts, item: dict[str, Any], expected: str
 ) -> None:
     assert restart_notes.describe(before, item, NOW) == expected
-    assert restart_notes.describe(restart_notes.read(item), item, NOW) == "", "it is told once"
+    assert restart_notes.describe(restart_notes.read(item), item, NOW) == "", "each restart is told once"

@@ -1,4 +1,4 @@
-"""torchrun's traceback after a signal is no news for whoever follows a job; every other traceback is."""
+"""torchrun's traceback after a signal does not interest a user who follows a job; every other traceback does."""
 
 from coordinator.follow.log_lines import LogLine
 from coordinator.follow.readable_lines import BEGIN, END, ShutdownTraces

@@ -1,4 +1,4 @@
-"""A job that pods completed while no worker looked trains no second time, on an embedded API server."""
+"""A job whose pods completed while no worker looked does not train a second time, on an embedded API server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ from tests.support.coordinator.desk import Clock, Desk, task
 
 
 class Absence:
-    """A running job whose worker is away, and the leader that looks at it."""
+    """A running job whose worker is away, and the leader that looks at this job."""
 
     def __init__(self, desk: Desk, namespace: str, clock: Clock) -> None:
         self.desk, self.namespace, self.clock = desk, namespace, clock
@@ -42,14 +42,14 @@ class Absence:
         self.desk.cluster.patch(PODS, name, {"status": status}, self.namespace, subresource="status")
 
     def end_container(self, name: str, ago: float = 0.0, message: str = "") -> None:
-        """Report that the main container of a running pod has ended with 0."""
+        """Report that the main container of a running pod has ended with exit code 0."""
         at = timestamps.format_time(self.clock() - ago)
         state = {"terminated": {"exitCode": 0, "finishedAt": at, "message": message}}
         main = {"name": "torch", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": state}
         self.report(name, phase="Running", containerStatuses=[main])
 
     def end(self, phase: str, key: JobKey | None = None) -> None:
-        """Let the pods of a job end, until the leader's cache shows it."""
+        """End the pods of a job, and wait until the leader's cache shows their end."""
         job = key or self.key
         self.desk.move(job, phase)
         expected = phase == "Succeeded"
@@ -67,14 +67,16 @@ class Absence:
         self.wait(lambda: not self.pods(self.key))
 
     def look(self, leader: Completions | None = None) -> int:
-        """Let the leader look twice, with the time in between that workers have."""
+        """Let the leader look twice. Between the looks passes the time within which workers must have acted."""
         found = leader or self.leader
         written = self.look_once(found)
         self.clock.step(WORKERS_SECONDS)
         return written + self.look_once(found)
 
     def look_once(self, leader: Completions | None = None) -> int:
-        """Let the leader look, and write what it puts; return how many statuses were written."""
+        """Let the leader look once, and write the statuses that it puts. Return the number of statuses that were
+        written.
+        """
         before = self.desk.watching.calls["patch TorchJob"]
         (leader or self.leader).look()
         self.desk.statuses.serve(self.desk.statuses.jobs)
@@ -115,7 +117,7 @@ def test_workers_have_time_to_end_a_job(absence: Absence) -> None:
     absence.desk.until(lambda: (job := absence.desk.watches.job(absence.key)) is not None and job.finished)
     reads = absence.desk.watching.calls["get TorchJob"]
     assert absence.look() == 0
-    assert absence.desk.watching.calls["get TorchJob"] == reads, "a job that a worker has ended costs nothing"
+    assert absence.desk.watching.calls["get TorchJob"] == reads, "a job that a worker has ended costs no request"
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Running"])
@@ -136,7 +138,7 @@ def test_pod_that_ends_just_before_the_look_is_judged_when_it_has_settled(absenc
     absence.wait(lambda: absence.key in absence.desk.watches.completed)
     assert absence.look_once() == 0
     absence.clock.step(WORKERS_SECONDS)
-    assert absence.look_once() == 0, "its node may still say that the end was its own deed"
+    assert absence.look_once() == 0, "its node may still report that the node itself ended the pod"
     absence.clock.step(1.0)
     assert absence.look_once() == 1
 
@@ -197,7 +199,7 @@ def test_refused_request_is_repeated(
 
         patched.setattr(absence.desk.watching, call, refuse)
         assert absence.look() == 0
-    assert absence.look_once() == 0, "others have their turn"
+    assert absence.look_once() == 0, "the job waits while other jobs have their turn"
     absence.clock.step(pause)
     assert absence.look_once() == 1
 

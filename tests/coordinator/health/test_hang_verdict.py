@@ -23,7 +23,7 @@ LONG_AGO = parse("2026-01-01T00:00:00Z")
 
 @dataclass
 class Watch:
-    """A job that is looked at every 5 s; its pods report into a store with a clock of its own."""
+    """A job at which the leader looks every 5 s. The pods of the job report into a store with its own clock."""
 
     running: tuple[str, ...] = (A, B)
     known: Reported | None = None
@@ -31,7 +31,7 @@ class Watch:
     now: float = 1000.0
     redis_clock: float = 1.7e9
     missed: bool = False
-    """Whether something was missed since the last look."""
+    """Whether a change was missed since the last look."""
     watch: StepWatch | None = None
     reports: MemoryReports = field(init=False)
 
@@ -44,7 +44,7 @@ class Watch:
         return self
 
     def look(self, seconds: float = 0.0) -> "Watch":
-        """Let time pass, with a look every 5 s and one at the end."""
+        """Let time pass. The leader looks every 5 s and at the end."""
         end = self.now + seconds
         while self.now < end:
             self.redis_clock += 5.0
@@ -62,7 +62,7 @@ class Watch:
         self.missed = False
 
     def trained(self) -> "Watch":
-        """Return the watch of a job that has made two steps just now."""
+        """Return this watch after its job has made two steps."""
         return self.look().report(1).look(5).report(2).look(5)
 
     def verdict(self, rules: Health = RULES) -> HangVerdict | None:
@@ -111,7 +111,7 @@ def test_first_step_after_a_start_has_its_own_limit() -> None:
     assert job.verdict() is None
     assert job.look(5).verdict() is not None
     first = Watch().look().report(500).look(5).report(501).look(65)
-    assert first.verdict() is not None, "the first report says where the job goes on, the second one is a step"
+    assert first.verdict() is not None, "the first report tells where the job continues, only the second is a step"
 
 
 def test_each_run_begins_anew_and_forgets_the_reports_before() -> None:
@@ -213,7 +213,7 @@ class TestOnePodToBlame:
         job = Watch(running=(A, B, C)).trained()
         for step in range(3, 15):
             job.report(step, A, C).report(2, B).look(5)
-        assert job.verdict() is None, "the others have gone on without it for 55 s"
+        assert job.verdict() is None, "the other pods have made steps without this pod for only 55 s"
         assert job.report(15, A, C).report(2, B).look(5).verdict() == HangVerdict(65, behind=(B,), blamed=B)
 
     def test_pod_is_not_blamed_because_another_one_is_first_to_go_on_after_a_pause(self) -> None:

@@ -1,4 +1,4 @@
-"""The looks of a leader at the reports of its jobs, and what it and a worker write, on an embedded API server."""
+"""The leader's looks at the reports of its jobs, and what the leader and a worker write, on an embedded API server."""
 
 from dataclasses import replace
 from typing import Any
@@ -44,7 +44,7 @@ class Training:
         return HangWatch(desk.statuses.jobs, desk.watches, desk.open(), self.reports, **(usual | parts))
 
     def look(self, seconds: float = LOOK_SECONDS, *pods: str, leader: HangWatch | None = None) -> TorchJob:
-        """Let time pass; the leader looks as often as it does, and the named pods make a step before each look."""
+        """Let time pass. The leader looks at its usual interval, and the named pods make a step before each look."""
         for _ in range(round(seconds / LOOK_SECONDS)):
             self.clock.step(LOOK_SECONDS)
             self.step += 1
@@ -58,11 +58,11 @@ class Training:
         return self.job
 
     def write(self) -> None:
-        """Let the leader write what it has put."""
+        """Write the statuses that the leader has put."""
         self.desk.statuses.serve(self.desk.statuses.jobs)
 
     def settle(self) -> None:
-        """Let the worker do what is to be done, until the caches are up to date."""
+        """Run the worker until no work is left and the caches are up to date."""
         self.desk.until(lambda: self.is_seen() and not self.desk.term.step() and not self.desk.run_worker())
 
     def is_seen(self) -> bool:

@@ -100,7 +100,7 @@ def test_probes_are_answered_while_all_threads_and_the_queue_are_busy(place: Pla
             stack.enter_context(place.ask("/f", "127.0.0.4"))
             stack.enter_context(place.connect("127.0.0.5"))
         assert place.answer("/healthz").endswith(b"ok\n")
-        assert threading.active_count() < before + 50, "no thread for a connection, though other tests may begin a few"
+        assert threading.active_count() < before + 50, "connections take no threads; other tests may start a few"
     assert not {"/d", "/e", "/f"} & {*place.begun}
 
 
@@ -176,7 +176,7 @@ def test_threads_rest_in_proportion_to_their_work() -> None:
         assert place.answer("/second") == b""
         assert place.begun == ["/first"]
         before = time.monotonic()
-    assert time.monotonic() - before < SECONDS, "a rest does not hold up the end"
+    assert time.monotonic() - before < SECONDS, "a resting thread does not delay the end of the server"
 
 
 @pytest.mark.parametrize(

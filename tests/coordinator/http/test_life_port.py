@@ -43,7 +43,7 @@ CALLS: dict[str, Call] = {
     "completions": (Completions, "look"),
     "watch/torchjobs.train.distributed.io": (views, "job_view"),
 }
-"""By loop, a call that it makes in its turns."""
+"""By loop, a call that the loop makes in each of its turns."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The page /metrics at the port for probes: many readers at once, slow ones, and pages that take long."""
+"""The page /metrics at the port for probes: many readers at once, slow readers, and pages that take long to make."""
 
 import http.client
 import socket
@@ -35,7 +35,7 @@ class Healthy:
 
 
 class Press:
-    """Makes pages, and holds them back until it is let go."""
+    """A source of pages that holds each page back until the test releases it."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -99,7 +99,7 @@ def test_a_page_that_cannot_be_made_is_answered_with_500_and_one_that_names_anot
 
 
 def read(url: str, host: str = "") -> int:
-    """Return the status of an answer that was read whole; 0 if the connection was closed."""
+    """Return the status of an answer that was read to its end; 0 if the connection was closed."""
     request = urllib.request.Request(url, headers={"Host": host} if host else {})
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:

@@ -1,4 +1,6 @@
-"""The port for reports: who is let in, what is refused, and that no client costs another one anything."""
+"""The port for reports: which clients are let in, which requests are refused, and that no client costs another client
+anything.
+"""
 
 import contextlib
 import json
@@ -69,7 +71,7 @@ class Place:
         return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS, source_address=(source, 0))
 
     def send(self, raw: bytes, source: str = "127.0.0.1") -> tuple[int, dict[str, str], Any]:
-        """Send bytes, and return status, headers and document of the answer; 0 if there is none."""
+        """Send bytes, and return status, headers and document of the answer. The status is 0 if there is no answer.."""
         with self.connect(source) as connection:
             with contextlib.suppress(ConnectionError):
                 connection.sendall(raw)
@@ -225,7 +227,7 @@ def test_a_pod_waits_between_two_reports(place: Place) -> None:
     assert (code, headers["Retry-After"]) == (429, "5")
     assert place.post(pod="train-worker-1")[0] == 200, "another pod does not wait"
     assert place.post(step=2, checkpoint=1234)[0] == 429, "nobody has asked for a save"
-    assert place.post(step=2, last=True)[0] == 200, "the last one does not wait"
+    assert place.post(step=2, last=True)[0] == 200, "the last report does not wait"
     place.clock.step(5)
     assert place.post(step=3)[0] == 200
 
@@ -245,7 +247,7 @@ def test_a_world_is_answered_to_the_pods_of_the_job(place: Place) -> None:
     assert place.get(f"{PATH}/world")[0] == 503
     place.worlds = KeyError("a defect")
     assert place.get(f"{PATH}/world")[0] == 500
-    assert place.post()[0] == 200, "the threads go on"
+    assert place.post()[0] == 200, "the threads continue to answer"
 
 
 @pytest.mark.parametrize(
@@ -287,7 +289,9 @@ def test_a_body_without_a_true_length_is_refused(place: Place, headers: str, cod
 
 @contextlib.contextmanager
 def slow_clients(place: Place) -> Iterator[list[socket.socket]]:
-    """Yield connections of one address that have sent a part of a request: more than it may have at once."""
+    """Yield connections of one address that have sent a part of a request. The connections are more than the address
+    may have at once.
+    """
     head = request("POST", f"{PATH}/report", SECRET.token(KEY.uid))
     with contextlib.ExitStack() as stack:
         slow = [stack.enter_context(place.connect("127.0.0.2")) for _ in range(SMALL.connections_of_address + 30)]
@@ -306,11 +310,11 @@ def test_slow_clients_hold_up_nobody() -> None:
     with started(replace(SMALL, head_seconds=2 * SECONDS)) as place, slow_clients(place):
         began = time.monotonic()
         assert place.post()[0] == 200
-        assert time.monotonic() - began < SECONDS, "nobody waits for them"
+        assert time.monotonic() - began < SECONDS, "no other client waits for the slow clients"
 
 
 def test_a_client_may_send_all_of_a_large_body_and_then_read_the_answer() -> None:
-    """A client that finds the connection closed while it sends never sees why."""
+    """A client whose connection is closed while it sends never reads the reason."""
     body = b"x" * 1_000_000
     with started(replace(SMALL, head_seconds=SECONDS)) as place, place.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
@@ -325,7 +329,7 @@ def test_a_client_that_sends_without_end_is_answered_and_closed(place: Place) ->
             connection.sendall(head)
             for _ in range(200):
                 connection.sendall(b"x" * 65536)
-        assert parsed(whole(connection))[0] in (413, 0), "0: the answer came too early for it"
+        assert parsed(whole(connection))[0] in (413, 0), "0: the answer was lost with the connection"
     assert place.post()[0] == 200
 
 
@@ -335,14 +339,14 @@ def test_one_address_is_slowed_down_and_no_other() -> None:
         began = time.monotonic()
         for _ in range(30):
             assert place.send(wrong, "127.0.0.2")[0] == 401
-        assert time.monotonic() - began > 0.4, "20 at once, the others one after the other"
+        assert time.monotonic() - began > 0.4, "the first 20 are answered at once, the others one after the other"
     limits = replace(SMALL, requests_of_address=1.0, head_seconds=SECONDS)
     with started(limits) as place, contextlib.ExitStack() as stack:
         slowed = [stack.enter_context(place.connect("127.0.0.2")) for _ in range(limits.connections_of_address - 1)]
         for connection in slowed:
             connection.sendall(wrong)
         assert place.post()[0] == 200
-        assert not select.select(slowed[-1:], [], [], 0)[0], "its turn comes after 18 s"
+        assert not select.select(slowed[-1:], [], [], 0)[0], "the last connection has its turn after 18 s"
 
 
 def test_no_address_pays_for_requests_that_left_before_their_turn() -> None:
@@ -353,7 +357,7 @@ def test_no_address_pays_for_requests_that_left_before_their_turn() -> None:
                 connection.sendall(wrong)
         began = time.monotonic()
         assert place.send(wrong, "127.0.0.2")[0] == 401
-        assert time.monotonic() - began < SECONDS, "600 requests at 5 in a second take 120 s"
+        assert time.monotonic() - began < SECONDS, "600 requests would take 120 s at 5 requests in a second"
 
 
 def test_no_token_is_logged(place: Place, caplog: pytest.LogCaptureFixture) -> None:
@@ -364,7 +368,7 @@ def test_no_token_is_logged(place: Place, caplog: pytest.LogCaptureFixture) -> N
         place.get(f"{PATH}/world", token=token)
         with place.connect() as connection:
             connection.sendall(request("POST", f"{PATH}/report", token)[:-4])
-            assert whole(connection) == b"", "it is closed after its time"
+            assert whole(connection) == b"", "the connection is closed after its time limit"
     place.post(b"x" * 20_000)
     text = caplog.text + repr(caplog.records)
     assert "a defect" in text

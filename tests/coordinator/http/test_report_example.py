@@ -1,4 +1,6 @@
-"""The file with which the example reports: it never raises, never waits, and leaves out what JSON does not have."""
+"""The example's file that sends reports: it never raises an error, never waits, and leaves out values that JSON does
+not have.
+"""
 
 import importlib.util
 import json
@@ -19,7 +21,7 @@ FILE = Path(__file__).parents[3] / "examples" / "elastic" / "report.py"
 
 
 class Coordinator(ThreadingHTTPServer):
-    """A server that notes reports, and answers once it may."""
+    """A server that records reports, and answers once the test allows answers."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -63,7 +65,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Coordinator]:
 
 @pytest.fixture
 def report() -> Any:
-    """Return a fresh copy of the module, whose thread sends at once."""
+    """Return a fresh copy of the module, whose thread sends each report at once."""
     spec = importlib.util.spec_from_file_location("report", FILE)
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""The port for reports of a coordinator: when it is there, and what a pod gets on it in a cluster."""
+"""The port for reports of a coordinator: when it is open, and how it answers pods of a cluster."""
 
 import json
 import socket
@@ -69,7 +69,7 @@ def ask(port: int, path: str, uid: str, body: dict[str, Any] | None = None) -> t
 
 
 def make_job(place: Place, namespace: str, **changes: Any) -> JobKey:
-    """Create an admitted job of two workers, and the pod of the second one."""
+    """Create an admitted job of two workers, and the pod of the second worker."""
     cluster = place.coordinator.cluster
     worker = {"numTasks": 3, "template": template(), "dependsOn": []}
     policy = {"numMinReplicas": 1, "numMaxReplicas": 4, "mode": "InPlaceRestart"}
@@ -97,13 +97,15 @@ def test_a_pod_reports_and_asks_for_its_world(place: Place, namespace: str) -> N
     with report_port.serving(place.coordinator, SECRET, place.reports) as port:
         where = f"/v1/jobs/{namespace}/train"
         assert ask(port, f"{where}/report", key.uid, {"pod": "train-worker-1", "step": 8}) == (200, {})
-        assert ask(port, f"{where}/report", key.uid, {"pod": "train-worker-0", "step": 8})[0] == 400, "it has no pod"
+        assert ask(port, f"{where}/report", key.uid, {"pod": "train-worker-0", "step": 8})[0] == 400, (
+            "the job has no such pod"
+        )
         world = {"size": 2, "rank": 1, "min": 1, "max": 4, "generation": 3, "target": 3}
         assert ask(port, f"{where}/world?pod=train-worker-1", key.uid) == (200, world)
         assert ask(port, f"{where}/world", key.uid) == (200, {**world, "rank": None})
         assert ask(port, f"{where}/world", "another")[0] == 403
-    assert place.reports.read([key])[key].pods["train-worker-1"].step == 8, "the end writes the last batch"
-    assert place.work.inspect().records == {}, "a report is no work"
+    assert place.reports.read([key])[key].pods["train-worker-1"].step == 8, "the last batch is written at the end"
+    assert place.work.inspect().records == {}, "a report makes no work for workers"
 
 
 def test_an_answer_to_the_open_request_to_save_is_work(place: Place, namespace: str) -> None:
@@ -116,11 +118,11 @@ def test_an_answer_to_the_open_request_to_save_is_work(place: Place, namespace: 
     with report_port.serving(place.coordinator, SECRET, place.reports) as port:
         _, asked = ask(port, where, key.uid, {"pod": "train-worker-1", "step": 8, "checkpoint": 7})
         assert asked == {"checkpoint": 1767322800}
-    assert place.work.inspect().records == {}, "another request is answered"
+    assert place.work.inspect().records == {}, "the report answers another request"
     with report_port.serving(place.coordinator, SECRET, place.reports) as port:
         assert ask(port, where, key.uid, {"pod": "train-worker-1", "step": 8, **asked}) == (200, asked)
     records = place.work.inspect().records
-    assert {of: record.kind for of, record in records.items()} == {key: "ends"}, "pods are about to go"
+    assert {of: record.kind for of, record in records.items()} == {key: "ends"}, "pods are about to end"
 
 
 def test_without_a_key_or_a_port_there_is_no_server(embedded_cluster: KubernetesCluster, namespace: str) -> None:

@@ -1,4 +1,6 @@
-"""A leader's term, step by step: it puts, picks, offers and forgets jobs as the objects of the API server require."""
+"""A leader's term, step by step: the leader puts, picks, offers and forgets jobs as the objects of the API server
+require.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +27,9 @@ CHARGE = {"jobs": 1, "pods": 2, "cpu": 2000}
 
 
 def admit(desk: Desk, key: JobKey, epoch: int = 1, **changes: Any) -> None:
-    """Write an admission, as a worker does, with the pick in the store or with an invented one."""
+    """Write an admission, as a worker does. The pick is the pick in the store, or an invented pick if the store has
+    none.
+    """
     held = desk.content.reservations.get(key)
     port, attempt = (held.port, held.attempt) if held else (20_007, 1)
     admission = {"queue": "a", "attempt": attempt, "epoch": epoch, "pick": 1, "charge": CHARGE, "port": port}
@@ -113,7 +117,7 @@ def test_a_charge_freed_after_a_run_causes_no_other_run(desk: Desk, namespace: s
     desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
     assert desk.reserved() == {key}  # a worker has leased the job
     for seconds in (7200, -10_800):
-        desk.jump(seconds)  # of the coordinator's machine, which decides nothing about a charge
+        desk.jump(seconds)  # the clock of the coordinator's machine jumps, which decides nothing about a charge
         clock.step(2 * desk.settings.dispatch_seconds)
         desk.until(lambda: desk.term.flush() == 0, worker=False)
         assert desk.reserved() == {key}
@@ -326,7 +330,9 @@ def test_a_lost_store_is_rebuilt_from_the_cluster_after_one_lease(desk: Desk, na
         desk.term.step()
     desk.begin(epoch=2)
     assert desk.paused == [pytest.approx(LEASE_SECONDS, abs=4)]
-    assert desk.content.reservations == {admitted: replace(before, paid=0)}, "it was granted, so nothing is refunded"
+    assert desk.content.reservations == {admitted: replace(before, paid=0)}, (
+        "the pick was granted, so nothing is refunded"
+    )
     assert desk.waiting() == {waiting}
     assert desk.content.usage == {"a": CHARGE}
     desk.move(admitted, "Running")
@@ -549,7 +555,7 @@ def test_urgent_work_that_could_not_be_offered_is_offered_later(desk: Desk, name
 
 
 def flush_all(term: ControlLoop) -> None:
-    """Flush until no key is marked; the watch may still deliver changes."""
+    """Flush until no key is marked; the watch may still deliver changes during the flush."""
     until(term.flush)
     while term.flush():
         pass

@@ -1,4 +1,4 @@
-"""The coordinator's main loop: it leads, survives failures of its surroundings, and stops on request."""
+"""The coordinator's main loop: it leads, survives failures of Redis and of the API server, and stops on request."""
 
 import json
 import logging
@@ -38,7 +38,7 @@ from tests.support.waiting import SECONDS, until
 AWAY = "Redis at redis://127.0.0.1:6379/0 does not answer: Connection refused"
 QUICK = {"pool": "none", "lease_seconds": 60.0, "renew_deadline": 55.0, "renew_seconds": 0.1, "settle_seconds": 0.01}
 SHORT = {"lease_seconds": 0.6, "renew_deadline": 0.5}
-"""A lease that a test lets expire."""
+"""The settings of a lease that a test lets expire."""
 
 
 class Place:
@@ -113,12 +113,12 @@ def rebuilds(coordinator: Coordinator) -> dict[str, int]:
 
 
 def shown_epoch(coordinator: Coordinator) -> float | None:
-    """Return the epoch on the page of a coordinator; None if there is none."""
+    """Return the epoch on the metrics page of a coordinator; None if the page has none."""
     return shown(coordinator, leader_metrics.EPOCH)
 
 
 def shown(coordinator: Coordinator, metric: Metric) -> float | None:
-    """Return the value of a metric on the page of a coordinator; None if it has none."""
+    """Return the value of a metric on the metrics page of a coordinator; None if the page has none."""
     found = coordinator_metrics.samples(coordinator)
     return next((each.cells[0] for each in found if each.metric is metric), None)
 
@@ -328,7 +328,7 @@ def test_a_leader_whose_term_hangs_gives_up_the_lease_and_another_leads(
         assert hanging.hangs.wait(SECONDS)
         try:
             clock.step(59)
-            assert first.leadership.leading, "it has not hung for a lease yet"
+            assert first.leadership.leading, "the loop has not hung for a whole lease yet"
             clock.step(1)
             until(lambda: second.counts.rebuilds == 1)
             assert not first.leadership.leading

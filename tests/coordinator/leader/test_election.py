@@ -1,4 +1,4 @@
-"""Leader election: the Lease on an API server, with the clock of every candidate stepped by the test."""
+"""Leader election: the Lease is on an API server, and the test steps the clock of every candidate."""
 
 import logging
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_a_candidate_waits_a_whole_lease_after_the_last_renewal_it_saw(
     one, two = candidate(cluster, namespace, "one", clock), candidate(cluster, namespace, "two", clock)
     one.step()
     clock.step(5)
-    two.step()  # five seconds late: from now on the candidate counts by its own clock
+    two.step()  # five seconds late: from now on the candidate counts the age of the Lease by its own clock
     clock.step(SECONDS - 0.1)
     two.step()
     assert not two.leading

@@ -1,6 +1,7 @@
-"""Jobs that name queues of Volcano, whose capability bounds what is picked, on the embedded API server and a real one.
+"""Jobs that name queues of Volcano, whose capability limits the picks, on the embedded API server and a real API
+server.
 
-The test plays Volcano: it writes the states of its queues, and binds no pod.
+The test plays Volcano: it writes the states of the queues, and binds no pod.
 """
 
 import logging
@@ -88,7 +89,9 @@ def test_jobs_that_name_a_small_queue_of_volcano_leave_the_rest_of_the_pool_to_o
             f"queue small of the gang scheduler has no room for the job's gang: {GPU}: asks 8, used 8, hard 8"
         )
     volcano.until(lambda: volcano.phase(picked) == "Admitted")
-    assert groups(volcano, namespace).keys() == {"other-0", f"{picked.name}-0"}, "no group is made in vain"
+    assert groups(volcano, namespace).keys() == {"other-0", f"{picked.name}-0"}, (
+        "no group is created for a job that must wait"
+    )
     volcano.change(picked, cancel=True)
     volcano.until(lambda: len(volcano.reserved() & set(waiting)) == 1)
 
@@ -108,7 +111,7 @@ def test_one_round_of_picks_takes_no_more_than_the_queue_of_volcano_has(volcano:
         volcano.settling.step(1.0)
         volcano.term.step()
     assert len(volcano.reserved() & {*keys}) == 2
-    assert free in volcano.reserved(), "a job of another queue goes, in whatever order they wait"
+    assert free in volcano.reserved(), "a job of another queue goes, whatever the order of the waiting jobs"
     assert volcano.term.counts.picked == 3, "no pick was taken back"
 
 

@@ -1,4 +1,6 @@
-"""Jobs that are resized while they hold room: what the leader puts, frees, refunds and notices."""
+"""Jobs that are resized while they hold room: the entries that the leader puts, and the room that it frees and
+refunds.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +28,9 @@ def amounts(workers: int) -> dict[str, int]:
 
 
 def write(desk: Desk, key: JobKey, workers: int, *, to: int | None = None, **changes: Any) -> None:
-    """Write that a job was granted some workers, as a worker process does. With `to` it wants so many workers."""
+    """Write that a job was granted some workers, as a worker process does. `to` is the number of workers that the job
+    wants.
+    """
     held = desk.content.reservations[key]
     given = {"queue": "a", "attempt": 1, "epoch": held.epoch, "pick": 1, "port": held.port, "admittedAt": SINCE}
     admission = {**given, "charge": amounts(workers), "workers": workers, "grown": 0, "declined": 0, **changes}
@@ -46,7 +50,7 @@ def elastic(desk: Desk, namespace: str, workers: int, name: str = "train", **pol
 
 
 def size(desk: Desk, key: JobKey) -> tuple[int, int]:
-    """Return the CPUs that a job is charged for, and how often it has grown."""
+    """Return the number of CPUs for which a job is charged, and how often the job has grown."""
     held = desk.content.reservations[key]
     return held.charge["cpu"] // 1000, held.grown
 
@@ -57,7 +61,7 @@ def workers_of(desk: Desk, key: JobKey, count: int) -> None:
 
 
 def finish_runs(desk: Desk) -> None:
-    """End every run of a worker without an action."""
+    """End every run of a worker. No job is reconciled."""
     for task in desk.work.begin(desk.work.pop()):
         desk.work.finish(task.key, task.token)
 
@@ -141,7 +145,7 @@ def test_a_smaller_grant_frees_room_once_the_pods_are_gone_and_the_next_job_is_p
         finish_runs(desk)
         clock.step(1)
         desk.term.step()
-        assert size(desk, key) == (3, 0), "three pods occupy"
+        assert size(desk, key) == (3, 0), "three pods occupy room"
         for index in (1, 2):
             remove(desk.cluster, PODS, f"train-worker-{index}", namespace)
         until(lambda: len(desk.watches.job_pods(key)) == 1)
@@ -149,7 +153,7 @@ def test_a_smaller_grant_frees_room_once_the_pods_are_gone_and_the_next_job_is_p
         clock.step(1)
         desk.term.step()
         assert size(desk, key) == (1, 0)
-        assert waiting in desk.reserved(), "it was picked in the same step"
+        assert waiting in desk.reserved(), "the waiting job was picked in the same step"
 
 
 def test_the_room_of_workers_without_pods_is_picked_in_the_step_that_sees_the_smaller_grant(
@@ -268,7 +272,7 @@ def test_idle_growth_is_paid_for_once_the_owner_wants_it(
         before = desk.store.snapshot(1).queues[0].account
         desk.change(key, torchTaskSpecs={"Worker": desks.task(3)})
         desk.until(lambda: desk.content.reservations[key].idle == 1, worker=False)
-        assert size(desk, key) == (4, 2), "it holds what it held before"
+        assert size(desk, key) == (4, 2), "the job holds as much as before"
         paid = desk.store.snapshot(1).queues[0].account
         assert paid.base - before.base == 1000 * UNIT
 
@@ -319,8 +323,8 @@ def test_a_rebuild_keeps_a_growth_that_no_worker_has_written(desk: Desk, namespa
     assert size(desk, key) == (3, 1)
     desk.lose()
     desk.begin(3)
-    assert size(desk, key) == (2, 0), "a growth that only the store had is gone with it"
-    assert desk.waiting() == {key}, "and is waited for again"
+    assert size(desk, key) == (2, 0), "a growth that only the store held is lost with the store"
+    assert desk.waiting() == {key}, "and the job waits for this growth again"
 
 
 def test_a_rebuild_takes_back_growths_without_pods_before_whole_admissions(
@@ -331,7 +335,7 @@ def test_a_rebuild_takes_back_growths_without_pods_before_whole_admissions(
         desk.begin()
         grown, newer = elastic(desk, namespace, 1), elastic(desk, namespace, 2, "newer")
         workers_of(desk, grown, 2)
-        write(desk, grown, 4, grown=2)  # a worker that had slept wrote the last growth
+        write(desk, grown, 4, grown=2)  # a worker that had slept has now written the last growth
         desk.lose()
         desk.begin(2)
         assert size(desk, grown) == (2, 2)
@@ -339,7 +343,7 @@ def test_a_rebuild_takes_back_growths_without_pods_before_whole_admissions(
         desk.until(lambda: desk.term.flush() == 0, worker=False)
         assert desk.term.audit(), "the charge is smaller on purpose"
         make_pod(desk, grown, "train-worker-2")
-        assert not desk.term.audit(), "the growth has pods after all"
+        assert not desk.term.audit(), "the pods of the growth exist after all"
 
 
 def test_a_usage_that_is_not_the_sum_of_the_charges_is_noticed(desk: Desk, namespace: str) -> None:

@@ -1,4 +1,6 @@
-"""Jobs with idle workers, for which their queues have not paid: what the leader audits, rebuilds, frees and refunds."""
+"""Jobs with idle workers, for which their queues have not paid: how the leader audits, rebuilds, frees and refunds
+them.
+"""
 
 from dataclasses import replace
 
@@ -30,7 +32,9 @@ def pay(desk: Desk, key: JobKey, workers: int) -> None:
 
 
 def idle(desk: Desk, key: JobKey) -> tuple[int, int, int]:
-    """Return the CPUs that a job is charged for, how often it has grown, and its idle workers."""
+    """Return the number of CPUs for which a job is charged, how often the job has grown, and how many workers are
+    idle.
+    """
     return *size(desk, key), desk.content.reservations[key].idle
 
 
@@ -64,7 +68,7 @@ def test_a_rebuild_keeps_idle_workers_and_payments_that_no_worker_has_written(de
     assert idle(desk, key) == (5, 2, 1)
     desk.lose()
     desk.begin(3)
-    assert idle(desk, key) == (5, 1, 3), "a payment that only the store had is gone with it"
+    assert idle(desk, key) == (5, 1, 3), "a payment that only the store held is lost with the store"
 
 
 @pytest.mark.parametrize("paid", [True, False])

@@ -1,7 +1,7 @@
 """Nodes that are about to lose their pods, on an API server whose nodes, scheduler and kubelets the test plays.
 
-On a real API server (KUBEBUILDER_ASSETS) the evictions and taints are those of Kubernetes; without one, the tests on it
-are skipped, with that reason.
+On a real API server (KUBEBUILDER_ASSETS) Kubernetes itself makes the evictions and taints. Without KUBEBUILDER_ASSETS,
+the tests on a real API server are skipped with a message.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def machines(desk: Desk, server: Server, namespace: str) -> Machines:
 
 
 def run(machines: Machines, workers: int, **spec: Any) -> JobKey:
-    """Return a job whose workers all run; an elastic job counts as running before that."""
+    """Return a job whose workers all run. The phase of an elastic job may be Running before all workers run."""
     key = machines.desk.submit("train", machines.namespace, "a", tasks={"Worker": desks.task(workers)}, **spec)
     until(machines, lambda: machines.desk.phase(key) == "Running" and len(places(machines, key)) == workers)
     return key

@@ -1,4 +1,4 @@
-"""The life of a job in one process, from submission to end, on the embedded API server and on a real one.
+"""The life of a job in one process, from submission to end, on the embedded API server and on a real API server.
 
 The test sets the phases of the pods, as a node does.
 """

@@ -89,7 +89,7 @@ def test_status_counts_waiting_and_admitted_jobs_and_usage(seen: list[JobView], 
 
 
 def told(desk: Desk, name: str) -> dict[str, Any]:
-    """Return the status as the API server has it."""
+    """Return the status that the API server has stored."""
     found: dict[str, Any] = desk.cluster.get(TENANT_QUEUES, name).get("status") or {}
     return found
 
@@ -100,7 +100,7 @@ def caught_up(desk: Desk, name: str) -> None:
 
 
 class Writing:
-    """What finds the figures of queues, and the writer of them."""
+    """The part that computes the figures of queues, and the part that writes them."""
 
     def __init__(self, desk: Desk, cluster: Any = None) -> None:
         self.cluster = cluster or Counting(desk.cluster)
@@ -110,7 +110,7 @@ class Writing:
         self.figures = QueueStatuses(self.statuses.queues, desk.watches)
 
     def write(self) -> None:
-        """Look once, and write what is due a second after the last round."""
+        """Compute the figures once, and write the statuses that are due a second after the last round."""
         self.figures.look()
         self.clock.step(1.0)
         self.statuses.step()

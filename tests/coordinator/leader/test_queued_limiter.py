@@ -1,4 +1,4 @@
-"""The order of status writes to waiting jobs: tenants take turns, and so do the jobs of a tenant."""
+"""The order of status writes to waiting jobs: tenants take turns, and the jobs of a tenant also take turns."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ def offer(number: int, tenant: str = "a", delay: float = DELAY) -> Offer:
 
 
 def drained(turns: QueuedLimiter, clock: Clock, seconds: float, step: float = 0.05) -> list[tuple[float, Offer]]:
-    """Return the offers of the next seconds, each with its time since the start."""
+    """Return the offers of the next seconds, each with the time of the offer since the start."""
     began, found = clock(), []
     while clock() < began + seconds:
         found += [(clock() - began, each) for each in turns.take_due()]

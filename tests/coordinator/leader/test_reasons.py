@@ -1,4 +1,4 @@
-"""The reason that the status of a waiting job gives, and how many writes it costs."""
+"""The reason in the status of a waiting job, and the number of writes for it."""
 
 import threading
 from typing import Any
@@ -112,8 +112,9 @@ def test_writes_of_reasons_are_limited_and_the_oldest_job_comes_first(desk: Desk
 
 
 def test_tenants_take_turns_at_writes_of_reasons(desk: Desk, namespace: str, clock: Clock) -> None:
-    """One tenant has many old jobs, each in an invented queue. They do not delay the reasons for the jobs of another
-    tenant."""
+    """One tenant has many old jobs, each in an invented queue. These jobs do not delay the reasons for the jobs of
+    another tenant.
+    """
     desk.queue("ours", namespaces=[namespace])
     desk.begin()
     held = {"schedulingPolicy": {"hold": True}}

@@ -1,4 +1,6 @@
-"""Repair, which a user requests from the leader through its Lease, and the command that requests it."""
+"""The repair of Redis, which a user requests from the leader through its Lease, and the command that requests the
+repair.
+"""
 
 import json
 import threading

@@ -38,7 +38,9 @@ def test_a_tenant_whose_jobs_never_run_gets_no_more_than_its_share(
 
 
 def one_turnover(desk: Desk, clock: Clock) -> set[tuple[JobKey, int]]:
-    """End all admissions and return them. Jobs of queue works succeed; jobs of queue stuck exceed the time to start."""
+    """End all admissions, and return the keys and attempts of their jobs. Jobs of queue works succeed; jobs of queue
+    stuck exceed the time to start.
+    """
     desk.until(lambda: len(desk.reserved()) == SLOTS and all(map(desk.pods_of, desk.reserved())))
     held = {(key, each.attempt) for key, each in desk.content.reservations.items()}
     working = [key for key, _ in held if key.name.startswith("works")]

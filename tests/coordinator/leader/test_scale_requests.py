@@ -1,4 +1,4 @@
-"""Scale requests on an API server: the leader makes their keys due, and a worker carries them out."""
+"""Scale requests on an API server: the leader makes the keys of requests due, and a worker carries the requests out."""
 
 import contextlib
 import time
@@ -22,7 +22,7 @@ POLICY = {"mode": "InPlaceRestart", "numMinReplicas": 1, "numMaxReplicas": 6}
 
 @pytest.fixture
 def desk(cluster: KubernetesCluster, namespace: str) -> Iterator[Desk]:
-    # The times at which requests are created are those of the API server.
+    # The API server sets the times at which requests are created.
     clock = Clock()
     clock.step(time.time() - clock.now)
     with Desk(cluster, clock, pool="cpu=8") as found:
@@ -59,7 +59,7 @@ def phase(desk: Desk, namespace: str, resource: Resource, name: str = "r") -> tu
 
 
 def run(desk: Desk, key: JobKey) -> None:
-    """Let the pods of a job run that wait, and those end that are being deleted."""
+    """Let the waiting pods of a job run, and end the pods that are being deleted."""
     for name in desk.pods_of(key):
         pod = desk.cluster.get(PODS, name, key.namespace)
         if "deletionTimestamp" in pod["metadata"]:
@@ -153,7 +153,9 @@ def test_request_without_a_job_fails_at_its_timeout_and_goes_after_its_time_to_l
 
 
 def test_lost_work_queue_forgets_no_request(desk: Desk, namespace: str) -> None:
-    """Only the work queue knows when the timeout of such a request is over; the leader offers it again."""
+    """Only the work queue knows when the timeout of such a request is over. The leader offers the request to the queue
+    again.
+    """
     ask(desk, namespace, SCALE_OUTS, toAdd={"count": 1}, timeoutSeconds=100)
     until(desk, lambda: phase(desk, namespace, SCALE_OUTS) == ("Pending", ""))
     desk.lose()
@@ -180,7 +182,7 @@ def test_requests_go_with_their_job(desk: Desk, namespace: str) -> None:
     found = desk.cluster.get(SCALE_OUTS, "r", namespace)["metadata"]
     assert found["finalizers"]
     desk.cluster.delete(TORCHJOBS, "train", namespace)
-    # A real garbage collector runs in kube-controller-manager, which is not here.
+    # A real garbage collector runs in kube-controller-manager, which does not run in this test.
     with contextlib.suppress(errors.NotFound):
         desk.cluster.delete(SCALE_OUTS, "r", namespace)
     until(desk, lambda: not desk.cluster.list(SCALE_OUTS, namespace).items)

@@ -1,4 +1,6 @@
-"""Admitted jobs that lose their room and wait again: other jobs may use the room until they are admitted again."""
+"""Admitted jobs that lose their room and wait again: other jobs may use the room until these jobs are admitted
+again.
+"""
 
 from datetime import UTC, datetime
 
@@ -15,7 +17,7 @@ from tests.support.waiting import SECONDS, until
 
 
 def both_admitted(desk: Desk, namespace: str) -> tuple[JobKey, JobKey]:
-    """Return two admitted jobs, where there is room for one, as after a loss of the store."""
+    """Return two admitted jobs. There is room for one of them, as may happen after a loss of the store."""
     desk.queue("a", quota={"jobs": 1})
     older, newer = desk.submit("older", namespace, "a"), desk.submit("newer", namespace, "a")
     seen(desk, newer)
@@ -198,7 +200,7 @@ def test_draining_a_queue_shortens_long_grace_periods(desk: Desk, namespace: str
         found = pod["metadata"].get("deletionGracePeriodSeconds")
         return found if found is None else int(found)
 
-    if gone:  # the pod ends with the grace period of its template, and its queue pays
+    if gone:  # the pod ends after the grace period of its template, and its queue pays until then
         desk.cluster.delete(TORCHJOBS, key.name, namespace)
         desk.until(lambda: grace() == 2**31)
         assert desk.reserved() == {key}

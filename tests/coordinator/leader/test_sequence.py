@@ -1,4 +1,6 @@
-"""Jobs that are submitted together wait in the order of their files and documents, not of their names."""
+"""Jobs that are submitted together wait in the order of their files and documents. The order of their names does not
+count.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The one writer of the leader's statuses: what it writes in which order, and what errors mean to it."""
+"""The only writer of the leader's statuses: the order of its writes, and how it treats errors."""
 
 import threading
 from collections.abc import Callable
@@ -27,7 +27,7 @@ LANES = ("jobs", "reasons", "queues")
 
 
 class Patches:
-    """An API server that takes patches, and does what a test wants before each."""
+    """An API server that accepts patches, and calls a function of the test before each patch."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[str, Any, str]] = []
@@ -44,7 +44,7 @@ class Patches:
         return {"metadata": {"resourceVersion": "9"}}
 
     def refuse(self, error: Exception, of: Callable[[Resource, Any], bool] = lambda *_: True) -> None:
-        """Refuse patches with an error; by default all of them."""
+        """Refuse patches with an error; by default all patches."""
 
         def fail(resource: Resource, status: Any) -> None:
             if of(resource, status):
@@ -78,7 +78,7 @@ def keys(count: int) -> list[JobKey]:
 
 
 def fill(writer: StatusWriter, lane: str, count: int = 200) -> None:
-    """Put more into a lane than its budget allows for many seconds."""
+    """Put more statuses into a lane than its budget allows for many seconds."""
     for key in keys(count):
         match lane:
             case "jobs":
@@ -217,7 +217,7 @@ def test_a_status_that_is_invalid_is_not_written_again(
     assert "the status of TenantQueue a cannot be written: too long" in caplog.text
     for number in range(MOST_INVALID + 9):
         writer.queues.refuse(QueueKey(str(number)), Put({"pending": 1}, "", 1, "", None))
-    assert len(writer.queues) == MOST_INVALID, "of deleted objects nobody would take it away"
+    assert len(writer.queues) == MOST_INVALID, "no write would remove the refusals of deleted objects"
 
 
 @pytest.mark.parametrize("endless", LANES)
@@ -225,7 +225,7 @@ def test_a_status_that_is_invalid_is_not_written_again(
 def test_no_lane_starves_another(
     writer: StatusWriter, server: Patches, clock: Clock, endless: str, server_does: str
 ) -> None:
-    """One lane has endless work, or an API server that fails for it. The other lanes advance by their budgets."""
+    """One lane has endless work, or the API server fails its writes. The other lanes advance by their budgets."""
     seconds, hang, latency = 40.0, 10.0, 0.01
     tried = dict.fromkeys(LANES, 0)
 

@@ -1,4 +1,4 @@
-"""Ranks by the labels of nodes, on an API server whose nodes, scheduler and kubelets the test plays."""
+"""Ranks by the labels of nodes, on an API server. The test plays the nodes, the scheduler and the kubelets."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,6 @@
-"""A queue pays for the time for which the pool's room is idle for one of its jobs, whatever its owner does."""
+"""A queue pays for the time for which room of the pool is idle for one of its jobs, whatever the owner of the job
+does.
+"""
 
 from typing import Any
 
@@ -18,8 +20,9 @@ ALL: dict[str, Any] = {"Master": desks.task(), "Worker": desks.task(SLOTS - 1)}
 
 
 def keep_room(desk: Desk, namespace: str, **of_small: Any) -> tuple[JobKey, list[JobKey]]:
-    """Return a job of queue a that is as large as the pool, and the jobs of queue b. Room is kept for the former, since
-    a job of queue b went first and its patience is over."""
+    """Return a job of queue a that is as large as the pool, and the jobs of queue b. Room is kept for the large job,
+    since jobs of queue b were picked first until its patience was over.
+    """
     desk.queue("a")
     desk.queue("b")
     small = [desk.submit(f"b-{number}", namespace, "b", tasks=ONE, **of_small) for number in range(SLOTS + 5)]
@@ -44,7 +47,7 @@ def kept_for(desk: Desk, namespace: str) -> JobKey:
 
 
 def run(desk: Desk, jobs: list[JobKey]) -> None:
-    """Let the pods of jobs run, and wait until the jobs do."""
+    """Let the pods of jobs run, and wait until the jobs are Running."""
     for job in jobs:
         desk.until(lambda job=job: desk.pods_of(job))
         desk.move(job, "Running")
@@ -65,7 +68,7 @@ def kept(desk: Desk) -> bool:
 
 
 def paid(desk: Desk) -> int:
-    """Return what queue a was charged so far."""
+    """Return the amount that queue a was charged so far."""
     account = desk.content.accounts.get("a")
     return 0 if account is None else account.base
 
@@ -87,7 +90,7 @@ def test_room_is_kept_for_a_job_that_has_waited_for_as_long_as_half_of_what_runs
         desk.clock.step(599)
         end(desk, small[1])
         desk.until(lambda: small[SLOTS + 1] in desk.reserved())
-        assert not kept(desk), "half of what runs is 1199 s old"
+        assert not kept(desk), "half of the running jobs are 1199 s old"
         desk.begin(2)
         for number in (2, 3):
             end(desk, small[number])
@@ -140,19 +143,19 @@ def test_a_new_leader_goes_on_with_what_is_paid_for_kept_room(
         before = paid(desk)
         desk.term.step()
         assert paid(desk) == before, "nothing is paid twice"
-        assert charge_for(desk, 1) == second, "it knows for how long jobs held their room"
+        assert charge_for(desk, 1) == second, "the new leader knows for how long jobs held their room"
         idle(desk)
         desk.until(lambda: "large" in {key.name for key in desk.reserved()})
 
 
 def idle(desk: Desk) -> None:
-    """Let two jobs of queue b end."""
+    """End two jobs of queue b, so that their room is idle."""
     for job in sorted(desk.reserved())[:2]:
         end(desk, job)
 
 
 def charge_for(desk: Desk, seconds: int) -> int:
-    """Return what queue a pays for kept room in some seconds."""
+    """Return what queue a pays for kept room during this number of seconds."""
     before = paid(desk)
     desk.clock.step(seconds)
     desk.until(lambda: paid(desk) > before)

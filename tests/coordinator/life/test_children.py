@@ -1,4 +1,4 @@
-"""What a supervisor says of its child processes."""
+"""The state of child processes as their supervisor reports it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ def test_a_process_that_has_ended_hangs_not_and_is_not_ready() -> None:
     assert health_checks.problems(known.healthz()) == ""
     assert health_checks.problems(known.readyz()) == "worker-0: it was ended by SIGKILL, and starts again"
     assert known.urls() == {}
-    known.hear("worker-1", {})  # it has ended and is forgotten
+    known.hear("worker-1", {})  # worker-1 has ended and is forgotten
     known.forget("worker-0")
     assert known.healthz() == []
 

@@ -1,4 +1,4 @@
-"""What `torchq local up` refuses before it starts anything: one message that names the option."""
+"""The starts that `torchq local up` refuses before it starts any process: one message names the option."""
 
 import os
 import shutil
@@ -17,10 +17,10 @@ pytestmark = pytest.mark.servers
 
 
 def up(*arguments: str, **environ: str) -> tuple[int, str]:
-    """Return exit code and message of a start that must be refused."""
+    """Return the exit code and the message of a start that must be refused."""
     result = CliRunner().invoke(main.main, ["local", "up", *arguments], env=environ, prog_name="torchq")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code, "it was started"
+    assert result.exit_code, "the cluster was started"
     return result.exit_code, result.stderr
 
 

@@ -1,4 +1,4 @@
-"""Which local cluster is current for a user, and which cluster the commands use."""
+"""The choice of the current local cluster for a user, and of the cluster that commands use."""
 
 import fcntl
 import json
@@ -96,7 +96,7 @@ def test_a_running_cluster_becomes_current_before_a_stopped_one(environ: dict[st
     current_cluster.remove(environ, last, lambda folder: folder == runs)
     assert current_cluster.data_folder(environ) == runs
     current_cluster.remove(environ, runs, lambda _: False)
-    assert current_cluster.data_folder(environ) == crashed, "its commands say that it does not run"
+    assert current_cluster.data_folder(environ) == crashed, "commands for this cluster say that it does not run"
 
 
 @given(ENTRIES, st.sampled_from(["/", "/usr"]))

@@ -13,7 +13,7 @@ DAY = 86_400.0
 
 
 def write(folder: Path, days: float, text: str = "12345") -> None:
-    """Write a file in a folder, so many days ago."""
+    """Write a file in a folder. The file and the folder are `days` days old."""
     (folder / "deep").mkdir(parents=True)
     (folder / "deep" / "file").write_text(text)
     for path in (folder / "deep" / "file", folder / "deep", folder):

@@ -54,7 +54,7 @@ def test_an_open_folder_of_a_cluster_is_closed_with_a_note(data: Path, folders: 
     assert {mode(path) for path in (data, layout.redis, layout.logs("stack").parent, layout.key("ca").parent)} == {
         0o700
     }
-    assert layout.token.read_text() == "text", "nobody else could read it"
+    assert layout.token.read_text() == "text", "the token is kept, since no other user could read it"
     assert private_folder.secure(data) == []
 
 

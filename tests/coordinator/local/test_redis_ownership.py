@@ -1,4 +1,4 @@
-"""The Redis of `torchq local up`: it belongs to the cluster of this machine, or the start says whose it is."""
+"""The Redis of `torchq local up`: either it belongs to the cluster of this machine, or the start names the owner."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How `torchq local up` recognises that its node has started, as opposed to a node of an earlier start."""
+"""How `torchq local up` recognises that its own node has started, and not the node of an earlier start."""
 
 import time
 from collections.abc import Iterator

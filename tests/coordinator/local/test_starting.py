@@ -1,4 +1,4 @@
-"""The errors of a part that does not start, and how the waiting command receives them."""
+"""The errors of a part that does not start, and how the waiting command receives these errors."""
 
 import os
 import subprocess
@@ -66,7 +66,9 @@ def test_last_lines_returns_the_end_of_a_log_without_repetitions() -> None:
 
 
 def follow(*steps: object) -> bool:
-    """Return whether a command reads a successful start from these messages of a supervisor, which then ends."""
+    """Return whether a command that reads these messages of a supervisor reports a successful start. The supervisor
+    then ends.
+    """
     reading, writing = os.pipe()
     channel = Channel(writing)
     for step in steps:

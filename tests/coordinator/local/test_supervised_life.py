@@ -1,4 +1,4 @@
-"""A supervisor hears of real child processes: one that is stopped by SIGSTOP, and one that is killed."""
+"""A supervisor receives reports of real child processes: one child is stopped by SIGSTOP, another child is killed."""
 
 import logging
 import signal
@@ -94,4 +94,4 @@ def test_only_time_in_which_the_supervisor_ran_counts_against_a_child() -> None:
     looks = [hung.look(hanging, 9_001.0 + second) for second in range(seconds)]
     assert looks == [{}] * (seconds - 3) + [hanging, {}, {}]
     assert hung.look({}, 9_100.0) == {}
-    assert hung.look(hanging, 9_101.0) == {}, "a new hang has its time"
+    assert hung.look(hanging, 9_101.0) == {}, "the time of a new hang begins anew"

@@ -1,4 +1,4 @@
-"""The text of /metrics, read back by a parser, and the conventions of its names."""
+"""The text of /metrics as a parser reads it, and the conventions for its names."""
 
 import re
 import shutil

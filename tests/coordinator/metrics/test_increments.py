@@ -1,4 +1,4 @@
-"""What worker processes tell their supervisor: no count is lost or doubled, whoever dies."""
+"""The counts that worker processes send to their supervisor: no count is lost or doubled, whichever process dies."""
 
 import orjson
 from hypothesis import given
@@ -17,7 +17,7 @@ STEPS = st.lists(
 
 
 class Child:
-    """A worker process, and what it has told."""
+    """A worker process, and the counts that it has sent."""
 
     def __init__(self, queues: set[str] | None = None) -> None:
         self.registry = Registry(QueueNames(10))
@@ -68,7 +68,7 @@ def test_the_series_of_a_queue_that_was_deleted_go_even_if_their_process_is_dead
     assert series(supervisor) == {("b",): (2.0,)}
     queues.remove("b")
     Child(queues).tell(supervisor)
-    assert series(supervisor) == {}, "a process that begins tells which queues there are"
+    assert series(supervisor) == {}, "the first report of a process names all existing queues"
 
 
 def test_gauges_are_those_of_the_newest_report_and_what_cannot_be_read_is_left_out() -> None:

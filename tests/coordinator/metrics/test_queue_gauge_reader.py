@@ -1,4 +1,4 @@
-"""The reading of the leader's gauges: only while it leads, and nothing outdated."""
+"""The reading of the leader's gauges: only while the coordinator leads, and without outdated figures."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -105,13 +105,13 @@ def test_nothing_is_shown_outside_of_a_term_or_while_redis_is_away(end: str) -> 
     reader.read()
     if end == "leads":
         scene.leads = False
-        assert reader.samples() == (), "at once, before the next reading"
+        assert reader.samples() == (), "the figures end at once, before the next reading"
         assert reader.read() == INTERVAL_SECONDS
         scene.leads = True
     else:
         scene.away = True
         reader.read()
-    assert reader.samples() == (), "a new term does not show the figures of the last one"
+    assert reader.samples() == (), "a new term does not show the figures of the last term"
 
 
 def test_readings_are_rarer_while_nobody_asks_for_a_page() -> None:

@@ -1,4 +1,4 @@
-"""What a process counts: series, histograms, the bound on queues, and queues that are deleted."""
+"""The counts of a process: series, histograms, the bound on queues, and queues that are deleted."""
 
 import threading
 

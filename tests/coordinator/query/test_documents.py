@@ -1,5 +1,6 @@
 """The documents that a snapshot yields: figures of queues, predicted picks, the place of a job, and the sentences about
-them."""
+each of these.
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,6 @@
-"""Whether a job could ever run, judged by its queue, the cohort, the pool and the nodes; with field and numbers."""
+"""Whether a job could ever run, as its queue, the cohort, the pool and the nodes decide. The answer has the field and
+the numbers.
+"""
 
 from typing import Any
 

@@ -35,7 +35,7 @@ def test_queues_of_another_installation_are_not_shown() -> None:
     for ask in asked:
         with pytest.raises(ForeignStore, match="belongs to another installation"):
             ask()
-    assert queries.status(), "the status names the problem beside its figures"
+    assert queries.status(), "the status has the problem beside the figures"
     client.delete("torchq:owner")
     assert [queue["metadata"]["name"] for queue in queries.queues()] == ["a"]
 

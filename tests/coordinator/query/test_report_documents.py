@@ -1,4 +1,4 @@
-"""The document of the reports of a job: its own numbers, and the last report of each pod."""
+"""The document of the reports of a job: the numbers of the job, and the last report of each pod."""
 
 from coordinator.query import report_documents
 from coordinator.reports.report_values import JobReports, PodReport

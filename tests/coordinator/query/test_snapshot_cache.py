@@ -1,4 +1,4 @@
-"""A snapshot kept by differences foretells what the store's own picker will do."""
+"""A snapshot that is updated by differences predicts what the picker of the store will do."""
 
 from dataclasses import replace
 

@@ -31,7 +31,7 @@ FITS = {"fits": True, "code": "Next", "message": "the job goes with queue a's ne
 
 
 def read(*answers: Document) -> Any:
-    """Return a function that answers as the queues do, and the list of entries that it was asked about."""
+    """Return a function that gives the queues' answers, and the list of entries for which it was called."""
     asked: list[Entry] = []
 
     def reading(entry: Entry) -> Document:

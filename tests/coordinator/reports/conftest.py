@@ -14,7 +14,7 @@ __all__ = ["client", "redis_url"]
 
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.servers)])
 def store(request: pytest.FixtureRequest, clock: Clock) -> ReportStore:
-    """Return an empty store in memory and on Redis."""
+    """Return an empty store: once in memory, and once on Redis."""
     if request.param == "memory":
         return MemoryReports(clock)
     return RedisReports(request.getfixturevalue("client"), clock)
@@ -22,7 +22,7 @@ def store(request: pytest.FixtureRequest, clock: Clock) -> ReportStore:
 
 @pytest.fixture
 def lose(request: pytest.FixtureRequest, store: ReportStore) -> Callable[[], None]:
-    """Return a function that loses all that the store holds."""
+    """Return a function that deletes everything in the store."""
     if isinstance(store, MemoryReports):
         return store.lose
     return store._connection.flushall  # type: ignore[attr-defined]

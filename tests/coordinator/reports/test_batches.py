@@ -1,4 +1,6 @@
-"""Reports on their way into the store: at most one of a pod in 5 s, together, and lost without harm."""
+"""Reports on their way into the store: at most one report of each pod in 5 s, written together, and lost without
+harm.
+"""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -16,7 +18,7 @@ JOB, OTHER = JobKey("ns", "job", "uid-1"), JobKey("ns", "job", "uid-2")
 
 
 class Store(MemoryReports):
-    """A store that counts batches, and that can be out of reach."""
+    """A store that counts batches, and that can be made unreachable."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -111,13 +113,13 @@ def test_an_answer_to_the_open_request_to_save_does_not_wait_once_for_each_reque
     batches = ReportBatches(store, clock=clock)
     assert batches.take(JOB, report(1)) == 0
     assert batches.take(JOB, report(2, checkpoint=7)) == 5, "no request is open"
-    assert batches.take(JOB, report(2, checkpoint=7), 8) == 5, "it answers an earlier one"
+    assert batches.take(JOB, report(2, checkpoint=7), 8) == 5, "the report answers an earlier request"
     assert batches.take(JOB, report(2, checkpoint=8), 8) == 0
-    assert batches.take(JOB, report(3, checkpoint=8), 8) == 5, "it was answered"
+    assert batches.take(JOB, report(3, checkpoint=8), 8) == 5, "the request is already answered"
     clock.step(5.0)
-    assert batches.take(JOB, report(4), 8) == 0, "the answer has not begun the time anew"
-    assert batches.take(JOB, report(5, checkpoint=8), 8) == 5, "it was answered"
-    assert batches.take(JOB, report(6, checkpoint=9), 9) == 0, "another request"
+    assert batches.take(JOB, report(4), 8) == 0, "the answer does not start the 5 s anew"
+    assert batches.take(JOB, report(5, checkpoint=8), 8) == 5, "the request is already answered"
+    assert batches.take(JOB, report(6, checkpoint=9), 9) == 0, "the report answers a new request"
     batches.write()
     assert store.read([JOB])[JOB].pods["job-worker-0"].step == 6
 

@@ -1,4 +1,4 @@
-"""The bodies of reports: what is taken, and what is refused with the name of the field."""
+"""The bodies of reports: which bodies are accepted, and which are refused with the name of the wrong field."""
 
 import contextlib
 import json

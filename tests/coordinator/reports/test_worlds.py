@@ -1,4 +1,4 @@
-"""The world that training code asks for: the numbers of its job as the workers of torchq count them."""
+"""The world that training code requests: the numbers of its job, as the workers of torchq count them."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SINCE = "2026-01-02T03:00:00Z"
 def described(
     workers: int = 3, mode: str = "InPlaceRestart", spec: dict[str, Any] | None = None, **more: Any
 ) -> TorchJob:
-    """Return an elastic job with a Master, which has two workers and may have four."""
+    """Return an elastic job with a Master and two workers; at most four workers."""
     admission = ADMISSION | {"workers": 2, "grown": 0}
     tasks = {"Master": task(), "Worker": task(workers, dependsOn=[])}
     policy = {"numMinReplicas": 1, "numMaxReplicas": 4, "mode": mode}
@@ -46,14 +46,14 @@ def test_torchrun_chooses_the_ranks_at_a_rendezvous() -> None:
 def test_the_rank_of_a_pod_that_its_place_gives_is_the_written_one() -> None:
     found = job(status=status("Running", admission=ADMISSION | {"topology": ["rack"]}))
     assert worlds.document(found, "digits-worker-1", 1)["rank"] == 1
-    assert worlds.document(found, "digits-worker-1")["rank"] is None, "it is not given yet"
+    assert worlds.document(found, "digits-worker-1")["rank"] is None, "the rank is not given yet"
     assert worlds.document(described(), "digits-worker-1", 9)["rank"] == 2
 
 
 def test_other_jobs_have_no_bounds() -> None:
     found = worlds.document(job(status=status("Running")), "digits-worker-1")
     assert found == {"size": 3, "rank": 2, "min": None, "max": None, "generation": 0, "target": 2}
-    assert worlds.document(job(), "digits-worker-1")["size"] == 0, "it is not admitted"
+    assert worlds.document(job(), "digits-worker-1")["size"] == 0, "the job is not admitted"
 
 
 @pytest.mark.parametrize(

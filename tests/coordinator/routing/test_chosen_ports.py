@@ -1,4 +1,4 @@
-"""To which job a port belongs that several jobs chose."""
+"""The owner of a port that several jobs chose."""
 
 import pytest
 

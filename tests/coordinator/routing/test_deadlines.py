@@ -1,4 +1,6 @@
-"""Room that is kept for a large job is lent to jobs whose `activeDeadlineSeconds` end before the large job needs it."""
+"""Room that is kept for a large job is lent to jobs whose `activeDeadlineSeconds` are over before the large job needs
+it.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -51,7 +53,7 @@ def test_a_job_without_a_deadline_has_no_room_duration() -> None:
     [
         (ADMITTED, ADMITTED, AT),
         (ADMITTED, None, AT),  # its pods are being deleted
-        (ADMITTED, LATER, AT + 240),  # resumed under a version that restarted its time
+        (ADMITTED, LATER, AT + 240),  # the job was resumed under a version that restarted its time
         (None, LATER, AT + 240),
         (None, None, None),
     ],
@@ -160,7 +162,7 @@ def test_kept_room_is_lent_to_a_short_job_only(
 
         desk.until(lent)
         assert {each.name for each in desk.reserved()} == {"short", *(each.name for each in running)}
-        assert kept(desk), "it still waits for the others"
+        assert kept(desk), "the large job still waits for the other jobs"
         for each in desk.reserved():
             end(desk, each)
         desk.until(lambda: large in desk.reserved())

@@ -1,4 +1,6 @@
-"""What keeps a waiting job out of the order of its queue, and the sentence about it in the status."""
+"""The reasons that keep a waiting job out of the order of its queue, and the sentence about each reason in the
+status.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -69,10 +71,15 @@ TABLE = [
     (job(ports=PORTS, waits=WaitState(parked=True)), rules(ports={HostPort(29500): OTHER}), "PortTaken", False),
     (job(ports=PORTS), rules(ports={HostPort(29500): KEY, HostPort(29501): OTHER}), "", True),
     (job(ports=PORTS), rules(ports={HostPort(29500): KEY}, shared_address=True), "", True),
-    (job(ports=PORTS), rules(shared_address=True), "", False),  # its ports are still compared with those of others
+    (
+        job(ports=PORTS),
+        rules(shared_address=True),
+        "",
+        False,
+    ),  # its ports are still compared with the ports of other jobs
     (job(ports=PORTS), rules(ports={HostPort(29500, "UDP"): OTHER}), "", True),
     (job(), rules(ports={HostPort(29500): OTHER}), "", True),
-    (job(gang_queue="small"), rules(gang_rooms={}), "", True),  # no gang scheduler with queues binds it
+    (job(gang_queue="small"), rules(gang_rooms={}), "", True),  # no gang scheduler with queues binds this job
     (job(gang_queue="small"), rules(gang_scheduler="volcano"), "", True),
     (job(gang_queue="small"), rules(gang_scheduler="volcano", gang_rooms={}), "WaitingForGangQueue", False),
     (job(gang_scheduler="volcano", gang_queue="small"), rules(gang_rooms=ROOMS), "WaitingForGangQueue", False),
@@ -170,7 +177,7 @@ def test_attempts_before_a_job_was_sent_back_are_over() -> None:
 @pytest.mark.parametrize(
     ("held", "returns"),
     [
-        (None, True),  # written by a version that did not record the charge
+        (None, True),  # the admission was written by a version that did not record the charge
         ({"jobs": 1, "pods": 1, "cpu": 4000}, True),
         ({"jobs": 1, "pods": 2, "cpu": 5000, "memory": 1}, True),
         ({"jobs": 1, "pods": 1, "cpu": 3999}, False),
@@ -276,4 +283,6 @@ def test_a_namespace_implies_the_queues_of_its_name_and_default(
     found = rules(implicit=implicit)
     assert eligibility.is_usable(queue, namespace, found) is usable
     assert eligibility.is_withdrawn(queue, namespace, found) is not usable
-    assert route.tenant("team", "team", rules(implicit=True)) == "/team", "a name alone makes no tenant"
+    assert route.tenant("team", "team", rules(implicit=True)) == "/team", (
+        "a queue that only its name implies is no tenant"
+    )

@@ -1,4 +1,4 @@
-"""The room in queues of the gang scheduler, and which jobs it is enough for."""
+"""The room in queues of the gang scheduler, and the jobs for which this room is enough."""
 
 from typing import Any
 
@@ -42,11 +42,11 @@ def fits(gpus: int, *queues: GangQueue, shares: tuple[Share, ...] = (), **more: 
     [
         (8, [queue("q", hard=8)], ()),
         (99, [queue("q")], ()),
-        (5, [queue("q", hard=8, allocated=3)], ()),  # pods of others
-        (4, [queue("q", hard=8)], (share("q", 4),)),  # picked, and not bound yet
-        (4, [queue("q", hard=8, allocated=4)], (share("q", 4, 4),)),  # bound, and counted once
-        (4, [queue("q", hard=8)], (share("q", 4, 4),)),  # bound, and the scheduler has not counted it yet
-        (1, [queue("q", hard=8, allocated=6)], (share("q", 4, 3),)),  # 3 pods of others, and 4 of the job
+        (5, [queue("q", hard=8, allocated=3)], ()),  # 3 are used by pods of others
+        (4, [queue("q", hard=8)], (share("q", 4),)),  # the job is picked, and not bound yet
+        (4, [queue("q", hard=8, allocated=4)], (share("q", 4, 4),)),  # the job is bound, and counted once
+        (4, [queue("q", hard=8)], (share("q", 4, 4),)),  # the job is bound, and the scheduler has not counted it yet
+        (1, [queue("q", hard=8, allocated=6)], (share("q", 4, 3),)),  # pods of others use 3, and the job 4
         (8, [queue("q", hard=8), queue("other", hard=8)], (share("other", 8),)),
         (6, [queue("q", "up"), queue("up", hard=8)], (share("q", 2),)),
         (6, [queue("q", "up"), queue("up", hard=8), queue("beside", "up")], (share("beside", 2),)),

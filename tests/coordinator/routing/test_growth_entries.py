@@ -1,4 +1,4 @@
-"""The entry with which an admitted job waits for more workers, and what keeps it out of the order."""
+"""The entry with which an admitted job waits for more workers, and the reasons that keep the entry out of the order."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

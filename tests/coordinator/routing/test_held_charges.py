@@ -1,4 +1,4 @@
-"""What the store holds for an admitted job, against what the job's status says."""
+"""What the store holds for an admitted job, compared with the status of the job."""
 
 from dataclasses import replace
 from typing import Any
@@ -80,7 +80,7 @@ def test_what_the_store_holds_beyond_the_status_is_freed_unless_a_worker_has_yet
         (workers(4), True),
         (workers(3, cpu=1001), True),
         ([*workers(3), pod(name="train-worker-3", occupies=False, demand={"cpu": 1000, "pods": 1})], False),
-        (workers(4, cpu=100), True),  # also if the other tasks of the job have no pods now
+        (workers(4, cpu=100), True),  # the same holds if the other tasks of the job have no pods now
         ([pod(demand={"memory": 1 << 40})], False),  # no memory is freed
     ],
 )

@@ -25,7 +25,7 @@ def add_memory(desk: Desk) -> None:
 
 
 def charged(desk: Desk, key: JobKey) -> int:
-    """Return the memory that a job is charged for, and assert that its status and the store agree."""
+    """Return the memory for which a job is charged, after a check that its status and the store agree."""
     admission = desk.job(key).admission
     in_store = desk.content.reservations.get(key)
     assert admission is not None
@@ -48,7 +48,9 @@ def test_a_raised_charge_counts_for_its_job_and_for_the_next_one(desk: Desk, nam
     assert found.charge["memory"] == 3 * GI
     assert "memory" in next(each.message for each in found.status.conditions if each.reason == "ExceedsQuota")
     assert not desk.pods_of(second)
-    assert desk.content.entries[second].entry.demand["memory"] == 3 * GI, "the next pick charges that at once"
+    assert desk.content.entries[second].entry.demand["memory"] == 3 * GI, (
+        "the next pick charges the larger demand at once"
+    )
     assert desk.content.usage["a"]["memory"] == 3 * GI
     desk.change(first, suspend=True)
     desk.until(lambda: len(desk.pods_of(second)) == 3)
@@ -82,7 +84,7 @@ def test_a_job_whose_raised_charge_exceeds_the_quota_is_not_tried_again(desk: De
     tries = desk.job(large).status.attempt
     small = desk.submit("small", namespace, "a", tasks={"Master": task()})
     desk.until(lambda: len(desk.pods_of(small)) == 1 and charged(desk, small) == GI)
-    assert desk.job(large).status.attempt == tries, "it is not tried again and again"
+    assert desk.job(large).status.attempt == tries, "the job is not tried again and again"
 
 
 def memory(raised: RaisedCharge) -> int:
@@ -118,7 +120,7 @@ def test_only_increases_within_one_attempt_are_paid() -> None:
         (at(1, memory=4), at(1, memory=4)),
         (at(1, memory=4), at(1, memory=9)),
         (at(1, memory=9), at(2, memory=20)),
-        (at(2, memory=9), at(2, grown=1, memory=20)),  # the growth has been paid for when it was picked
+        (at(2, memory=9), at(2, grown=1, memory=20)),  # the growth was paid for at its pick
         (at(2, memory=20), job_view()),
         (at(2, memory=9), at(2, memory=4)),
         (at(2, memory=4), None),

@@ -1,4 +1,6 @@
-"""On a real API server, a job that exceeds a ResourceQuota of its namespace stays out of the order until it fits."""
+"""On a real API server, a job that exceeds a ResourceQuota of its namespace stays out of the order until the quota has
+room for the job.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -71,7 +73,7 @@ def told(desk: Desk, key: JobKey) -> str:
 
 
 def kept_out(desk: Desk, key: JobKey) -> bool:
-    """Return whether a job holds no room, is in no order, and gives NamespaceQuota as the reason."""
+    """Return whether a job holds no room, is in no order, and has NamespaceQuota as the reason in its status."""
     return key not in desk.reserved() | desk.waiting() and told(desk, key) == "NamespaceQuota"
 
 
@@ -99,7 +101,7 @@ def test_a_refused_job_gives_its_room_back_and_runs_once_the_quota_has_room(
     clock.step(3600)
     desk.term.resync()
     desk.until(lambda: not desk.watches.quota_jobs.take_due() and desk.reserved() == {other})
-    assert desk.job(large).status.attempt == 1, "no pick while the quota does not hold it"
+    assert desk.job(large).status.attempt == 1, "the job is not picked while the quota has no room for it"
     assert not desk.waiting()
 
     desk.cluster.delete(TORCHJOBS, "other", namespace)
@@ -131,7 +133,9 @@ def test_a_job_whose_requests_exceed_the_quota_is_not_picked(desk: Desk, namespa
 def test_a_job_refused_for_an_unpredictable_reason_pauses_until_a_change(
     desk: Desk, namespace: str, clock: Clock, how: str
 ) -> None:
-    """The template sets no limits although this ResourceQuota requires them, which shows only when a pod is created."""
+    """The template sets no limits although this ResourceQuota requires them, and this refusal shows only when a pod is
+    created.
+    """
     desk.queue("a", quota={"jobs": 1})
     quota = Quota(desk.cluster, namespace, limits_memory="100Gi")
     desk.begin()

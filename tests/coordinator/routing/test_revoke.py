@@ -1,4 +1,4 @@
-"""Which admissions a rebuild takes back when there are more of them than there is room for."""
+"""The admissions that a rebuild takes back when there is not enough room for all of them."""
 
 from typing import Any
 
@@ -78,4 +78,4 @@ def test_the_growths_of_the_newest_admissions_are_taken_back_until_the_rest_fits
     assert shrunk(12) == ""
     assert shrunk(11) == "z"
     assert shrunk(7) == "yz"
-    assert shrunk(12, a=one(quota={"jobs": 1})) == "", "a growth takes no job"
+    assert shrunk(12, a=one(quota={"jobs": 1})) == "", "a growth does not count as a job"

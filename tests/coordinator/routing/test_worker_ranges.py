@@ -1,4 +1,6 @@
-"""Waiting jobs that can be admitted with fewer workers than they request: their entries, and what judges them."""
+"""Waiting jobs that can be admitted with fewer workers than they request: their entries, and the checks of these
+entries.
+"""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The caller's Python: that of an active environment, else the first on PATH."""
+"""The caller's Python: the Python of an active environment, else the first Python on PATH."""
 
 from pathlib import Path
 

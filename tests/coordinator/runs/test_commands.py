@@ -1,4 +1,4 @@
-"""Commands that cannot run: each is told with the command that was meant, and none that may run is."""
+"""Commands that cannot run: each message has the command that was meant. No command that may run is refused."""
 
 from pathlib import Path
 

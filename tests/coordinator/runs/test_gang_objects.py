@@ -1,4 +1,4 @@
-"""The warnings about jobs whose gang scheduler, or whose queue of it, the cluster does not have."""
+"""The warnings about jobs whose gang scheduler, or whose queue of the gang scheduler, does not exist in the cluster."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ CLOSED = {"closed": {"status": {"state": "Closed"}}, "open": {"status": {"state"
 
 
 def cluster_with(*served: Resource, queues: dict[str, Any] | None = None) -> Any:
-    """Return a cluster; one without `queues` forbids to read them."""
+    """Return a cluster. Without `queues`, the cluster forbids reading queues."""
 
     def get(resource: Resource, name: str) -> Any:
         assert resource == GANG_QUEUES

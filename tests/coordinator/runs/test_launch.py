@@ -1,4 +1,6 @@
-"""The submission of a run: whatever happens at whichever request, no job runs without its code, and none is half."""
+"""The submission of a run: whatever fails at any request, no job runs without its code, and no run is half
+submitted.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +29,7 @@ class Faulty:
         self._cluster, self._number, self._error, self._after = cluster, number, error, after
         self.requests: list[str] = []
         self.down = False
-        """Whether every later request fails, too, as those of a killed client."""
+        """Whether every later request fails, too, as the requests of a killed client do."""
 
     def __getattr__(self, name: str) -> Any:
         def send(*arguments: Any, **options: Any) -> Any:
@@ -97,7 +99,7 @@ def test_a_run_has_its_code_and_is_let_go(
         == (prepared.manifest["spec"]["torchTaskSpecs"]["Master"]["template"])
     )
     assert job["metadata"]["labels"] == {labels.CODE: prepared.code.digest[:16]}
-    assert labels.PYTHON_FOLDER not in job["metadata"]["annotations"], "images have their own Python"
+    assert labels.PYTHON_FOLDER not in job["metadata"]["annotations"], "an image has its own Python"
     [item] = code_objects(cluster, namespace)
     assert [owner["uid"] for owner in item["metadata"]["ownerReferences"]] == [key.uid]
     assert prepared.store is not None
@@ -113,7 +115,8 @@ def test_a_run_needs_three_requests_beside_those_for_its_code(
 ) -> None:
     counting = Faulty(cluster, 0, RuntimeError())
     run.start(counting, prepare(counting, folder, namespace))  # type: ignore[arg-type]
-    # Three for the job: its dry run, its creation on hold, and letting it go. The dry run of a pod is a fourth.
+    # Three requests for the job: its dry run, its creation on hold, and its release. The dry run of a pod is the
+    # fourth.
     assert counting.requests == ["create", "create", "create", "get", "create", "patch"]
 
 
@@ -247,7 +250,7 @@ def test_attach_returns_the_job_that_has_the_name(cluster: KubernetesCluster, na
 def test_a_job_whose_creation_was_answered_twice_is_the_own_one(
     embedded_cluster: KubernetesCluster, namespace: str, folder: Path
 ) -> None:
-    """The client sends a create again whose answer was lost."""
+    """The client repeats a create request whose answer was lost."""
 
     class Repeating:
         def __getattr__(self, name: str) -> Any:
@@ -269,7 +272,7 @@ def test_a_job_whose_creation_was_answered_twice_is_the_own_one(
 
 
 class Rival:
-    """A cluster in which somebody acts once, directly before a request of one kind."""
+    """A cluster in which another client acts once, directly before a request of one kind."""
 
     def __init__(self, cluster: KubernetesCluster, verb: str, act: Callable[[], object]) -> None:
         self._cluster, self._verb, self._act = cluster, verb, act
@@ -295,7 +298,7 @@ def test_a_job_that_was_deleted_is_not_taken_for_another_of_its_name(
     with pytest.raises(errors.Conflict, match=f"job {namespace}/train was deleted by somebody else"):
         run.start(rival, prepare(rival, folder, namespace))
     [other] = jobs(cluster, namespace)
-    assert is_held(other), "it has no code yet"
+    assert is_held(other), "the new job has no code yet"
     assert labels.CODE not in other["metadata"].get("labels", {})
 
 

@@ -1,4 +1,6 @@
-"""The TorchJob of a run: valid, of the same charge as without the container that unpacks, and the same everywhere."""
+"""The TorchJob of a run: it is valid, it has the same charge as without the container that unpacks, and it is the same
+everywhere.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +46,7 @@ def test_the_container_that_unpacks_does_not_change_the_charge(resources: dict[s
     main = {**spec, "initContainers": []}
     assert demand.pod_demand(spec) == demand.pod_demand(main)
     expected = {name: amount for name, amount in demand.pod_demand(main).items() if name in ("cpu", "memory")}
-    assert demand.requests(unpacker) == expected, "with less, it would be throttled or killed sooner"
+    assert demand.requests(unpacker) == expected, "with less, the unpacker would be throttled or killed sooner"
 
 
 @pytest.mark.parametrize("store", ["config maps", "folder"])

@@ -1,4 +1,4 @@
-"""The names of jobs: from a script, a module or a folder."""
+"""The names of jobs: they are made from a script, a module or a folder."""
 
 import re
 from collections.abc import Sequence

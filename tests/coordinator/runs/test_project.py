@@ -1,4 +1,4 @@
-"""The defaults of a project: read from pyproject.toml, and weaker than what a user gives."""
+"""The defaults of a project: they are read from pyproject.toml, and options of the user replace them."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""From documents of plain values to requests: what is wrong is named by its field."""
+"""From documents of plain values to requests: every error names its field."""
 
 from typing import Any
 
@@ -24,9 +24,11 @@ def test_a_command_for_several_nodes_becomes_a_master_and_workers() -> None:
 @pytest.mark.parametrize("nodes", ["1..3", [1, 3], (1, 3)])
 def test_a_range_of_nodes_becomes_elastic_workers(nodes: Any) -> None:
     [(name, worker)] = request.parse({**RUN, "nodes": nodes}).roles.items()
-    assert (name, worker.nodes, worker.bounds) == ("Worker", 3, (1, 3)), "it asks for all, and begins with the least"
+    assert (name, worker.nodes, worker.bounds) == ("Worker", 3, (1, 3)), (
+        "the job requests the most nodes, and may begin with the least"
+    )
     idle = request.parse({**RUN, "nodes": nodes, "autoscale": True})
-    assert idle.roles["Worker"].nodes == 1, "what comes above the least is idle room"
+    assert idle.roles["Worker"].nodes == 1, "nodes above the least are idle growth"
 
 
 def test_roles_have_their_own_commands_and_wait_for_each_other() -> None:

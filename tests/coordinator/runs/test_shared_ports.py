@@ -1,4 +1,4 @@
-"""Ports of the machine that two pods of one job would take, and what pods share anyway, on one machine."""
+"""Ports of the machine that two pods of one job would both use, and what pods share anyway, on one machine."""
 
 from typing import Any
 

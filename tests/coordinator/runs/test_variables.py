@@ -1,4 +1,4 @@
-"""The variables of a run: names of secrets, files of variables, and values that arrive as they were written."""
+"""The variables of a run: names of secrets, files of variables, and values that reach the pod as they were written."""
 
 import pytest
 from hypothesis import given

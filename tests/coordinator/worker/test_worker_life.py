@@ -36,11 +36,11 @@ CALLS: dict[str, Call] = {
     "batches": (BatchWorker, "_is_suspended"),
     "lease-keeper": (LeaseRenewer, "renew"),
 }
-"""By loop, a call that it makes in its turns."""
+"""By loop, a call that the loop makes in each of its turns."""
 
 
 def run(server: Server, settings: Settings, life: WorkerLife, script: Callable[[], None]) -> None:
-    """Run a worker in this thread and the script in another one, whose end stops the worker."""
+    """Run a worker in this thread, and the script in another thread. The end of the script stops the worker."""
 
     def play() -> None:
         try:

@@ -41,7 +41,7 @@ quantities = st.from_regex(r"[0-9]{1,6}(\.[0-9]{1,3})?(m|k|M|G|Ki|Mi|Gi|e[0-9])?
 
 @st.composite
 def tasks(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw up to four tasks; each depends on some of those before it."""
+    """Draw up to four tasks. Each task depends on some of the tasks before it."""
     kinds = draw(st.lists(task_types, min_size=1, max_size=4, unique_by=str.lower))
     known = {"master": "Master", "worker": "Worker", "aimaster": "AIMaster"}
     kinds = [known.get(kind.lower(), kind) for kind in kinds]
@@ -116,7 +116,7 @@ strange = st.one_of(
 
 @st.composite
 def spoilt(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a TorchJob with a value of its spec replaced by a strange one, added or removed."""
+    """Draw a TorchJob, and replace, add or remove one value of its spec. The new value is strange."""
     manifest = copy.deepcopy(draw(jobs()))
     *steps, last = draw(st.sampled_from(sorted(places(manifest["spec"], ("spec",)), key=repr)))
     at = manifest
@@ -300,7 +300,7 @@ def test_model_and_definition_accept_the_same_fractions(name: str, quantity: str
 
 @given(quantities)
 def test_fraction_of_a_device_is_refused(quantity: str | int) -> None:
-    """Checks accepted quantities only: a whole number that needs a negative exponent may be refused, too."""
+    """The test checks accepted quantities only: a whole number that needs a negative exponent may be refused, too."""
     if not _is_refused(queue(quota={"nvidia.com/gpu": quantity})):
         assert exact(quantity).denominator == 1
 

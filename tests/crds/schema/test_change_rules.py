@@ -60,7 +60,7 @@ CELLS = [
     for state, statuses in STATUS.items()
     for index, status in enumerate(statuses)
     if (field.path, status)
-    != (DEADLINE, {"phase": "Queued"})  # `test_deadline_of_a_queued_job_can_only_become_earlier`
+    != (DEADLINE, {"phase": "Queued"})  # see `test_deadline_of_a_queued_job_can_only_become_earlier`
 ]
 
 
@@ -77,7 +77,7 @@ def with_field(path: str, value: Any, status: dict[str, Any] | None) -> dict[str
 
 
 def changes(path: str) -> list[tuple[Any, Any]]:
-    """Return changes between two values and, if the field may be absent, between a value and none."""
+    """Return changes between two values and between a value and no value if the field may be absent."""
     one, other = VALUES[path]
     return [(one, other)] if path == "torchTaskSpecs" else [(one, other), (None, one), (one, None)]
 
@@ -94,7 +94,7 @@ def is_sooner(field: SpecField, state: State, before: Any, after: Any) -> bool:
 
 
 def named(field: SpecField, state: State) -> str:
-    """Return the field that a refusal names: the policy as a whole once no part of it may change."""
+    """Return the field that a refusal names. A refusal names the whole policy once no part of the policy may change."""
     return ELASTIC if state == "finished" and field.path.startswith(ELASTIC) else field.path
 
 
@@ -191,7 +191,9 @@ def test_refusal_names_all_changed_fields() -> None:
 
 
 def resized(workers: int | None, policy: dict[str, Any] | None, phase: str = "Running", **also: Any) -> list[str]:
-    """Return the refusals of a change of an admitted job of 3 workers: another number, and other fields of Worker."""
+    """Return the refusals of a change of an admitted job of 3 workers. The change sets another number, and other fields
+    of Worker.
+    """
     status = {"phase": phase, "admission": ADMISSION}
     old = with_field("torchElasticPolicy", policy, status)
     old["spec"]["torchTaskSpecs"] = {"Master": task(), "Worker": task(numTasks=3)}

@@ -1,4 +1,4 @@
-"""Quantities that are valid and that nobody means: refused with what is meant, where they are written."""
+"""Quantities that are valid, but never meant: the refusal has the quantity that was meant, and the field."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def test_quantity_that_nobody_means_is_refused_with_what_is_meant(
         (refusal,) = served.refusals(manifest)
         assert f"{kind}.{name}: " in refusal
         assert name == "cpu" or refusal.endswith(words)
-        assert torchjob.parse(manifest).charge  # a job that is stored already runs
+        assert torchjob.parse(manifest).charge  # a job that is already stored still runs
 
 
 @pytest.mark.parametrize(("name", "quantity"), MEANT)

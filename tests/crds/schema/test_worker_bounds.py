@@ -1,4 +1,4 @@
-"""The rules that bound the number of workers: they refuse what is new, and leave stored jobs as they are."""
+"""The rules that bound the number of workers: the rules refuse new values, and leave stored jobs as they are."""
 
 import copy
 from typing import Any

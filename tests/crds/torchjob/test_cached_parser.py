@@ -21,7 +21,7 @@ statuses = st.sampled_from([{}, {"phase": "Queued"}, {"phase": "Sometimes"}, {"a
 
 
 def read(manifest: Any, by: Any) -> object:
-    """Return all values of a parsed manifest, or its problems."""
+    """Return all values of a parsed manifest, or the problems of the manifest."""
     try:
         found = by(manifest)
     except InvalidObject as error:

@@ -101,7 +101,7 @@ def test_pod_demand_matches_the_scheduler(spec: dict[str, Any], expected: dict[s
 
 
 def charged(pod_spec: dict[str, Any]) -> dict[str, int]:
-    """Return the charge of a job with one such pod."""
+    """Return the charge of a job with one pod of this spec."""
     template = {"spec": {"containers": [], **pod_spec}}
     charge = dict(torchjob.parse(builders.job(torchTaskSpecs={"Master": builders.task(template=template)})).spec.charge)
     assert charge.pop("jobs") == 1
@@ -123,7 +123,9 @@ def charged(pod_spec: dict[str, Any]) -> dict[str, int]:
 def test_charge_is_the_larger_of_pod_and_container_requests(
     resources: dict[str, Any] | None, charge: dict[str, int]
 ) -> None:
-    """An API server without support for resources of the pod drops them; the requests of the containers count then."""
+    """An API server without support for resources of the pod drops this field. Then the requests of the containers
+    count.
+    """
     asked = container({"cpu": "4"}, GPUS)
     assert charged({"resources": resources, "containers": [asked]}) == charge | {"pods": 1}
     overhead = {**charge, "cpu": charge["cpu"] + 500, "pods": 1}
@@ -151,7 +153,9 @@ def test_charge_covers_all_pods_and_one_job() -> None:
 
 
 def steps(**waits: str) -> dict[str, Any]:
-    """Return tasks from their cores and the tasks that they wait for, as in `Master="2 Prepare=Succeeded"`."""
+    """Return tasks. Each argument has the cores of a task and the tasks that it waits for, as in `Master="2
+    Prepare=Succeeded"`.
+    """
     return {name: _step(*wish.split()) for name, wish in waits.items()}
 
 

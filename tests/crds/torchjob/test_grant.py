@@ -1,4 +1,4 @@
-"""A job as it was granted, and the text of the indexes of its workers."""
+"""A job with the workers that were granted, and the text of the indexes of its workers."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def admission(workers: int | None, indexes: str | None = None) -> Admission:
 
 @pytest.mark.parametrize("workers", [2, 4, 9])
 def test_granted_job_is_the_job_that_requests_the_granted_workers(workers: int) -> None:
-    seen = ELASTIC.spec.tasks, ELASTIC.spec.stages, ELASTIC.spec.charge, ELASTIC.spec.digest  # fills the caches
+    seen = ELASTIC.spec.tasks, ELASTIC.spec.stages, ELASTIC.spec.charge, ELASTIC.spec.digest  # this fills the caches
     found = grant.as_granted(ELASTIC, admission(workers))
     manifest = job(
         torchTaskSpecs={"Master": task(), "Worker": task(numTasks=workers)}, torchElasticPolicy={"numMinReplicas": 2}

@@ -1,4 +1,4 @@
-"""The task Rendezvous: implied for an elastic job, and replaced by a task of that name."""
+"""The task Rendezvous: implied for an elastic job, and replaced by a task with the name Rendezvous."""
 
 import copy
 from typing import Any
@@ -18,7 +18,7 @@ STORE = Dependency(task_type="Rendezvous", phase="Running")
 
 
 def elastic(policy: dict[str, Any] | None = POLICY, **tasks: Any) -> dict[str, Any]:
-    """Return a job with a policy; its only task is a Worker if none is given."""
+    """Return a job with a policy. Without `tasks`, Worker is the only task of the job."""
     fields = {} if policy is None else {"torchElasticPolicy": policy}
     return job(torchTaskSpecs=tasks or {"Worker": task(numTasks=2)}, **fields)
 

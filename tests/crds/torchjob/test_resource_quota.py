@@ -1,4 +1,4 @@
-"""A job's needs from the ResourceQuotas of its namespace, and the shortages."""
+"""The amounts that a job needs from the ResourceQuotas of its namespace, and the shortages."""
 
 from typing import Any
 
@@ -128,7 +128,9 @@ def test_scoped_quota_counts_only_if_it_surely_applies(
     short = resource_quota.shortage(resource_quota.of_job(job(**spec)), [read({"pods": "0"}, **scoped)])
     assert (short is not None) == counts
     of_charge = resource_quota.of_charge(job(**spec).charge)
-    assert resource_quota.shortage(of_charge, [read({"pods": "0"}, **scoped)]) is None, "only its charge is known"
+    assert resource_quota.shortage(of_charge, [read({"pods": "0"}, **scoped)]) is None, (
+        "only the charge of the job is known"
+    )
 
 
 def test_best_effort_scopes_do_not_count_for_pods_without_requests() -> None:

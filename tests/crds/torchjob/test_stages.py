@@ -73,7 +73,9 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def may_exist(spec: TorchJobSpec, there: frozenset[str]) -> bool:
-    """Return whether pods of exactly these tasks may exist: a task never exists with one whose success it awaits."""
+    """Return whether pods of exactly these tasks may exist: a task never exists together with a task whose success it
+    awaits.
+    """
     behind = frozenset(chain.from_iterable(stage.awaits for stage in spec.stages if there.intersection(stage.tasks)))
     return not behind & there
 

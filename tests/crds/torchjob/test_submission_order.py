@@ -1,4 +1,4 @@
-"""The annotation that gives the order of submission within one second."""
+"""The annotation with the order of submission within one second."""
 
 import pytest
 from hypothesis import given

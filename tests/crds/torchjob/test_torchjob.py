@@ -107,7 +107,7 @@ GROWTH = f"{WORKERS}.memoryGrowth"
 
 
 def growing(pod: dict[str, Any] | None = None, **growth: Any) -> dict[str, Any]:
-    """Return a job whose Worker has this memoryGrowth; its template asks for 2Gi and is limited to 3Gi."""
+    """Return a job whose Worker has this memoryGrowth. The pod template requests 2Gi and has a limit of 3Gi."""
     if pod is None:
         pod = template(memory="3Gi")
         pod["spec"]["containers"][0]["resources"]["requests"] = {"memory": "2Gi"}

@@ -1,4 +1,4 @@
-"""The numbers of workers with which a job can be admitted, and what each of them is charged."""
+"""The numbers of workers with which a job can be admitted, and the charge of each number."""
 
 from typing import Any
 
@@ -16,7 +16,9 @@ MEASURED = {"Worker": {"cpu": 900, "pods": 1}}
 
 
 def described(workers: int, **spec: Any) -> TorchJob:
-    """Return a job of a Master and workers with a GPU, between two tasks of other stages."""
+    """Return a job of a Master and workers with a GPU. Two further tasks belong to an earlier stage and to a later
+    stage.
+    """
     tasks = {
         "Prepare": task(template=template(cpu="3", memory=7), numTasks=2),
         "Master": task(template=template(cpu="1"), dependsOn=[{"taskType": "Prepare", "phase": "Succeeded"}]),

@@ -1,4 +1,4 @@
-"""Server-side apply by several field managers to one object, on the embedded server and on a real one.
+"""Server-side apply by several field managers to one object, on the embedded server and on a real server.
 
 One rule: objects, field owners and conflicts are compared exactly; only times are left out.
 """

@@ -1,4 +1,6 @@
-"""The limits on a job's pod templates at the API servers, and updates of objects that were stored without them."""
+"""The limits on a job's pod templates at the API servers, and updates of objects that were stored without these
+limits.
+"""
 
 import copy
 from collections.abc import Iterator
@@ -74,8 +76,9 @@ def test_job_keeps_unknown_fields_and_null_in_its_template(cluster: KubernetesCl
 
 @pytest.fixture
 def loose(server: Server, cluster: KubernetesCluster) -> Iterator[tuple[Resource, dict[str, Any], dict[str, Any]]]:
-    """Install a copy of the TorchJob kind with room for one container more; yield it, its strict and its loose
-    definition."""
+    """Install a copy of the TorchJob kind that permits one more container. Yield the kind, its strict definition and
+    its loose definition.
+    """
     strict = copy.deepcopy(generate.load()[0])
     names, group = strict["spec"]["names"], "bounds.example.org"
     strict["metadata"]["name"], strict["spec"]["group"] = f"torchjobs.{group}", group

@@ -1,4 +1,4 @@
-"""Calls that the embedded server once answered differently from a real one. Whole answers are compared, as in the
+"""Calls that the embedded server once answered differently from a real server. Whole answers are compared, as in the
 differential run.
 
 One rule: one line for each former difference.

@@ -1,4 +1,4 @@
-"""Pods that take files and variables from ConfigMaps and Secrets, on any API server."""
+"""Pods whose files and variables come from ConfigMaps and Secrets, on any API server."""
 
 import base64
 from typing import Any

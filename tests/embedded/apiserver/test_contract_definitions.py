@@ -69,7 +69,7 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 def test_job_field_changes_only_in_the_states_of_the_field_table(
     server: Server, cluster: KubernetesCluster, namespace: str, field: SpecField, state: State
 ) -> None:
-    statuses = STATUS[state][-1:] if server.embedded else STATUS[state]  # tests/crds tests each without a server
+    statuses = STATUS[state][-1:] if server.embedded else STATUS[state]  # tests/crds tests each status without a server
     for status, (before, after) in itertools.product(statuses, changes(field.path)):
         name = fresh("cell")
         stored = cluster.create(TORCHJOBS, submitted(with_field(field.path, before, None), name), namespace)
@@ -117,8 +117,9 @@ def test_a_cancellation_is_never_taken_back(cluster: KubernetesCluster, namespac
 
 
 def test_admitted_elastic_job_can_be_resized_within_its_bounds(cluster: KubernetesCluster, namespace: str) -> None:
-    """Shows that a server accepts such a rule; `tests/crds/schema/test_change_rules.py` covers each case without a
-    server."""
+    """The test shows that a server accepts such a rule; `tests/crds/schema/test_change_rules.py` covers each case
+    without a server.
+    """
     elastic = job(torchElasticPolicy={"numMinReplicas": 1, "numMaxReplicas": 3})
     cluster.create(TORCHJOBS, submitted(elastic, "elastic"), namespace)
     cluster.patch(TORCHJOBS, "elastic", {"status": STATUS["admitted"][-1]}, namespace, subresource="status")
@@ -133,7 +134,7 @@ def test_admitted_elastic_job_can_be_resized_within_its_bounds(cluster: Kubernet
 
 @dataclass(frozen=True)
 class Example:
-    """An object that a rule refuses, and the most similar object that it accepts."""
+    """An object that a rule refuses, and the most similar object that the rule accepts."""
 
     refused: dict[str, Any]
     accepted: dict[str, Any]
@@ -154,17 +155,19 @@ def queues(refused: dict[str, Any], accepted: dict[str, Any], field: str) -> Exa
 
 
 def dependent(task_type: str, upstream: str, field: str) -> Example:
-    """Return a job whose task depends on itself or on an unknown task, and one whose task depends on a known task."""
+    """Return a job whose task depends on itself or on an unknown task, and a job whose task depends on a known task."""
     other = "Master" if task_type != "Master" else "Worker"
     wrong, right = task(dependsOn=[{"taskType": upstream}]), task(dependsOn=[{"taskType": other}])
     return jobs(tasks(**{task_type: wrong, other: task()}), tasks(**{task_type: right, other: task()}), field)
 
 
 def endless(task_type: str, field: str) -> Example:
-    """Return a job whose task waits for the success of a task that never ends, and one that waits for it to run."""
+    """Return a job whose task waits for the success of a task that never ends, and a job whose task waits until that
+    task runs.
+    """
     other = "Master" if task_type != "Master" else "Worker"
     service = task(restartPolicy="Always")
-    if task_type == "AIMaster":  # the template may say it, too
+    if task_type == "AIMaster":  # the template may set the policy, too
         service = task()
         service["template"]["spec"]["restartPolicy"] = "Always"
     wrong, right = (task(dependsOn=[{"taskType": other, "phase": phase}]) for phase in ("Succeeded", "Running"))
@@ -331,7 +334,7 @@ RULES: dict[tuple[str, str, str], Example] = {
 
 
 def said(rule: dict[str, str]) -> set[str]:
-    """Return the messages of a rule; a rule with two conditions has a message for each."""
+    """Return the messages of a rule; a rule with two conditions has a message for each condition."""
     words = rule.get("messageExpression", "")
     return {rule["message"]} | {each for each in (checks.ENDLESS_UPSTREAM, checks.MANY_MEMBERS) if repr(each) in words}
 
@@ -347,7 +350,7 @@ def declared_rules() -> set[tuple[str, str, str]]:
 
 
 def test_each_cel_rule_has_examples() -> None:
-    # Tested above with the cells of the table, and as a change.
+    # The transition rules are tested above, with the cells of the table and as a change.
     transition = {("", change_rules.CHANGE_REFUSED, ".spec"), ("", change_rules.NOT_TAKEN_BACK, ".spec")}
     assert RULES.keys() | transition == declared_rules()
     assert not RULES.keys() & transition

@@ -1,6 +1,6 @@
-"""Deletions of pods: what each request changes, and what watches show of it.
+"""Deletions of pods: what each request changes, and how watches show the changes.
 
-One rule: the cases are those in which a kubelet and a second client take part, as they tell who asked for an end.
+One rule: the cases have a kubelet and a second client, since these cases show who asked for the end of a pod.
 """
 
 from collections.abc import Mapping

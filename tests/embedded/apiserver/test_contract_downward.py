@@ -1,4 +1,4 @@
-"""Pods with a start gate that is made of a downwardAPI volume, on any API server."""
+"""Pods with a start gate that uses a downwardAPI volume, on any API server."""
 
 from typing import Any
 

@@ -123,7 +123,7 @@ def test_scale_subresource_reads_and_sets_the_size(server: Server, cluster: Kube
     scale["spec"]["replicas"] = 4
     code, after = server.send("PUT", path, scale)
     assert (code, after["spec"]["replicas"]) == (200, 4)
-    assert server.send("PUT", path, scale)[0] == 409  # its resource version is outdated
+    assert server.send("PUT", path, scale)[0] == 409  # the resource version of the scale is outdated
     cluster.patch(WIDGETS, "w", {"spec": {"replicas": 6}}, namespace, subresource="scale")
     assert cluster.get(WIDGETS, "w", namespace)["spec"]["size"] == 6
 

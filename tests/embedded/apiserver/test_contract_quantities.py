@@ -1,4 +1,5 @@
-"""Quantities in pod templates on any API server: what nobody means, and jobs that were stored before the rules.
+"""Quantities in pod templates on any API server: quantities that are never meant, and jobs that were stored before the
+rules.
 
 `tests/crds/schema/test_meant_quantities.py` covers each quantity without a server.
 """

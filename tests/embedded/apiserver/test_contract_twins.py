@@ -1,4 +1,5 @@
-"""The embedded and a real API server answer the same requests with the same codes, reasons, messages and objects.
+"""The embedded API server and a real API server answer the same requests with the same codes, reasons, messages and
+objects.
 
 One rule: only values that differ between any two clusters (uids, versions, times) are left out of the comparison.
 """
@@ -48,8 +49,8 @@ def _blank(value: Any) -> Any:
 
 def _cause(cause: dict[str, str]) -> tuple[str, str, str] | None:
     field, message = cause.get("field", ""), cause.get("message", "")
-    # A real server repeats some causes: those of the scale paths (with a leading dot) and of formats of wrong types.
-    # For immutable fields of a pod's spec it appends a diff of Go structs after the first line.
+    # A real server repeats some causes: causes of the scale paths (with a leading dot), and causes about formats of
+    # wrong types. For immutable fields of a pod's spec, the server appends a diff of Go structs after the first line.
     if field.startswith(".") or "Checked value must be of type" in message:
         return None
     return field, message.partition("\n")[0], cause.get("reason", "")

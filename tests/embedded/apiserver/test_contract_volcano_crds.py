@@ -19,7 +19,7 @@ def nouns(cluster: KubernetesCluster) -> KubernetesCluster:
 
 
 def _settled(cluster: KubernetesCluster) -> None:
-    """Install the definitions and wait until they are served; a real server needs a moment for that."""
+    """Install the definitions and wait until they are served. A real server needs a moment to serve them."""
     for _ in range(200):
         try:
             volcano_crds.install(cluster)

@@ -1,4 +1,6 @@
-"""Watches through `kube.api.Cluster`: each event arrives exactly once, and a watch can be resumed where it ended."""
+"""Watches through `kube.api.Cluster`: each event arrives exactly once, and a watch can be resumed at the point where it
+ended.
+"""
 
 import itertools
 from collections.abc import Iterator

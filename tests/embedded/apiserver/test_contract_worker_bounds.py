@@ -57,7 +57,7 @@ def test_scale_beyond_the_bounds_is_refused_and_names_them(
 
 def test_scale_of_an_admitted_job_that_is_not_elastic_is_refused(cluster: KubernetesCluster, namespace: str) -> None:
     cluster.create(TORCHJOBS, elastic("plain", 2, None), namespace)
-    scale(cluster, "plain", 3, namespace)  # it waits: any edit
+    scale(cluster, "plain", 3, namespace)  # the job waits, so any edit is permitted
     admit(cluster, "plain", namespace)
     with pytest.raises(errors.Invalid, match="torchTaskSpecs may not change while the job is admitted"):
         scale(cluster, "plain", 4, namespace)
@@ -75,7 +75,7 @@ STORED = {
 
 @contextmanager
 def older_rules(cluster: KubernetesCluster, namespace: str) -> Iterator[None]:
-    """Serve TorchJobs without the rules that are newer than stored jobs."""
+    """Serve TorchJobs without the rules that are newer than the stored jobs."""
     older = copy.deepcopy(TORCHJOB)
     for path, node in nodes(schema(older)):
         if path.endswith(("resources.requests", "resources.limits")):

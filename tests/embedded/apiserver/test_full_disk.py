@@ -43,7 +43,7 @@ def manifest(name: str, size: int = 100, **more: Any) -> dict[str, Any]:
 
 
 async def fill_store(store: Store) -> tuple[int, StatusError]:
-    """Create objects until the store refuses one; return the number of objects and the refusal."""
+    """Create objects until the store refuses an object. Return the number of objects and the refusal."""
     for made in range(10_000):
         try:
             store.put("things", manifest(f"more{made}", 50_000))
@@ -102,7 +102,7 @@ def test_full_disk_accepts_deletions_and_small_changes(
             assert made
             assert (refused.code, refused.reason) == (507, "InsufficientStorage")
             assert f"the disk of {tmp_path} is full" in str(refused)
-            for turn in range(40):  # more small changes than the end of all objects takes
+            for turn in range(40):  # more small changes than all objects need until their end
                 for number in range(50):
                     store.put("things", manifest(f"t{number}", 3000, turn=turn))
                     await store.durable()
@@ -183,7 +183,7 @@ def test_file_system_without_allocation_is_written_to(
 
 @contextlib.contextmanager
 def process(folder: Path, longest: int = 0) -> Iterator[KubernetesCluster]:
-    """Run an API server whose files cannot grow beyond `longest` bytes, unless that is 0."""
+    """Run an API server whose files cannot grow beyond `longest` bytes; 0 means no limit."""
     layout = Layout(folder)
     command = [sys.executable, "-m", "embedded.apiserver.api_server", "--data", str(folder)]
     server = subprocess.Popen([sys.executable, "-c", LIMITED, str(longest), *command], stdout=subprocess.PIPE)
@@ -201,7 +201,7 @@ def process(folder: Path, longest: int = 0) -> Iterator[KubernetesCluster]:
 
 
 def fill(cluster: KubernetesCluster, most: int = 400) -> str:
-    """Create objects until the server refuses one; return the message of the refusal."""
+    """Create objects until the server refuses an object. Return the message of the refusal."""
     for number in range(most):
         try:
             cluster.create(CONFIGMAPS, {"metadata": {"name": f"c{number}"}, "data": {"text": "x" * 500_000}}, "default")
@@ -238,7 +238,7 @@ def test_server_on_a_full_disk_accepts_status_changes_and_deletions(tmp_path: Pa
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 64 MiB; skip the test if this user may not."""
+    """Mount a file system of 64 MiB. Skip the test if this user may not mount file systems."""
     mount = shutil.which("mount")
     folder = tmp_path / "small"
     folder.mkdir()

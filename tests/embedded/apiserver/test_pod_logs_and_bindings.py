@@ -182,7 +182,7 @@ def test_previous_logs_are_those_of_the_run_before(
     (run / "output").write_bytes(b"first\n")
     status = {"containerStatuses": [{"name": "main", "restartCount": 1}]}
     embedded_cluster.patch(PODS, "p", {"status": status}, namespace, subresource="status")
-    # The second run is announced but has not started, so the log is still that of the first run.
+    # The second run is announced but has not started, so the log is still the log of the first run.
     assert _text(embedded_cluster.logs("p", namespace)) == b"first\n"
     (run.parent / "1").mkdir()
     (run.parent / "1" / "output").write_bytes(b"second\n")

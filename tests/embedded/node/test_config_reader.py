@@ -1,4 +1,6 @@
-"""The thread that reads ConfigMaps and Secrets for pods: one request for all that ask, again after a pause."""
+"""The thread that reads ConfigMaps and Secrets for pods: one request serves all pods that wait, and is repeated after a
+pause.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ KEY = ConfigKey(CONFIG_MAPS, "ns", "m")
 
 
 class Server:
-    """An API server with ConfigMaps, that counts requests and can be stopped from answering."""
+    """An API server with ConfigMaps. The server counts requests, and a test can stop its answers."""
 
     def __init__(self) -> None:
         self.maps: dict[str, Manifest] = {}
@@ -89,7 +91,7 @@ def test_what_is_missing_is_read_again_after_a_growing_pause(
     assert until(lambda: pod.gather("volumes", [KEY])) == {KEY: before}
 
     def seconds_to_next() -> float:
-        """Advance the clock until the next request, and return by how much."""
+        """Advance the clock until the next request, and return by how many seconds."""
         begin, count = clock.now, len(server.requests)
 
         def look() -> int:

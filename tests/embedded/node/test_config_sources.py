@@ -1,4 +1,6 @@
-"""Files and variables that pods take from ConfigMaps and Secrets: what is read, what is waited for, what is refused."""
+"""Files and variables of pods from ConfigMaps and Secrets: which are read, which are waited for, and which are
+refused.
+"""
 
 import base64
 from typing import Any

@@ -1,4 +1,4 @@
-"""PodGroups on an embedded cluster that has a node."""
+"""PodGroups on an embedded cluster with a node."""
 
 import itertools
 from typing import Any

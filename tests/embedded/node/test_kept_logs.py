@@ -1,4 +1,4 @@
-"""The logs of a TorchJob's pods that are gone: what is kept, for how long, and how clients read it."""
+"""The logs of a TorchJob's pods that are gone: which logs are kept, for how long, and how clients read these logs."""
 
 import itertools
 import json
@@ -220,7 +220,7 @@ def test_the_runs_of_a_job_are_listed_and_read_before_and_after_their_pods_go(
     assert [line.partition(" ")[2] for line in stamped] == ["one", "two"]
     monkeypatch.setattr(http_job_logs, "KEPT_SECONDS", 1.0)
     stage.cluster.delete(TORCHJOBS, job.name, job.namespace)
-    assert log(server, job, f"{uid}.c0.1", "follow=true") == "one\ntwo\n"  # a follower reads its end
+    assert log(server, job, f"{uid}.c0.1", "follow=true") == "one\ntwo\n"  # a follower reads the end of the log
     until(lambda: not stage.layout.logs_of_job(job).exists())
     assert server.send("GET", job_logs_path(job.namespace, job.uid))[0] == 404
 

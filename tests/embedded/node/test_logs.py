@@ -249,7 +249,7 @@ def test_following_a_log_returns_each_line_once_across_rotations(small: Stage) -
     found: list[bytes] = []
     follower = threading.Thread(target=lambda: found.extend(small.cluster.logs(name, "default", follow=True)))
     follower.start()
-    # A batch is shorter than the log bound, and the follower reads each batch before the next one begins.
+    # Each batch is shorter than the bound of the log, and the follower reads each batch before the next batch begins.
     for batch in range(10):
         (small.folder(name) / "volumes" / "v" / str(batch)).touch()
         until(lambda batch=batch: b"line %d of many" % (4000 * batch + 3999) in b"".join(found[-9:]))

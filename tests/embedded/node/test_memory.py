@@ -40,7 +40,7 @@ def assert_oom_killed(ended: dict[str, Any], limit: str, container: str = "c0") 
     assert f"container {container} used " in ended["message"]
     assert f"its limit is {limit} (resources.limits.memory)" in ended["message"]
     used = int(ended["message"].split(" used ")[1].split("Mi")[0])
-    assert used >= int(limit.removesuffix("Mi"))  # a control group lets it have no more
+    assert used >= int(limit.removesuffix("Mi"))  # a control group permits no more memory
 
 
 # Measurement
@@ -62,7 +62,7 @@ def test_a_measurement_is_due_if_the_limit_may_have_been_exceeded(
 @pytest.mark.parametrize(
     ("before", "bound", "seconds", "rising"),
     [
-        (10, 60, 0.1, True),  # 160 in 0.2 s
+        (10, 60, 0.1, True),  # 160 MiB in 0.2 s
         (10, 55, 0.1, False),  # 145
         (60, 60, 0.1, False),
         (90, 80, 0.1, False),
@@ -77,7 +77,9 @@ def test_use_rises_fast_if_it_would_exceed_the_limit_before_the_next_look(
 
 @contextmanager
 def shared_by(workers: int, setup: str) -> Iterator[WatchedContainer]:
-    """Start a process that allocates memory and forks workers that read all of it; yield it as a watched container."""
+    """Start a process that allocates memory and forks workers that read all of this memory. Yield it as a watched
+    container.
+    """
     script = (
         f"import mmap, os, time\n{setup}\n"
         f"for _ in range({workers}):\n"

@@ -1,4 +1,4 @@
-"""Detection of the file that a failed command did not find in its working folder."""
+"""The search in the output of a failed command for the file that the command did not find in its working folder."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_first_returns_the_file_that_the_output_reports_as_missing(
     command: list[str], output: str, missing: str
 ) -> None:
     assert failed_output.first_missing(command, output, lambda _: False) == missing
-    assert failed_output.first_missing(command, output, lambda _: True) == "", "it is there"
+    assert failed_output.first_missing(command, output, lambda _: True) == "", "the file exists"
 
 
 @pytest.mark.parametrize(

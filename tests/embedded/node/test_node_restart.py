@@ -46,7 +46,7 @@ def test_a_restarted_node_takes_over_a_running_pod_and_its_gpu(bare: Stage, star
     script = 'trap "exit 0" TERM; echo "$CUDA_VISIBLE_DEVICES"; while :; do sleep 0.02; done'
     name = bare.run("sh", "-c", script, container=wants)
     bare.phase(name, "Running")
-    until(lambda: bare.log(name))  # its process runs the command
+    until(lambda: bare.log(name))  # the process of the pod runs the command
     before = container_processes.members(bare.get(name)["metadata"]["uid"] + "/")
     kill(node)
     start()

@@ -1,4 +1,4 @@
-"""A node shutdown ends pods as disrupted and not as failed, even if a process is killed meanwhile."""
+"""A node shutdown ends pods as disrupted, not as failed, even if a process is killed during the shutdown."""
 
 import contextlib
 import os
@@ -36,7 +36,7 @@ note(f"ready-{os.environ['NAME']}")
 while True:
     time.sleep(0.01)
 """
-"""A program that notes SIGTERM in a file, and exits when the file `go` exists."""
+"""A program that records SIGTERM in a file, and exits when the file `go` exists."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def container(folder: Path, name: str, code: int = 0, script: str = TRAPS) -> di
 
 
 def trapping(stage: Stage, folder: Path, code: int = 0, **options: Any) -> str:
-    """Create a pod that notes SIGTERM in a file, wait until it runs, and return its name."""
+    """Create a pod that records SIGTERM in a file, wait until the pod runs, and return its name."""
     name = stage.make([container(folder, word := f"pod{time.monotonic_ns()}", code)], **options)
     until((folder / f"ready-{word}").exists)
     stage.phase(name, "Running")
@@ -244,12 +244,14 @@ def test_a_signal_to_all_processes_at_once_disrupts_the_pod_and_is_no_failure_of
 
 
 def signal_at_once(pids: Iterable[int]) -> None:
-    """Send SIGTERM to all processes before any of them can handle it, as the kernel does at the end of a session."""
+    """Send SIGTERM to all processes before any process can handle the signal, as the kernel does at the end of a
+    session.
+    """
     for number in (signal.SIGSTOP, signal.SIGTERM):
         for pid in pids:
             os.kill(pid, number)
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):  # one that goes on may already have ended another
+        with contextlib.suppress(ProcessLookupError):  # a process that continues may already have ended another process
             os.kill(pid, signal.SIGCONT)
 
 
@@ -269,7 +271,9 @@ def test_a_pod_ended_with_its_shim_while_no_node_ran_is_disrupted(bare: Stage, s
         until((bare.folder(each) / "containers" / "c0" / "0" / "exited").exists)
     start()
     assert nobodys_failure(bare.phase(name, "Succeeded", "Failed"))
-    status = bare.phase(alone, "Failed", "Succeeded")  # its shim got no signal, so that only this container was ended
+    status = bare.phase(
+        alone, "Failed", "Succeeded"
+    )  # the shim of the pod got no signal, so that only this container was ended
     assert (terminated(status)["exitCode"], status.get("reason")) == (3, None)
 
 

@@ -1,4 +1,4 @@
-"""Restarts in place: decisions as tables, and restarts of processes whose node may be killed at any step."""
+"""Restarts in place: decisions as tables, and restarts of processes while the node may be killed at any step."""
 
 import contextlib
 import itertools
@@ -281,7 +281,7 @@ ROUND = {"name": "ROUND", "valueFrom": {"fieldRef": {"fieldPath": "metadata.anno
 
 
 def recording(code: int = 0, **more: Any) -> dict[str, Any]:
-    """Return a container that prints its round and its GPUs, and exits with the code on SIGTERM."""
+    """Return a container that prints its round and its GPUs. On SIGTERM it exits with this code."""
     limits = {"limits": {"nvidia.com/gpu": 1}}
     return {"command": ["python", "-c", RECORD.format(code=code)], "env": [ROUND], "resources": limits, **more}
 
@@ -298,7 +298,7 @@ def wait_restarted(stage: Stage, name: str, generation: int) -> dict[str, Any]:
 
 
 def outputs(stage: Stage, name: str, container: str = "c0") -> list[str]:
-    """Wait until each run of a container has printed something, and return the outputs."""
+    """Wait until each run of a container has printed some text, and return the texts."""
     folder = stage.folder(name) / "containers" / container
     runs = sorted(folder.glob("*/output"), key=lambda path: int(path.parent.name))
     return [str(until(path.read_text, bool)) for path in runs]
@@ -391,7 +391,9 @@ def test_a_restart_of_an_initializing_pod_is_done_without_a_new_run(stage: Stage
 
 
 def _steps(stage: Stage, name: str) -> Iterator[Callable[[], bool]]:
-    """Yield conditions that become true one after the other during a restart, read from the folder of the pod."""
+    """Yield conditions that become true one after the other during a restart. The conditions read the folder of the
+    pod.
+    """
     folder = stage.folder(name)
     runs = folder / "containers" / "c0"
     yield lambda: True
@@ -416,7 +418,7 @@ def test_a_restart_happens_once_if_the_node_is_killed_at_any_step(bare: Stage, s
     start()
     status = wait_restarted(bare, name, 5)
     assert (status["phase"], told(status)) == ("Running", ("True", "Restarted", "5"))
-    # The container ended on SIGTERM and was not killed.
+    # The container ended on SIGTERM; it was not killed.
     assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
     assert until(lambda: outputs(bare, name), lambda found: len(found) > 1) == ["one 0\n", "two 0\n"]
     assert json.loads((bare.folder(name) / "restart").read_text())["generation"] == "5"

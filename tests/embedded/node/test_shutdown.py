@@ -1,4 +1,6 @@
-"""Node shutdowns: which ends of containers a shutdown explains, as tables, and when containers get SIGTERM."""
+"""Node shutdowns: the ends of containers that a shutdown explains, as tables, and the time when containers get
+SIGTERM.
+"""
 
 import os
 from dataclasses import replace
@@ -40,7 +42,7 @@ def ending(finished: float, signalled: float = 0.0, signal: int = 0) -> Ending:
 @pytest.mark.parametrize(
     ("found", "running", "shutting_down"),
     [
-        (ending(TOLD - 0.1), False, False),  # ended by itself shortly before
+        (ending(TOLD - 0.1), False, False),  # the container ended by itself shortly before the shutdown
         (ending(TOLD - 0.1, signal=9), False, False),
         (ending(TOLD - 0.1, signal=15), False, True),
         (ending(TOLD - 0.1, signal=1), False, True),
@@ -48,7 +50,7 @@ def ending(finished: float, signalled: float = 0.0, signal: int = 0) -> Ending:
         (ending(TOLD + 5, signalled=TOLD + 0.1), False, True),
         (ending(TOLD - NEAR_SECONDS - 1, signal=15), False, False),  # too early for a shutdown, so a user ended it
         (ending(TOLD + 5, signalled=TOLD - NEAR_SECONDS - 1), False, False),
-        (ending(BEGAN - 500, signalled=BEGAN - 510), True, True),  # ended while no node ran
+        (ending(BEGAN - 500, signalled=BEGAN - 510), True, True),  # the container ended while no node ran
         (ending(BEGAN - 500, signal=15), False, False),
         (ending(BEGAN - 500), False, False),
     ],
@@ -138,7 +140,7 @@ BOUND = {"type": "PodScheduled", "status": "True"}
 
 
 def made(name: str, folder: Path) -> LocalPod:
-    """Return a pod of this node that notes in files when it runs and when it gets SIGTERM."""
+    """Return a pod of this node that records in files that it runs and that it got SIGTERM."""
     script = (
         f"trap 'touch {folder}/asked-{name}; exit 0' TERM; touch {folder}/ready-{name}; while :; do sleep 0.02; done"
     )

@@ -1,4 +1,4 @@
-"""A Redis on a full disk accepts writes, and persists them again when there is space."""
+"""A Redis on a full disk accepts writes, and persists writes again when there is space."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ LIMITED = (
     "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY)); "
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
-"""A program that executes another one with a limit of 64 KiB for the size of its files."""
+"""A program that executes another program with a limit of 64 KiB for the size of its files."""
 
 
 @pytest.fixture

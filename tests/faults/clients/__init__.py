@@ -1,1 +1,3 @@
-"""Programs of users that write to the API server while they are killed, interrupted and refused."""
+"""Programs of users that write to the API server. Meanwhile the programs are killed or interrupted, and calls are
+refused.
+"""

@@ -1,7 +1,7 @@
 """A program that runs `torchq run` against the simulated API server, with a fault at one of its calls.
 
-One rule: the program stands still before each call, so others can act between any two of its calls. A dead program
-sends nothing more.
+One rule: the program stands still before each call, so other programs can act between any two of its calls. A dead
+program sends nothing more.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ _AFTER: dict[Kind, BaseException] = {
 
 @dataclass
 class Client:
-    """A program. `work` is what it does with its cluster; it returns the key of its job."""
+    """A program. `work` acts on the cluster of the program and returns the key of its job."""
 
     name: str
     api: ApiClient
@@ -65,7 +65,7 @@ class Client:
     error: BaseException | None = None
     dead: bool = False
     made: set[str] = field(default_factory=set)
-    """The uids of the jobs that its calls have created."""
+    """The uids of the jobs that the calls of the program have created."""
     _cut: bool = False
     _late: list[Callable[[], Any]] = field(default_factory=list)
 
@@ -84,14 +84,14 @@ class Client:
         return self._fiber.done and not self._late
 
     def step(self) -> None:
-        """Let the program carry out its next call, or a late call of a program that has ended take effect."""
+        """Let the program make its next call. If the program has ended, let a late call of the program take effect."""
         if self._fiber.done:
             self._late.pop(0)()
         else:
             self._fiber.resume()
 
     def pause(self, _: float) -> None:
-        """Let the others act, as a program does that sleeps."""
+        """Let the other programs act, as while a program sleeps."""
         if self.dead:
             raise Killed
         self._fiber.block(lambda: True)
@@ -127,7 +127,7 @@ class Client:
                 raise _AFTER[kind]
 
     def _deliver(self, label: str, effect: Callable[[], Any]) -> None:
-        """Let a call take effect whose answer nobody gets."""
+        """Let a call take effect whose answer no program gets."""
         with contextlib.suppress(errors.ClusterError):
             self._noted(label, effect())
 

@@ -1,6 +1,6 @@
-"""What must hold for jobs and their code after every change, and at the end.
+"""The rules for jobs and their code that hold after every change, and at the end.
 
-One rule: it looks at the API server's objects alone, never at what a program believes.
+One rule: the observer reads only the objects of the API server, never the beliefs of a program.
 """
 
 import base64
@@ -17,7 +17,7 @@ from tests.faults.clients.client import Client
 
 
 class CodeObserver:
-    """Knows which content belongs to which name."""
+    """Knows the content that belongs to each name."""
 
     def __init__(self, api: Api, archives: Mapping[str, Archive]) -> None:
         self._api = api
@@ -25,7 +25,7 @@ class CodeObserver:
         """The archives by the beginning of their digests."""
 
     def broken(self) -> Iterator[str]:
-        """Yield what is wrong now, whoever is halfway through what."""
+        """Yield what is wrong now, however far the programs are."""
         parts = {each.name: each for each in self._parts()}
         for part in parts.values():
             yield from self._wrong(part)

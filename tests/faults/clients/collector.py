@@ -1,7 +1,7 @@
-"""Kubernetes' garbage collector, as far as ConfigMaps with code need it, in two steps for each object.
+"""Kubernetes' garbage collector, as far as ConfigMaps with code need it. The collector takes two steps for each object.
 
-One rule: it reads an object, and acts on what it has read later, after others had their turn. It deletes an object only
-if nobody has changed its owners since.
+One rule: the collector reads an object, and acts on it later, after other programs had their turn. The collector
+deletes an object only if the owners of the object have not changed since the reading.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class _Seen(NamedTuple):
 
 
 class Collector:
-    """Deletes ConfigMaps whose owners are all gone, and removes owners that are gone."""
+    """Deletes ConfigMaps of which no owner exists, and removes owners that do not exist."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -32,11 +32,11 @@ class Collector:
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the collector has no work left."""
         return self._seen is None and next(self._garbage(), None) is None
 
     def step(self) -> None:
-        """Read an object that has an owner that is gone, or act on the one that was read."""
+        """Read an object with an owner that does not exist, or act on the object that was read."""
         if self._seen is None:
             stored, jobs = next(self._garbage())
             present = frozenset(jobs.intersection(stored.owners))

@@ -1,4 +1,5 @@
-"""The scenes in which clients run: who has which code before, who comes at the same time, who goes.
+"""The scenes in which clients run: the code that exists before, the clients that come at the same time, and the jobs
+that are deleted.
 
 One rule: a run of a scene is a function of its seed and its faults.
 """
@@ -41,7 +42,7 @@ class Comer:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Jobs that exist, clients that come at the same time, and jobs that their owners delete meanwhile."""
+    """Jobs that exist, clients that come at the same time, and jobs that their owners delete during the run."""
 
     comers: tuple[Comer, ...]
     before: tuple[str, ...] = ()
@@ -74,7 +75,9 @@ class Play:
     def __init__(
         self, scene: Scene, prepared: PreparedRun, seed: int, faults: Mapping[tuple[int, int], Kind] | None = None
     ) -> None:
-        """`faults` has the kinds by the number of the client and that of its call. Seed 0: in order."""
+        """`faults` has the kinds of faults by the number of the client and the number of its call. With seed 0, all act
+        in order.
+        """
         assert prepared.archive is not None
         archive: Archive = prepared.archive
         self._time = Clock()
@@ -104,7 +107,7 @@ class Play:
         return Client(comer.name, self.cluster, work, faults)
 
     def time(self) -> SimpleNamespace:
-        """Return the module `time` as the clients see it."""
+        """Return the module `time` as the clients see this module."""
         return SimpleNamespace(monotonic=self._time, time_ns=self._nanoseconds, sleep=self._sleep)
 
     def _nanoseconds(self) -> int:
@@ -112,7 +115,7 @@ class Play:
         return int(self._time() * 1e9)
 
     def _sleep(self, seconds: float) -> None:
-        self._time.step(20 * seconds)  # few rounds of waiting are as good as many
+        self._time.step(20 * seconds)  # a few long rounds of waiting are as good as many short rounds
         assert self._running is not None
         self._running.pause(seconds)
 
@@ -128,7 +131,7 @@ class Play:
             return
 
     def run(self) -> None:
-        """Let all act until all have ended, or something is wrong."""
+        """Let clients, collector and owners act until all have ended, or something is wrong."""
         for client in self._before:
             while not client.done:
                 self._step(client)
@@ -151,7 +154,9 @@ class Play:
         return self.cluster.list(TORCHJOBS, NAMESPACE).items
 
     def _steps(self) -> Iterator[Step]:
-        """Yield what can happen next; in order: the collector, then the clients, then those who delete jobs."""
+        """Yield the steps that can happen next. The order of the steps is: the collector, the clients, the owners who
+        delete jobs.
+        """
         if not self.collector.done:
             yield self.collector.step
         yield from (partial(self._step, client) for client in self.clients if not client.done)

@@ -1,4 +1,4 @@
-"""`torchq run` under faults: whatever happens at whichever call, nothing is orphaned and nothing is half."""
+"""`torchq run` under faults: whatever happens at any call, no object is orphaned and no run is half submitted."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreparedRun]:
         folder = tmp_path_factory.mktemp("project")
         (folder / "train.py").write_text("print(1)")
         document = {"command": ["python", "train.py"], "folder": str(folder), "namespace": scenes.NAMESPACE}
-        patch.setattr(pack, "client_files", list)  # less to compare
+        patch.setattr(pack, "client_files", list)  # without these files, there is less to compare
         cluster: Any = ApiClient(Api(lambda: 0.0))
         parsed = request.parse({**document, "image": "torch", "name": "train"})
         made = run.prepare(cluster, parsed, embedded=False, python_folder="", code_store="")
@@ -33,11 +33,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreparedRun]:
 
 
 STRIDE = 7
-"""The distance between the faults that are tried, a prime, so that each kind is tried at some calls."""
+"""The distance between the faults that are tried. The distance is a prime, so that each kind is tried at some calls."""
 
 
 def places(scene: Scene, prepared: PreparedRun) -> Iterator[tuple[int, int]]:
-    """Yield the number of each client and of each of its calls, and of two calls more, which a fault may cause."""
+    """Yield the number of each client and of each of its calls, and the numbers of two more calls, which a fault may
+    cause.
+    """
     for number, client in enumerate(play(scene, prepared).clients):
         yield from ((number, call) for call in range(1, len(client.calls) + 3))
 
@@ -56,7 +58,7 @@ def test_a_scene_without_faults_ends_well_in_any_order(name: str, prepared: Prep
 @pytest.mark.parametrize("name", SCENES)
 def test_whatever_happens_at_whichever_call_nothing_is_orphaned_or_half(name: str, prepared: PreparedRun) -> None:
     scene = SCENES[name]
-    # The calls in order, and in an order of its own for each place.
+    # The calls of each place are tried in order, and in one random order.
     seeds = [(place, seed) for place in places(scene, prepared) for seed in (0, 31 * sum(place))]
     cases = [({place: kind}, seed) for place, seed in seeds for kind in KINDS]
     for faults, seed in cases[len(name) % STRIDE :: STRIDE]:

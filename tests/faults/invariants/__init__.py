@@ -1,1 +1,1 @@
-"""What must hold at any moment of a run, whatever fails."""
+"""The invariants that must hold at any moment of a run, whatever fails."""

@@ -1,6 +1,7 @@
 """The counters of workers beside what the watch of the API server has shown.
 
-One rule: whatever goes wrong, no fact counts twice. Where no process dies and every answer comes, none is missing.
+One rule: whatever goes wrong, no fact is counted twice. If no process dies and every answer arrives, no fact is
+missing.
 """
 
 from collections import Counter
@@ -19,14 +20,14 @@ ENDS = ("Succeeded", "Failed")
 
 
 class FactWatch:
-    """The facts of all jobs, and what the workers have counted of them."""
+    """The facts of all jobs, and the facts that workers have counted."""
 
     def __init__(self) -> None:
         self.meter = RecordingMeter()
         self._happened: Counter[str] = Counter()
 
     def hear(self, resource: str, change: Change) -> None:
-        """Take a change that the API server shows in its watches."""
+        """Record a change that the API server shows in its watches."""
         if resource != JOBS or change.before is None or change.kind == "DELETED":
             return
         before, after = (_status(each.raw) for each in (change.before, change.object))

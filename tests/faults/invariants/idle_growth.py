@@ -1,4 +1,4 @@
-"""Idle growth: when a job may grow by itself, what it may give back, and for whom.
+"""Idle growth: when a job may grow by itself, what it may give back, and for which jobs.
 
 One rule: everything is judged from the cluster alone, after every call.
 """
@@ -20,9 +20,9 @@ class IdleWatch:
         self._before: dict[str, Job] = {}
         """Each job as it was at the last look, by uid."""
         self._given: dict[str, dict[str, int]] = {}
-        """The jobs for which each job has given workers back, with their generation then."""
+        """The jobs for which each job has given workers back, with the generation of the job at that time."""
         self._wrong: list[str] = []
-        """What cannot be undone."""
+        """The violations that cannot be repaired."""
 
     def problems(self, jobs: Mapping[str, Job], pods: Sequence[Pod]) -> Iterator[str]:
         """Yield what is wrong with the jobs that the coordinator resizes."""
@@ -39,7 +39,7 @@ class IdleWatch:
         yield from self._wrong
 
     def _give(self, uid: str, before: Job, job: Job, by_name: Mapping[str, Job]) -> None:
-        """Record for whom a job names victims."""
+        """Record the jobs for which a job names victims."""
         if job.sizes.victims <= before.sizes.victims or job.sizes.target.get("reason") != "GiveBack":
             return
         for name in _HEAD.findall(job.sizes.target.get("message", "")):
@@ -58,7 +58,7 @@ def _hasty(before: Job, job: Job) -> Iterator[str]:
 
 
 def _forced(before: Job, job: Job, running: set[str]) -> Iterator[str]:
-    """Yield a job that loses workers which run and which its owner wants, for nobody."""
+    """Yield a job that loses running workers which its owner wants, although no other job gets them."""
     named, sizes = job.sizes.victims - before.sizes.victims, job.sizes
     left = (sizes.granted or 0) - len(sizes.victims)
     if named & running and left < sizes.wish and sizes.target.get("reason") != "GiveBack":
@@ -66,7 +66,7 @@ def _forced(before: Job, job: Job, running: set[str]) -> Iterator[str]:
 
 
 def _in_vain(job: Job, heads: Mapping[str, int], by_name: Mapping[str, Job]) -> Iterator[str]:
-    """Yield jobs that did not go although this one, which is over, gave them its workers."""
+    """Yield jobs that did not start although `job`, which is over, gave them its workers."""
     for name, generation in heads.items():
         head = by_name.get(name)
         if head is not None and not head.attempt and head.spec_generation == generation:

@@ -1,4 +1,4 @@
-"""The sizes of jobs: which workers a job may have, which it may lose, and when its gates may open.
+"""The sizes of jobs: which workers a job may have, which workers it may lose, and when its gates may open.
 
 One rule: everything is judged from the cluster alone, after every call.
 """
@@ -29,7 +29,7 @@ class SizeWatch:
         self._met: set[tuple[str, int, int]] = set()
         """The jobs, attempts and restarts in which a worker has passed its gate."""
         self._wrong: list[str] = []
-        """What cannot be undone."""
+        """The violations that cannot be repaired."""
 
     @property
     def removals(self) -> Counter[Mark]:
@@ -39,7 +39,7 @@ class SizeWatch:
     def problems(self, jobs: Mapping[str, Job], pods: Sequence[Pod], now: float, *, excused: bool) -> Iterator[str]:
         """Yield what is wrong with the workers of jobs.
 
-        With `excused`, writes of a process that slept are no violation if they can only be undone.
+        With `excused`, writes of a process that slept are no violation if they can be undone but not prevented.
         """
         by_job: dict[str, list[Pod]] = {}
         for pod in pods:
@@ -59,7 +59,7 @@ class SizeWatch:
         yield from self._wrong
 
     def _hasty(self, job: Job, pods: list[Pod]) -> Iterator[str]:
-        """Yield new workers that the job was not granted, or that it is about to remove."""
+        """Yield new workers that the job was not granted, or that the job is about to remove."""
         for pod in pods:
             if pod.uid in self._pods or pod.task != "worker" or not _is_current(job, pod) or not job.sizes.granted:
                 continue
@@ -69,7 +69,7 @@ class SizeWatch:
                 yield f"pod {pod.name} was made though it is to be removed"
 
     def _deleted(self, uid: str, job: Job, pods: list[Pod]) -> Iterator[str]:
-        """Yield pods that a job lost though it had not named them."""
+        """Yield pods that a job lost although it had not named them as victims."""
         left = {pod.uid for pod in pods if not pod.deleting}
         for pod in self._pods.values():
             is_lost = pod.job == uid and pod.uid not in left and pod.occupies and not pod.deleting
@@ -78,7 +78,7 @@ class SizeWatch:
                 yield f"pod {pod.name} was deleted though nobody named it"
 
     def _opened(self, job: Job, pods: list[Pod], now: float) -> Iterator[str]:
-        """Yield workers whose gate opened before all others were at theirs."""
+        """Yield workers whose gate opened before all other workers had reached their gates."""
         for pod in pods:
             if not (pod.gated and pod.opened and pod.task == "worker") or pod.uid in self._open:
                 continue
@@ -102,8 +102,9 @@ def mark(pod: Pod) -> Mark:
 
 
 def unrest(job: Job, pods: Sequence[Pod], size: int, wish: int) -> list[str]:
-    """Return what is under way about the number of workers of a job that is to have `size` of them, of which its owner
-    wants `wish`."""
+    """Return the changes under way in the number of workers of a job. The job is to have `size` workers, of which its
+    owner wants `wish`.
+    """
     sizes, name = job.sizes, job.name
     workers = [pod for pod in pods if pod.task == "worker" and _is_current(job, pod)]
     found = {
@@ -142,7 +143,7 @@ def _surplus(job: Job, pods: list[Pod]) -> Iterator[str]:
 
 
 def _worlds(job: Job, pods: list[Pod]) -> Iterator[str]:
-    """Yield a job whose workers are in different worlds, or of which two have one rank."""
+    """Yield a job whose workers are in different worlds, or of which two workers have the same rank."""
     together = [pod for pod in pods if job.sizes.static and pod.rank and pod.opened and _is_current(job, pod)]
     if len({pod.world for pod in together}) > 1 or len({pod.rank for pod in together}) < len(together):
         yield f"pods of {job.name} are in different worlds"
@@ -151,7 +152,9 @@ def _worlds(job: Job, pods: list[Pod]) -> Iterator[str]:
 
 
 def _are_there(job: Job, pods: list[Pod], now: float) -> bool:
-    """Return whether all granted workers are at their gates or past them, or have been waited for long enough."""
+    """Return whether all granted workers are at their gates or past them, or whether the wait for them was long
+    enough.
+    """
     workers = [pod for pod in pods if pod.task == "worker" and _is_current(job, pod)]
     there = {pod.index for pod in workers if pod.opened or pod.arrived}
     if there >= {index for index in job.sizes.indexes if f"{job.name}-worker-{index}" not in job.sizes.victims}:

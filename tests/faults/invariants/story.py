@@ -64,7 +64,9 @@ class Story:
         place = (pod.job, pod.attempt, pod.task, pod.index)
         if pod.end == "Succeeded":
             self._done.add(place)
-        elif pod.end == "Failed":  # also one that had ended well until its node said that it was asked to
+        elif (
+            pod.end == "Failed"
+        ):  # this includes a pod that seemed to succeed until its node reported that it had been asked to end
             self._done.discard(place)
         mark = (pod.job, pod.attempt, pod.restart, pod.task, pod.index)
         if pod.phase not in ("Running", "Succeeded") or mark in self._ran:
@@ -80,7 +82,7 @@ class Story:
         )
 
     def _has_trained(self, uid: str, job: Job) -> bool:
-        """Return whether the master of a job has ended well by itself; any of its pods if it has none."""
+        """Return whether the master of a job has ended well by itself. In a job without a master, any pod counts."""
         ended = [task for name, attempt, task, _ in self._done if (name, attempt) == (uid, job.attempt)]
         return "master" in ended if "master" in job.tasks else bool(ended)
 
@@ -113,7 +115,7 @@ class Story:
                 yield f"{bound} pods of group {group.name} are bound without the others"
 
     def _alone(self, pods: list[Pod], groups: list[Group]) -> Iterator[str]:
-        """Yield pods whose group is missing though no person deleted it."""
+        """Yield pods whose group is missing although no person deleted the group."""
         there = {(group.job, group.name) for group in groups}
         for pod in pods if not self._tampered else ():
             is_over = pod.end or pod.deleting or not pod.occupies
@@ -124,7 +126,8 @@ class Story:
         before = self._counts.get(uid, (0, 0))
         if any(now < then for now, then in zip(job.counts, before, strict=True)):
             self._wrong.append(f"job {job.name} counted {before} restarts and disruptions, now {job.counts}")
-        # Workers learn one after another that a drain is over; one that does not know yet sends the job back again.
+        # Workers learn one after another that a drain is over; a worker that has not learned it yet sends the job back
+        # again.
         late = self._late.setdefault(uid, set())
         if job.late:
             late.add(job.generation)
@@ -141,7 +144,9 @@ class Story:
 
 
 def _removed(job: Job, uid: str, pods: list[Pod]) -> int:
-    """Return how many of the granted workers have been removed, so that their group must not wait for them."""
+    """Return how many of the granted workers have been removed. The group of the job must not wait for these
+    workers.
+    """
     stay = {pod.name for pod in pods if pod.job == uid and not pod.deleting}
     return len(job.sizes.victims - stay)
 

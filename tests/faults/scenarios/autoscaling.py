@@ -1,4 +1,4 @@
-"""Scenarios in which the coordinator resizes jobs: they grow into idle room, and give it back."""
+"""Scenarios in which the coordinator resizes jobs: the jobs grow into idle room, and give this room back."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ def _rigid(count: int = 1, queue: str = "a", **policy: Any) -> Manifest:
 
 
 def _come(*jobs: str) -> Step:
-    """Return the step in which owners let jobs wait for room."""
+    """Return the step in which owners release these jobs, so that the jobs wait for room."""
 
     def step(cluster: ApiClient) -> None:
         for job in jobs:
@@ -39,7 +39,7 @@ def _come(*jobs: str) -> Step:
 
 
 def _leave(job: str, other: str) -> Step:
-    """Return the step in which a job is deleted, and another one waits for room."""
+    """Return the step in which a job is deleted, and another job waits for room."""
     return _all_of(people.delete(job), _come(other))
 
 
@@ -57,7 +57,7 @@ def _allow(job: str) -> Step:
 
 
 def _run(*names: str) -> Condition:
-    """Return the condition that jobs run."""
+    """Return the condition that all of these jobs run."""
     return lambda jobs: all(people.phase(name, "Running")(jobs) for name in names)
 
 
@@ -67,12 +67,14 @@ def _has_given(job: str) -> Condition:
 
 
 def _went(*names: str) -> Condition:
-    """Return the condition that jobs have been admitted, or are not there any more."""
+    """Return the condition that all of these jobs have been admitted, or do not exist any more."""
     return lambda jobs: all(name not in jobs or _status(jobs, name).get("attempt", 0) > 0 for name in names)
 
 
 def _gives_back(job: str) -> Condition:
-    """Return the condition that a job is asked to give workers back, or will not be."""
+    """Return the condition that a job is asked to give workers back, or that it has not grown, so that it will not be
+    asked.
+    """
 
     def holds(jobs: Mapping[str, Manifest]) -> bool:
         status = _status(jobs, job)
@@ -90,17 +92,17 @@ def _status(jobs: Mapping[str, Manifest], name: str) -> Mapping[str, Any]:
 
 
 def _is_to_grow(job: str) -> Condition:
-    """Return the condition that a job has a target, which nobody may have granted yet."""
+    """Return the condition that a job has a target, which may not be granted yet."""
     return lambda jobs: "target" in _status(jobs, job)
 
 
 def _has_grown_before(job: str, other: str) -> Condition:
-    """Return the condition that a job has grown although another one still waits."""
+    """Return the condition that a job has grown although another job still waits."""
     return lambda jobs: bool((_status(jobs, job).get("admission") or {}).get("idle")) and not _went(other)(jobs)
 
 
 def _leave_a_target(job: str, count: int) -> Step:
-    """Return the step in which the leader dies, after it has written a target for which there is no room."""
+    """Return the step in which the leader dies after it has written a target for which there is no room."""
 
     def step(cluster: ApiClient) -> None:
         people.depose(cluster)
@@ -112,7 +114,7 @@ def _leave_a_target(job: str, count: int) -> Step:
 
 
 def _timer(*, after: int = 10) -> Manifest:
-    """Return the spec of a job without CPUs, in a queue of its own, that ends by itself after some time."""
+    """Return the spec of a job without CPUs, in its own queue, that ends by itself after some seconds."""
     container = {"name": "torch", "image": "torch:1"}
     master = {"numTasks": 1, "template": {"spec": {"containers": [container]}}}
     return {"torchTaskSpecs": {"Master": master}, **ALL, "queue": "timer", "activeDeadlineSeconds": after}
@@ -124,8 +126,9 @@ def _worker_succeeds(task_type: str, *_: object) -> int | None:
 
 
 def _give(name: str, one: Manifest, two: Manifest, **about: Any) -> Scenario:
-    """Return a scenario in which a job gives workers back to one that comes later. It may grow again
-    afterwards."""
+    """Return a scenario in which a job gives workers back to a job that comes later. The first job may grow again
+    afterwards.
+    """
     fields: dict[str, Any] = {
         "queues": {"a": quota(5)},
         "steps": ((people.workers("one", 4), _come("two")),),

@@ -45,7 +45,7 @@ def populate(cluster: ApiClient, scenario: Scenario) -> None:
 
 
 def _populate_with_strangers(cluster: ApiClient, job: str) -> None:
-    """Create foreign objects that look like those of a job."""
+    """Create foreign objects that look like the objects of a job."""
     uid = cluster.get(TORCHJOBS, job, NAMESPACE)["metadata"]["uid"]
     container = {"name": "torch", "image": "torch:1"}
     pod = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}
@@ -58,7 +58,9 @@ def _populate_with_strangers(cluster: ApiClient, job: str) -> None:
 
 
 def _populate_with_hostile_pods(cluster: ApiClient, queue: str) -> None:
-    """Create handmade pods on a node: of jobs that never existed, and of a job in a queue that does not admit it."""
+    """Create handmade pods on a node: pods of jobs that never existed, and of a job in a queue that does not admit the
+    job.
+    """
     policy = {"queue": queue}
     body = {"apiVersion": TORCHJOBS.api_version, "kind": "TorchJob", "metadata": {"name": "hostile"}}
     spec = {"torchTaskSpecs": pair(), "schedulingPolicy": policy}

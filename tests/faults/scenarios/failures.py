@@ -10,7 +10,7 @@ from tests.faults.scenarios import people
 from tests.faults.scenarios.scenario import FIRST_NODE, ONE, SECOND_NODE, Scenario, fails, master_fails, pair, task
 
 MEMORY = 2 * 2**20
-"""The memory that each pod of a growing job asks for at first, in bytes."""
+"""The memory that each pod of a growing job requests at first, in bytes."""
 
 
 def _template(memory: int) -> Manifest:
@@ -19,7 +19,7 @@ def _template(memory: int) -> Manifest:
 
 
 def _growing(**fields: Any) -> Manifest:
-    """Return a master and a worker whose memory grows by a half, up to twice as much."""
+    """Return a master and a worker. The memory of the worker may grow, by a half each time, to twice its amount."""
     growth = {"memoryGrowth": {"max": str(2 * MEMORY)}, "restartPolicy": "OnFailure"}
     tasks = pair(template=_template(MEMORY))
     return {"torchTaskSpecs": {**tasks, "Worker": tasks["Worker"] | growth}, "backoffLimit": 6, **fields}

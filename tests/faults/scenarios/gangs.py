@@ -10,7 +10,7 @@ GANG = {"torchTaskSpecs": {"Master": task(), "Worker": task(2)}, **VOLCANO}
 WITH_BOARD = {"torchTaskSpecs": {"Board": task(), "Master": task(), "Worker": task()}}
 _AFTER = [{"taskType": "Prepare", "phase": "Succeeded"}]
 STAGED = {"torchTaskSpecs": {"Prepare": task(), "Master": task(dependsOn=_AFTER), "Worker": task(2)}}
-"""A job of four pods. At most three of them exist at the same time."""
+"""A job of four pods, of which at most three exist at the same time."""
 
 SCENARIOS = (
     Scenario(

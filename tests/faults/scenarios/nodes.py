@@ -1,4 +1,4 @@
-"""Scenarios in which nodes announce that they are about to go away, or decide about ranks."""
+"""Scenarios in which nodes announce that they are about to go away, or decide the ranks of pods."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,9 @@ _FAILS = task(restartPolicy="OnFailure")
 
 
 def _last_elsewhere(task_type: str, index: int, open_nodes: list[str]) -> str:
-    """Return the second node for the last worker of any job, while that node is open."""
+    """Return the second node for workers 0 and 3 of a job while that node is open. All other pods get the first open
+    node.
+    """
     node = SECOND_NODE if task_type == "worker" and index in (0, 3) else FIRST_NODE
     return node if node in open_nodes else next(iter(open_nodes), "")
 
@@ -35,7 +37,7 @@ def _fourth_elsewhere(task_type: str, index: int, open_nodes: list[str]) -> str:
 
 
 def _has_left(field: str) -> Condition:
-    """Return the condition that a pod of the job has left its node, or that no pod was there."""
+    """Return the condition that a pod of the job has left its node, or that no pod was on the node."""
 
     def holds(jobs: Mapping[str, Manifest]) -> bool:
         status = (jobs.get("one") or {}).get("status") or {}
@@ -45,7 +47,7 @@ def _has_left(field: str) -> Condition:
 
 
 def _lose(node: Step) -> Step:
-    """Return the step that changes the second node; it marks the job if none of its pods is there."""
+    """Return the step that changes the second node; the step marks the job if no pod is on this node."""
 
     def step(cluster: ApiClient) -> None:
         node(cluster)
@@ -56,7 +58,7 @@ def _lose(node: Step) -> Step:
 
 
 def _is_smaller(jobs: Mapping[str, Manifest]) -> bool:
-    """Return whether the job has given up a worker, or none was on the node."""
+    """Return whether the job has given up a worker, or no worker was on the node."""
     return people.workers("one", 3, scaling=True)(jobs) or people.tampered("one")(jobs)
 
 

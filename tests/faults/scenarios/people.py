@@ -41,7 +41,9 @@ def phase(job: str, *phases: str) -> Condition:
 
 
 def workers(job: str, count: int, *, scaling: bool = False) -> Condition:
-    """Return the condition that the job runs with so many granted workers; with `scaling`, that it wants others."""
+    """Return the condition that the job runs with `count` granted workers. With `scaling`, the job must want another
+    number.
+    """
 
     def holds(jobs: Mapping[str, Manifest]) -> bool:
         status = (jobs.get(job) or {}).get("status") or {}
@@ -52,7 +54,7 @@ def workers(job: str, count: int, *, scaling: bool = False) -> Condition:
 
 
 def scaling(job: str, count: int) -> Condition:
-    """Return the condition that the number of workers of the job is changing, or is `count` already."""
+    """Return the condition that the number of workers of the job is changing, or is already `count`."""
 
     def holds(jobs: Mapping[str, Manifest]) -> bool:
         status = (jobs.get(job) or {}).get("status") or {}
@@ -62,7 +64,7 @@ def scaling(job: str, count: int) -> Condition:
 
 
 def wants(job: str, count: int) -> Condition:
-    """Return the condition that the owner wants so many workers."""
+    """Return the condition that the owner wants `count` workers."""
     return lambda jobs: job in jobs and jobs[job]["spec"]["torchTaskSpecs"]["Worker"]["numTasks"] == count
 
 
@@ -72,7 +74,7 @@ def change(job: str, **spec: Any) -> Step:
 
 
 def restarted(job: str, times: int = 1) -> Condition:
-    """Return the condition that the job counts so many restarts."""
+    """Return the condition that the job counts at least `times` restarts."""
     return lambda jobs: job in jobs and (jobs[job].get("status") or {}).get("restartCount", 0) >= times
 
 
@@ -93,7 +95,7 @@ def queue_change(queue: str, **spec: Any) -> Step:
 
 
 def said(job: str, reason: str) -> Condition:
-    """Return the condition that some condition of the job has this reason."""
+    """Return the condition that a condition in the status of the job has this reason."""
     return lambda jobs: any(
         each["reason"] == reason for each in ((jobs.get(job) or {}).get("status") or {}).get("conditions") or ()
     )
@@ -166,13 +168,13 @@ def tampered(job: str) -> Condition:
 
 
 def depose(cluster: ApiClient) -> None:
-    """Take the Lease from the leader, as if another process had got it that dies at once."""
+    """Take the Lease from the leader, as if another process had got the Lease and died at once."""
     since = timestamps.format_micro_time(cluster.now)
     cluster.patch(LEASES, LEASE, {"spec": {"holderIdentity": "gone", "renewTime": since}}, "kube-system")
 
 
 def evict(job: str, pod: str) -> Step:
-    """Return the step in which the node of a pod evicts it."""
+    """Return the step in which the node of a pod evicts the pod."""
     killed = {"name": "torch", "state": {"terminated": {"exitCode": 137, "reason": "Error"}}}
     target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
     failed = {"phase": "Failed", "reason": "Evicted", "conditions": [target]}
@@ -185,7 +187,7 @@ def evict(job: str, pod: str) -> Step:
 
 
 def drain(job: str, pod: str) -> Step:
-    """Return the step in which a pod is evicted as by `kubectl drain`. The job is marked."""
+    """Return the step in which a pod is evicted as `kubectl drain` evicts it. The job is marked."""
     return _and_mark(job, lambda cluster: cluster.evict(pod, NAMESPACE))
 
 
@@ -204,7 +206,7 @@ def _and_mark(job: str, step: Step) -> Step:
 
 
 def _if_there(job: str, step: Step) -> Step:
-    """Return a step that marks the job if the pod which the step is about does not exist."""
+    """Return a step that marks the job if the pod does not exist that `step` changes."""
 
     def marking(cluster: ApiClient) -> None:
         try:
@@ -216,12 +218,14 @@ def _if_there(job: str, step: Step) -> Step:
 
 
 def disrupted(job: str) -> Condition:
-    """Return the condition that the job has counted a disruption, or is marked as one that had no pod to lose."""
+    """Return the condition that the job has counted a disruption, or is marked since it had no pod to lose."""
     return lambda jobs: bool((jobs[job].get("status") or {}).get("disruptions")) or tampered(job)(jobs)
 
 
 def silence(node: str) -> Step:
-    """Return the step in which a node goes silent: its pods are marked for deletion, which it never confirms."""
+    """Return the step in which a node goes silent: its pods are marked for deletion, but the node never confirms the
+    deletion.
+    """
 
     def step(cluster: ApiClient) -> None:
         cluster.patch(NODES, node, {"status": {"conditions": [ready("Unknown", cluster.now)]}}, subresource="status")

@@ -7,7 +7,7 @@ BIGGER = {"Worker": {"numTasks": 2}}
 ELASTIC = {"torchElasticPolicy": {"numMaxReplicas": 2}, "cleanPodPolicy": "All"}
 THREE = {"torchTaskSpecs": {"Master": task(), "Worker": task(2, dependsOn=[])}}
 CANCELLED = ("runs", "starts", "new", "waits", "held", "paused")
-"""The jobs that are cancelled, each in another phase. They are deleted after their time to live."""
+"""The jobs that are cancelled, each in another phase. The jobs are deleted after their time to live."""
 SCENARIOS = (
     Scenario(name="life", queues={"a": {}}, jobs={"one": {}}, ends={"one": "Succeeded"}),
     Scenario(

@@ -11,7 +11,9 @@ from tests.faults.scenarios.scenario import NAMESPACE, ONE, Scenario, Step
 
 
 def _once_it_runs(count: int, *steps: Step, instead: tuple[Step, ...] = ()) -> Step:
-    """Return the step that takes others if the job runs with so many workers; `instead`, if it comes too early."""
+    """Return the step that takes `steps` if the job runs with `count` workers, and `instead` if the job has another
+    number of workers.
+    """
 
     def step(cluster: ApiClient) -> None:
         runs = people.workers("one", count)({"one": cluster.get(TORCHJOBS, "one", NAMESPACE)})

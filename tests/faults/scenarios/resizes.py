@@ -15,7 +15,7 @@ BOTH = {"one": "Succeeded", "two": "Succeeded"}
 
 
 def elastic(count: int, least: int = 1, most: int = 4, **policy: Any) -> Manifest:
-    """Return the spec of an elastic job of `count` workers, each with 1 CPU, and a store with a twentieth of one."""
+    """Return the spec of an elastic job of `count` workers, each with 1 CPU, and a store with a twentieth of a CPU."""
     bounds = {"numMinReplicas": least, "numMaxReplicas": most, **policy}
     return {"torchTaskSpecs": {"Worker": task(count)}, "torchElasticPolicy": bounds, **ALL}
 
@@ -34,7 +34,7 @@ def _has_more_than_two(jobs: Mapping[str, Manifest]) -> bool:
 
 
 def _has_grown_before_the_other_began(jobs: Mapping[str, Manifest]) -> bool:
-    """Return whether the younger request of one job was granted before the older one of another."""
+    """Return whether the younger request of one job was granted before the older request of the other job."""
     return _has_more_than_two(jobs) and not (jobs["two"].get("status") or {}).get("attempt")
 
 
@@ -44,7 +44,7 @@ def _last_worker_elsewhere(task_type: str, index: int, ready: list[str]) -> str:
 
 
 def _shrink_and_lose_the_node(cluster: ApiClient) -> None:
-    """Want one worker less, and lose the node of the last one, before anybody has removed it."""
+    """Want one worker less, and lose the node of the last worker before this worker is removed."""
     want("one", 3)(cluster)
     people.silence(SECOND_NODE)(cluster)
 

@@ -1,4 +1,4 @@
-"""A scenario as a value: its jobs and queues, how its pods end, and the actions of users and admins.
+"""A scenario as a value: its jobs and queues, the ends of its pods, and the actions of users and admins.
 
 One rule: a scenario has the same end, whenever the owner's steps and the faults happen.
 """
@@ -35,7 +35,7 @@ restartCount and their last step."""
 
 
 def _all_well(task_type: str, *_: object) -> int | None:
-    """Let all pods succeed, except for the store of an elastic job, which runs until it is stopped."""
+    """Let all pods succeed, except for the store of an elastic job, which runs until it is asked to stop."""
     return None if task_type == "rendezvous" else 0
 
 
@@ -54,7 +54,7 @@ class Scenario:
     """The last phase of each job. A job that is missing here must be deleted in the end."""
     restarts: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[tuple[Condition, Step], ...] = ()
-    """The actions of people in order, each when its condition holds, or earlier if a fault says so."""
+    """The actions of people in order, each at the time when its condition holds, or earlier if a fault says so."""
     fate: Fate = _all_well
     pool: str = "none"
     ports: tuple[int, int] | None = None
@@ -72,34 +72,39 @@ class Scenario:
     forged: str = ""
     """The job in whose name the pods of all other jobs report, too, with their own tokens."""
     least_steps: int = 0
-    """No reporting pod ends before it has made so many steps."""
+    """No reporting pod ends before it has made this number of steps."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """The number of workers with which a job ends. Its pods end only when it has that many, nothing about them is under
-    way, and people have taken all of their steps."""
+    """The number of workers with which a job ends. The pods of the job end only when it has this number of workers, no
+    change of them is under way, and people have taken all of their steps.
+    """
     idle: Mapping[str, int | None] = field(default_factory=dict)
-    """How many of these workers are idle growth, by job; None: the job has any number beside those of `sizes`."""
+    """How many of these workers are idle growth, by job; None means that the job has any number of workers beside the
+    number in `sizes`.
+    """
     outcomes: Mapping[str, str] = field(default_factory=dict)
-    """The last phase of each scale request, by name; empty if any is right. There is none if a step of people
-    comes early."""
+    """The last phase of each scale request, by name; empty if any phase is right. There may be no request if a step of
+    people comes early.
+    """
     never: Condition = lambda _: False
-    """What must not be, unless a fault lets the owner take a step early."""
+    """A condition that must never hold, unless a fault lets the owner take a step early."""
     is_remembered: bool = False
-    """Whether it may be after the store has lost its data."""
+    """Whether the condition `never` may hold after the store has lost its data."""
     gentle: bool = False
-    """Whether no step of people and no failure takes a pod from a job, so that it loses only pods that it named."""
+    """Whether no step of people and no failure takes a pod from a job, so that a job loses only pods that it named."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from the defaults of a simulation."""
     disruptions: Mapping[str, int | None] = field(default_factory=dict)
-    """The number of disruptions of each job. There may be fewer if a step of people comes early. None: any number, as a
-    worker may not see a pod before it is gone."""
+    """The number of disruptions of each job. There may be fewer if a step of people comes early. None means any number,
+    as a worker may not see a pod before it is gone.
+    """
     tampered: bool = False
     """Whether people delete objects that they do not own."""
     requests: int = 0
     """The number of restarts that people request."""
     until: Condition = lambda _: True
-    """No pod ends before this holds."""
+    """No pod ends before this condition holds."""
     nodes: tuple[str, ...] = (FIRST_NODE,)
-    """The names of the nodes. Pods are bound to the first one that is ready."""
+    """The names of the nodes. Pods are bound to the first node that is ready."""
     features: tuple[str, ...] = ()
     """The features that the kubelets of all nodes declare."""
     bad_node: str = ""
@@ -107,7 +112,7 @@ class Scenario:
     missing: tuple[Resource, ...] = ()
     """The kinds that are not installed at first."""
     strangers: bool = False
-    """Whether there are foreign objects that look like those of the first job."""
+    """Whether there are foreign objects that look like the objects of the first job."""
     hostile: bool = False
     """Whether users of another namespace have made pods that claim to be charged to the first job's queue."""
     adds: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +135,7 @@ def pair(**fields: Any) -> Manifest:
 
 
 def fails(failing: str, how: int | str, times: int, index: int = 0) -> Fate:
-    """Return the fate in which one pod fails `times` times.
+    """Return the fate with which one pod fails `times` times.
 
     The other pods of its task and the master succeed; pods of other tasks run until the job ends.
     """

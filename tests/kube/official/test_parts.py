@@ -1,4 +1,4 @@
-"""The parts of the official client are imported alone, and the client stays whole."""
+"""Parts of the official client are imported without the rest, and the whole client still works."""
 
 import subprocess
 import sys

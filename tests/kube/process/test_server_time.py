@@ -1,4 +1,4 @@
-"""The clock of this machine beside that of the API server."""
+"""The clock of this machine, compared with the clock of the API server."""
 
 import time
 

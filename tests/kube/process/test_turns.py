@@ -1,4 +1,4 @@
-"""Turns of loops: which of them is late."""
+"""The turns of loops, and the loop that is late."""
 
 import threading
 

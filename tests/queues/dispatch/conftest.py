@@ -19,7 +19,7 @@ from tests.support.queues.work_stage import Stage
 
 
 class Work(WorkSource, WorkSink, Protocol):
-    """Both interfaces of a work queue: the coordinator's and the workers'."""
+    """Both interfaces of a work queue: the interface of the coordinator and the interface of the workers."""
 
 
 class Stand:
@@ -51,7 +51,7 @@ class Stand:
         return leases
 
     def take(self) -> list[Task]:
-        """Dispatch keys, begin on all of them, and return their tasks."""
+        """Dispatch keys, begin to work on all of them, and return their tasks."""
         self.work.dispatch()
         return self.work.begin(self.pop_all())
 

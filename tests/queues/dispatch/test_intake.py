@@ -1,4 +1,4 @@
-"""Whether a worker takes batches, by what the store answers to its registration."""
+"""Whether a worker takes batches, according to the store's answer to its registration."""
 
 import logging
 
@@ -45,7 +45,7 @@ def test_a_worker_takes_work_again_once_the_layout_fits(
     caplog.set_level("INFO")
     runner = TaskRunner(RedisWork(client), lambda *_: None, 1, outage=OutageLog(log))
     renewer = LeaseRenewer("w", RedisWork(client), runner, pause=5.0, stop=Stop(), outage=OutageLog(log), intake=intake)
-    assert not intake.is_open, "nothing is known of the store yet"
+    assert not intake.is_open, "the store has not answered yet"
     renewer.renew()
     assert intake.is_open
     client.mset({redis_keys.LAYOUT: "9", redis_keys.EPOCH: "7"})
@@ -88,7 +88,7 @@ def test_no_call_changes_work_of_another_layout(client: connection.Connection) -
 def test_a_clock_that_two_others_contradict_is_wrong(of_server: float, of_redis: float, words: str) -> None:
     found = HostClock(lambda: of_server, lambda: START + of_redis).problem(START)
     assert found == (f"the clock of this machine is {words}" if words else "")
-    assert HostClock(lambda: of_server, lambda: START).problem(0.0) == "", "Redis has told no time"
+    assert HostClock(lambda: of_server, lambda: START).problem(0.0) == "", "Redis has not told its time"
 
 
 def test_a_worker_whose_clock_is_wrong_takes_no_work_until_it_is_right() -> None:
@@ -100,5 +100,5 @@ def test_a_worker_whose_clock_is_wrong_takes_no_work_until_it_is_right() -> None
         registered = intake.registration("w", 4)
         assert (registered.threads, registered.is_listed) == (4 if is_right else 0, True)
         assert bool(find_refusal(registered, StoreIdentity(redis_keys.OWN_LAYOUT, 1, ""))) is not is_right
-        assert not intake.registration("w", 0).is_listed, "it stops"
+        assert not intake.registration("w", 0).is_listed, "the worker stops"
         ahead[0] = 0.0

@@ -1,4 +1,4 @@
-"""The supervisor restarts its children, stops them in order, kills those that hang, and leaves none behind."""
+"""The supervisor restarts its children, stops them in order, kills children that hang, and leaves no child behind."""
 
 import os
 import signal
@@ -132,7 +132,9 @@ sys.exit(processes.supervise([*commands, foreign, deaf], drain_seconds=5))
 
 @pytest.fixture
 def supervised(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], list[int], Path]]:
-    """Run a supervisor with two torchq children and two foreign ones; return it, the children's pids and the output."""
+    """Run a supervisor with two torchq children and two foreign children. Return the supervisor, the pids of its
+    children and the output file.
+    """
     output = tmp_path / "output"
     parent = subprocess.Popen([sys.executable, "-c", SUPERVISE, CHILD, str(output)])
     try:
@@ -211,7 +213,7 @@ def test_replaced_command_runs_when_the_old_child_has_ended(supervisor: Supervis
     after = Command(name="child", arguments=["sh", "-c", f"echo done >> {output}"], once=True)
     supervisor.replace(after)
     supervisor.step()
-    assert lines(output) == ["child runs"], "what runs is let run"
+    assert lines(output) == ["child runs"], "a running child is left alone"
     supervisor.send("child", signal.SIGKILL)
     until(lambda: supervisor.step() or not supervisor.has("child"))
     assert lines(output) == ["child runs", "done"]

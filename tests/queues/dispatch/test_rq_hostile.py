@@ -1,4 +1,4 @@
-"""Hostile RQ jobs: the worker refuses each with one log line, in bounded memory, and loses no valid job."""
+"""Hostile RQ jobs: the worker refuses each job with one log line, in bounded memory, and loses no valid job."""
 
 import json
 import pickle
@@ -118,7 +118,7 @@ def test_worker_refuses_hostile_jobs_and_runs_valid_ones(stage: Stage, tmp_path:
         assert sum(f"RQ job {job}:" in line for line in log) == 1, (job, log)
     assert not [line for line in log if SECRET in line]
     assert max(map(len, log)) < 300
-    assert peak_megabytes(worker.pid) - quiet < MEGABYTES, "no record is read that is longer than ours are"
+    assert peak_megabytes(worker.pid) - quiet < MEGABYTES, "records that are longer than torchq's own are not read"
 
 
 def test_hostile_rq_registries_do_not_stop_a_worker(stage: Stage) -> None:

@@ -51,7 +51,7 @@ def test_a_thousand_runs_leave_no_keys_in_redis(stage: Stage) -> None:
         stage.offer(*[f"key-{number}" for number in range(250)])
         stage.until(stage.settled)
     assert len(stage.runs("end")) == 1001
-    # RQ's own locks and markers expire. Only a key without an expiry would stay permanently.
+    # RQ's own locks and markers expire. Only a key without an expiry would exist for ever.
     until(lambda: not [key for key in set(stage.client.keys("*")) - before if stage.client.ttl(key) == -1])
 
 
@@ -71,7 +71,9 @@ def test_long_run_keeps_its_lease(stage: Stage) -> None:
     stage.offer("slow-1")
     stage.until(stage.settled)
     assert stage.runs("begin") == ["slow-1"]
-    assert stage.client.lrange("runs", -1, -1)[0].startswith(b"end slow-1 1"), "the fence must hold to the end"
+    assert stage.client.lrange("runs", -1, -1)[0].startswith(b"end slow-1 1"), (
+        "the worker must hold its lease to the end"
+    )
 
 
 def test_keys_of_a_killed_worker_run_on_another(stage: Stage) -> None:
@@ -83,7 +85,7 @@ def test_keys_of_a_killed_worker_run_on_another(stage: Stage) -> None:
     stage.offer(*names)
     stage.until(stage.settled)
     assert set(stage.runs("end")) == set(names)
-    assert stage.runs("begin").count("exit-1") >= 2  # more often if a lease ended early on a busy machine
+    assert stage.runs("begin").count("exit-1") >= 2  # the job runs more often if a lease ended early on a busy machine
     assert sorted(worker.poll() is None for worker in stage.workers) == [False, True]
 
 

@@ -152,11 +152,11 @@ def test_lease_renewer_renews_running_leases_and_registers_free_threads(office: 
         assert office.work.dispatch() == 0
     assert office.work.holds(*lease)
     office.leases(*KEYS[1:])
-    assert office.work.dispatch() == 0, "only the keeper's three threads count, less the one that runs"
+    assert office.work.dispatch() == 0, "only the keeper's three threads count, less the busy one"
     stop.request()
     keeper.renew()
     office.work.finish(*lease, requeue_after=0)
-    assert office.work.dispatch() == 0, "a stopping worker gets nothing more"
+    assert office.work.dispatch() == 0, "a stopping worker gets no more keys"
 
 
 def test_hanging_run_loses_its_lease_and_its_fence(office: Office, caplog: pytest.LogCaptureFixture) -> None:

@@ -74,7 +74,7 @@ def test_offers_during_a_run_lead_to_one_more_run_after_it(ready: Stand) -> None
     [first] = ready.take()
     for _ in range(5):
         ready.work.offer([offer(seen=5)])
-        assert ready.take() == [], "two workers on one key"
+        assert ready.take() == [], "two workers have the same key"
     ready.work.finish(first.key, first.token)
     [second] = ready.take()
     assert second.seen == 5
@@ -108,7 +108,7 @@ def test_leases_and_registrations_that_the_clock_left_behind_are_shortened(ready
     ready.work.offer([offer()])
     assert ready.take()
     assert ready.work.shorten_leases() == 0
-    ready.clock.step(-3600)  # and the worker dies
+    ready.clock.step(-3600)  # and the worker dies at this moment
     assert ready.work.shorten_leases() == 2
     assert ready.work.shorten_leases() == 0
     ready.clock.step(20.1)
@@ -142,7 +142,7 @@ def test_calls_with_a_lost_token_change_nothing(ready: Stand) -> None:
     assert ready.work.holds(mine.key, mine.token)
     ready.clock.step(5)
     ready.work.register(registration("w1", 16))
-    assert len(ready.take()) == 1, "the lost token prolonged a lease that is not its own"
+    assert len(ready.take()) == 1, "the lost token prolonged the lease of another worker"
 
 
 def test_dispatched_lease_lasts_longer_than_a_running_one(ready: Stand) -> None:
@@ -319,7 +319,7 @@ def kind_of(stand: Stand, number: int) -> WorkKind:
 
 
 def test_of_eight_keys_in_a_row_five_end_two_begin_and_one_tells(ready: Stand) -> None:
-    """The bound against starvation, whatever waits, over one dispatch or several."""
+    """The bound against starvation holds whatever waits, over one dispatch or several dispatches."""
     ready.work.offer([*of_kind("tells", range(200, 300)), *of_kind("begins", range(100, 200))])
     ready.work.offer(of_kind("ends", range(100)))
     running = ready.take()
@@ -386,7 +386,7 @@ def test_the_next_run_of_a_key_is_of_the_most_urgent_kind_that_was_offered_durin
     assert kind_of(ready, 0) == "ends"
     assert ready.take()
     ready.work.offer(of_kind("tells", range(1)))
-    assert kind_of(ready, 0) == "tells", "an offer counts twice"
+    assert kind_of(ready, 0) == "tells", "the earlier offer counts twice"
 
 
 def test_a_delayed_key_keeps_its_kind(ready: Stand) -> None:
@@ -400,7 +400,9 @@ def test_a_delayed_key_keeps_its_kind(ready: Stand) -> None:
     ready.clock.step(WorkSettings().running_lease)
     ready.work.register(registration("w2", 1))
     assert len(ready.take()) == 1
-    assert [kind_of(ready, number) for number in range(3)] == ["ends"] * 3, "after the death of a worker"
+    assert [kind_of(ready, number) for number in range(3)] == ["ends"] * 3, (
+        "the kinds are lost after the death of a worker"
+    )
 
 
 def test_dispatch_takes_at_most_as_many_keys_as_free_threads(ready: Stand) -> None:
@@ -534,7 +536,7 @@ def test_change_that_a_run_has_settled_does_not_lead_to_another_run(
     if not again and timer:
         ready.clock.step(30.0)
         ready.work.register(registration("w1", 16))
-        assert ready.take(), "the timer was forgotten"
+        assert ready.take(), "the timer of the run was forgotten"
 
 
 def test_change_after_a_failed_or_unsettled_run_leads_to_another_run(ready: Stand) -> None:

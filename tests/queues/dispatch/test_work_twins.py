@@ -27,15 +27,15 @@ OFFERS = st.builds(
 
 
 def shown(task: Task) -> tuple[object, ...]:
-    """Return the fields of a task without its token, which differs on both sides; times in milliseconds, since Redis
-    rounds how long ago they were.
+    """Return the fields of a task without its token, which differs between the twins. Times are in milliseconds, since
+    Redis rounds how long ago they were.
     """
     times = tuple(round(1000 * seconds) for seconds in task.times or ())
     return (*(value for value in astuple(replace(task, times=None)) if value != task.token), times)
 
 
 class Twins(RuleBasedStateMachine):
-    """The same operations on a work queue in memory and on one in Redis."""
+    """The same operations on a work queue in memory and on a work queue in Redis."""
 
     memory: Stand
     redis: Stand
@@ -51,7 +51,7 @@ class Twins(RuleBasedStateMachine):
 
     @staticmethod
     def empty_redis(clock: Clock) -> Stand:
-        """Return the work queue on an empty Redis. The test that runs the machine knows the server."""
+        """Return the work queue on an empty Redis. The test that runs this state machine knows the server."""
         raise NotImplementedError
 
     @property

@@ -31,7 +31,9 @@ def filled(place: Place) -> QueueStore:
 
 
 def fill(place: Place) -> QueueStore:
-    """Return a store with a job reserved by a rebuild, a picked job, and two waiting jobs, one in an unknown queue."""
+    """Return a store with a job reserved by a rebuild, a picked job, and two waiting jobs, of which one is in an
+    unknown queue.
+    """
     store = place.open(ports=(20_000, 20_009))
     store.rebuild(3, [reservation("held", epoch=3, port=20_005, cpu=1000)], [entry("later", submitted=START + 1)])
     store.configure([spec("a", cpu=9000)], {"cpu": 9000})
@@ -76,8 +78,8 @@ def test_forget_deletes_what_a_rebuild_restores_and_keeps_settings(filled: Queue
     assert not seen.pool_usage
     filled.rebuild(4, [reservation("held", epoch=3, cpu=1000)], [])
     again = filled.snapshot(1)
-    assert [view.spec for view in again.queues] == [spec("a", cpu=9000)], "settings stay"
-    assert [view.account for view in again.queues] == accounts, "credits stay"
+    assert [view.spec for view in again.queues] == [spec("a", cpu=9000)], "settings are kept"
+    assert [view.account for view in again.queues] == accounts, "credits are kept"
 
 
 def test_forget_under_a_stale_epoch_deletes_nothing(filled: QueueStore, place: Place) -> None:

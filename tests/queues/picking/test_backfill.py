@@ -87,12 +87,12 @@ def test_shadow_time_is_the_first_end_at_which_the_demand_fits(
 
 def test_shadows_lower_never_moves_a_shadow_time_later() -> None:
     shadows, job = Shadows(), key("large")
-    assert shadows.lower(job, lambda: 50.0) is None, "another process kept the room before"
+    assert shadows.lower(job, lambda: 50.0) is None, "the room was kept by another process before"
     shadows.begin(job)
     found = [shadows.lower(job, lambda moment=moment: moment) for moment in (None, 60.0, 70.0, None, 50.0, 60.0)]
     assert found == [None, 60.0, 60.0, 60.0, 50.0, 50.0]
     shadows.begin(job)
-    assert shadows.lower(job, lambda: 99.0) == 50.0, "it is the same job still"
+    assert shadows.lower(job, lambda: 99.0) == 50.0, "the job is still the same"
     shadows.drop_others([])
     assert shadows.lower(job, lambda: 40.0) is None
     shadows.begin(job)
@@ -194,7 +194,7 @@ def test_loan_charges_the_borrowing_queue_and_the_large_job_still_pays() -> None
     assert room.record() == LARGE.demand
     room.store.remove([LARGE.key])
     room.pick(1.0)
-    assert accounts(room.store)["x"] > before["x"], "it is withdrawn: its queue pays for the room"
+    assert accounts(room.store)["x"] > before["x"], "the large job is withdrawn, so its queue pays for the room"
 
 
 def accounts(store: QueueStore) -> dict[str, int]:
@@ -208,7 +208,9 @@ def test_loans_follow_the_fair_order_of_queues() -> None:
         room.put(*(entry(f"{name}-{number}", name, START + number, gpu=1) for number in range(8)))
         room.longest |= {f"{name}-{number}": 10.0 for number in range(8)}
     found = [name[0] for name in room.pick()]
-    assert (found[0], Counter(found)) == ("c", {"b": 2, "c": 3}), "the larger weight goes first and gets more"
+    assert (found[0], Counter(found)) == ("c", {"b": 2, "c": 3}), (
+        "the queue with the larger weight goes first and gets more"
+    )
 
 
 def test_large_job_that_fits_starts_before_any_loan() -> None:
@@ -269,7 +271,7 @@ def test_loan_in_the_same_cohort_leaves_the_quota_of_the_large_job(own: int, oth
     room = Room([*members, spec("a")])
     room.put(entry("short", "b", gpu=2), short=10.0)
     assert room.pick() == expected
-    assert room.record() == LARGE.demand, "quota and cohort still let it go"
+    assert room.record() == LARGE.demand, "quota and cohort still have room for the large job"
 
 
 @pytest.mark.parametrize(("claimed", "expected"), [(False, ["short"]), (True, [])])
@@ -308,7 +310,7 @@ def test_a_batch_has_at_most_the_limit_of_loans() -> None:
     picker = Picker(room.store.snapshot(99), RULES, shadows)
     picker.prepare_loans(START, room.forecast)
     assert LOANS // 2 < len(picker.picks(START, 512).picks) <= LOANS
-    assert len(room.pick()) == LOANS + 9, "the others go with the next batch"
+    assert len(room.pick()) == LOANS + 9, "the other jobs are picked with the next batch"
 
 
 # Over time
@@ -316,7 +318,7 @@ def test_a_batch_has_at_most_the_limit_of_loans() -> None:
 
 @dataclass
 class Job:
-    """A job with the time that it really runs and its deadline, if it has one."""
+    """A job with the time that it really runs, and its deadline or None."""
 
     entry: Entry
     runs: int
@@ -408,8 +410,9 @@ def workloads(draw: st.DrawFn) -> list[Job]:
 @settings(max_examples=60, deadline=None)
 @given(workloads())
 def test_job_with_reserved_room_starts_by_its_first_shadow_time(jobs: list[Job]) -> None:
-    """Only while no other queue has reserved room: a job that was overtaken earlier, or at the same time, may start
-    first."""
+    """The bound holds only while no other queue has reserved room: a job that was overtaken earlier, or at the same
+    time, may start first.
+    """
     cluster = Cluster(jobs, pool=8, lends=True)
     cluster.run(120)
     alone = set(cluster.first_shadow) if len(cluster.first_shadow) == 1 else set()

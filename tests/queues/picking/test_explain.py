@@ -1,4 +1,4 @@
-"""The reasons for which a job waits: every code, its sentence, and the numbers."""
+"""The reasons why a job waits: every code with its sentence and its numbers."""
 
 from dataclasses import replace
 from typing import Any

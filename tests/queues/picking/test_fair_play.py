@@ -1,4 +1,4 @@
-"""Fairness against manipulation: no queue gains by when and how it submits or withdraws its jobs.
+"""Fairness against manipulation: no queue gains by the time or the way in which it submits or withdraws its jobs.
 
 The benchmark's `bench.benchmarks.games.Fluid` computes the fluid share from the picks alone.
 """
@@ -47,7 +47,7 @@ class Table:
     """Queues in a store. Every pick is compared with the fluid share."""
 
     def __init__(self, room: int | None = None, **weights: int) -> None:
-        """`room` is the number of GPUs of the pool; None: they are unlimited."""
+        """`room` is the number of GPUs of the pool; None means unlimited GPUs."""
         self.room = room
         self.store = MemoryStore(lambda *_: None)
         self.store.rebuild(1, [], [])
@@ -59,7 +59,9 @@ class Table:
         self.waiting: dict[str, list[JobKey]] = {name: [] for name in weights}
         self.served = dict.fromkeys(weights, 0)
         self.over = 0.0
-        """How much the player got above its share by weight, in the interval up to now with the largest excess."""
+        """The GPUs or jobs that the player got above its share by weight, in the interval up to now with the largest
+        excess.
+        """
         self.worst = 0.0
         self.largest = 0
         """The largest first job of a queue at any pick."""
@@ -110,7 +112,7 @@ class Table:
         return ""
 
     def _amount(self, job: Entry) -> int:
-        """Return what a job takes when its turn comes, as every job ends before the next pick."""
+        """Return the GPUs that a job takes at its turn. Every job ends before the next pick."""
         least, units = job.demand[GPU], range(0, job.most + 1, job.step)
         return max(least + 3 * each for each in units if self.room is None or least + 3 * each <= self.room)
 
@@ -119,14 +121,14 @@ class Table:
 
 
 def one_at_a_time(table: Table) -> None:
-    """Submit the next job only after the last one was picked and another queue had a turn."""
+    """Submit the next job only after the last job was picked and another queue had a turn."""
     if not table.waits("player"):
         table.pick()
         table.show("player", LARGE)
 
 
 def hold_and_let_go(table: Table) -> None:
-    """Submit two jobs, and withdraw the second one for a moment after the first is picked."""
+    """Submit two jobs. After the first job is picked, withdraw the second job during one pick."""
     if table.waits("player") == 1:
         table.hide("player")
         table.pick()
@@ -153,7 +155,7 @@ def removed_and_made_again(table: Table) -> None:
 
 
 def reweighed(table: Table) -> None:
-    """Change the weight before every pick of another queue, and restore it afterwards."""
+    """Contend with a changed weight and withdraw before every pick of another queue. Restore the weight afterwards."""
     if not table.waits("player"):
         mine = table.weights["player"]
         table.weights["player"] = 50
@@ -177,7 +179,7 @@ def test_game_gains_at_most_one_largest_job_over_the_fair_share(
         play(table)
         table.pick()
     assert table.served[PLAYER] >= LARGE
-    assert table.worst <= LARGE, "more than one job over its part of everything, in some interval"
+    assert table.worst <= LARGE, "the player got more than one job above its share in some interval"
 
 
 @st.composite
@@ -276,7 +278,7 @@ def test_a_queue_without_room_gets_behind_by_at_most_one_and_a_half_largest_jobs
         assert ledger.first("open") == ledger.turn("other")
         ledger.pay("other", 1)
     ledger.set_state(1, "open")
-    ledger.bid("blocked", Bid(1, 1, 1))  # from here on its jobs are small
+    ledger.bid("blocked", Bid(1, 1, 1))  # from here on, the jobs of this queue are small
     assert following(ledger, 1, 60).startswith("b" * 3)
     assert following(ledger, 1, 60).count("b") <= 32
 

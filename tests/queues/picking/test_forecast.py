@@ -61,4 +61,4 @@ def test_a_forecast_names_partly_read_queues_if_no_known_entry_can_go() -> None:
     store.configure([spec("a", cpu=4)], None)
     forecast = Picker(store.snapshot(2), RULES)
     assert dict(forecast.partly_read(3)) == {"a": 2}
-    assert dict(forecast.partly_read(2)) == {}, "no queue shows fewer entries than that"
+    assert dict(forecast.partly_read(2)) == {}, "no queue shows fewer than 2 entries"

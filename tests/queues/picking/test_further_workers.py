@@ -1,4 +1,4 @@
-"""The amount that a job takes when its turn has come: its least, and as many further workers as there is room for."""
+"""The amount that a job takes at its turn: its least workers, and the further workers for which there is room."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ BY_GPU = PickRules(cost=GPU)
 
 
 def taken(store: MemoryStore, rules: PickRules = PLAIN, limit: int = 99) -> list[tuple[str, int]]:
-    """Return the names of the next picks and the GPUs that each takes."""
+    """Return the names of the next picks, and the number of GPUs that each pick takes."""
     picks = choose(store.snapshot(999), START, limit, rules).picks
     return [(pick.waiting.entry.key.name, pick.charge.get(GPU, 0)) for pick in picks]
 
@@ -74,7 +74,7 @@ def test_all_or_none_waits_until_all_fit() -> None:
 
 @pytest.mark.parametrize(("borrowing", "gpus"), [({}, 12), ({GPU: 2}, 10)])
 def test_borrowed_workers_leave_what_others_claim(borrowing: dict[str, int], gpus: int) -> None:
-    """The own claim of the job is satisfied by the pick itself, and is not left free once more."""
+    """The pick itself satisfies the job's own claim, so this claim keeps no further room free."""
     members = [
         QueueSpec(name="a", quota={GPU: 8}, borrowing=borrowing, cohort="team"),
         QueueSpec(name="b", quota={GPU: 8}, cohort="team"),
@@ -87,7 +87,7 @@ def test_borrowed_workers_leave_what_others_claim(borrowing: dict[str, int], gpu
     assert len(picker.picks(START, 9).picks) == 1
     cohort = picker.cohort("team")
     assert cohort is not None
-    assert cohort.roomy, "workers that find no room slow down nothing"
+    assert cohort.roomy, "workers without room must not slow down the picks"
 
 
 def test_quota_borrowed_by_others_limits_the_further_workers() -> None:
@@ -100,7 +100,7 @@ def test_quota_borrowed_by_others_limits_the_further_workers() -> None:
 
 
 def test_turn_that_the_least_has_won_does_not_go_to_more() -> None:
-    """A job that takes 64 in the end goes when a plain job of 64 would."""
+    """A job that takes 64 GPUs in the end is picked when a plain job of 64 GPUs would be picked."""
     plain, ranged = entry("job", "x", gpu=64), further(entry("job", "x", gpu=1), most=63, gpu=1)
     others = entries("y", 900, gpu=1)
     at = [
@@ -150,7 +150,7 @@ def test_strict_queue_waits_for_a_growth(strict: bool, names: list[str]) -> None
 
 
 def reserve(store: MemoryStore, job: Entry) -> None:
-    """Let the store hold that room is reserved for a job."""
+    """Let the store have room reserved for a job."""
     store._content.overtaken[job.queue] = OvertakenJob(key=job.key, times=2, since=START - 9, kept=job.demand)
 
 
@@ -172,7 +172,7 @@ def test_job_with_the_reservation_takes_its_own_room_and_more() -> None:
 
 
 def test_job_with_the_reservation_wins_its_turn_with_all_that_it_takes() -> None:
-    """It finds no room beside its own reservation, so that only the reservation lets it go."""
+    """The job finds no room except its own reservation, so only the reservation lets the pick succeed."""
     job = further(entry("job", "x", gpu=40), most=24, gpu=1)
     store = opened(specs(x=1, y=2), [job, *entries("y", 24, gpu=1)], {GPU: 64})
     reserve(store, job)

@@ -1,4 +1,6 @@
-"""Reserved room: the pool reserves room for one job at a time, and its queue pays for the time for which it is idle."""
+"""Reserved room: the pool reserves room for one job at a time, and the queue of this job pays for the time for which
+the room is idle.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,7 +38,7 @@ from tests.support.queues.builders import (
 OTHERS = "abcde"
 POOL = 64
 SECONDS = 100
-"""How long a job of the other queues runs."""
+"""The number of seconds for which a job of the other queues runs."""
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Cluster:
         return POOL - self.store.snapshot(0).pool_usage.get(GPU, 0)
 
     def second(self) -> None:
-        """Simulate one second: end jobs, submit new ones, start all that fit, and add up usage and idle GPUs."""
+        """Simulate one second: end jobs, submit new jobs, start all jobs that fit, and add up usage and idle GPUs."""
         self.now += 1
         ended = [each for each, end in self.ends.items() if end <= self.now]
         self.store.remove(ended)
@@ -97,7 +99,7 @@ Attack = Callable[[Cluster], Iterator[None]]
 
 
 def withdraw(cluster: Cluster) -> Iterator[None]:
-    """Submit a job as large as the pool, withdraw it when it is about to start, and repeat."""
+    """Submit a job as large as the pool, withdraw the job when it is about to start, and repeat."""
     for number in count(1):
         job = entry(f"large-{number}", "x", cluster.now, gpu=POOL)
         cluster.store.put([job])
@@ -108,7 +110,7 @@ def withdraw(cluster: Cluster) -> Iterator[None]:
 
 
 def alternate(cluster: Cluster) -> Iterator[None]:
-    """Act as `withdraw`, from two queues in turn."""
+    """Act as `withdraw` does, from two queues in turn."""
     for number in count(1):
         job = entry(f"large-{number}", "xy"[number % 2], cluster.now, gpu=POOL)
         cluster.store.put([job])
@@ -130,7 +132,7 @@ def shrink(cluster: Cluster) -> Iterator[None]:
 
 
 def displace(cluster: Cluster) -> Iterator[None]:
-    """Submit two jobs as large as the pool, and give the higher priority to one and the other in turn."""
+    """Submit two jobs as large as the pool, and give each of them the higher priority in turn."""
     for turn in count(1):
         for number in (1, 2):
             priority = turn if turn % 2 == number % 2 else 0
@@ -141,7 +143,7 @@ def displace(cluster: Cluster) -> Iterator[None]:
 
 
 def close_in(cluster: Cluster) -> Iterator[None]:
-    """Shrink a large job just before it starts, so that a small one uses the room reserved for the large one."""
+    """Shrink a large job just before it starts, so that its small version uses the room reserved for the large job."""
     for number in count(1):
         job = entry(f"large-{number}", "x", cluster.now, gpu=POOL)
         cluster.store.put([job])
@@ -152,17 +154,19 @@ def close_in(cluster: Cluster) -> Iterator[None]:
 
 
 def outgrow(cluster: Cluster) -> Iterator[None]:
-    """Use up some quota of a large job by a small one of its queue whenever the large job is about to start."""
+    """Whenever a large job is about to start, use up a part of its quota with a small job of the same queue."""
     yield from _hinder(cluster, "x")
 
 
 def borrow(cluster: Cluster) -> Iterator[None]:
-    """Use up some quota that a large job would borrow by a small job of the lender, whenever it is about to start."""
+    """Whenever a large job is about to start, use up a part of the quota that it would borrow with a small job of the
+    lender.
+    """
     yield from _hinder(cluster, "y")
 
 
 def block(cluster: Cluster) -> Iterator[None]:
-    """Run a small job that never ends, and submit a job that needs the room of the small one."""
+    """Run a small job that never ends, and submit a job that needs the room of the small job."""
     endless = entry("endless-1", "x", START, gpu=1)
     cluster.store.put([endless])
     cluster.ends[endless.key] = float("inf")
@@ -236,7 +240,9 @@ def test_job_with_reserved_room_starts_despite_small_jobs_in_its_queue() -> None
 
 
 def blocked_by_its_own_queue() -> MemoryStore:
-    """Return a store with a pool of 8 GPUs: queue x uses 4 GPUs and requests 8, and jobs of queue a use the others."""
+    """Return a store with a pool of 8 GPUs: queue x uses 4 GPUs and requests 8, and jobs of queue a use the other
+    GPUs.
+    """
     store = MemoryStore(lambda *_: None)
     small = [entry(f"small-{number:02}", "a", START + number, gpu=1) for number in range(40)]
     store.rebuild(1, [reservation("own", "x", gpu=4)], [LARGE, *small])
@@ -251,7 +257,7 @@ def test_no_room_is_reserved_while_the_own_queue_uses_the_room() -> None:
         store.remove([key(f"small-{number:02}")])
         assert pick(store, RULES) == [f"small-{number + 4:02}"]
     store.remove([key("own")])
-    assert pick(store, RULES) == ["small-13"], "its patience begins"
+    assert pick(store, RULES) == ["small-13"], "the patience of the large job begins"
     store.remove([key(f"small-{number:02}") for number in range(14)])
     assert pick(store, RULES, limit=1) == ["large"]
 
@@ -294,9 +300,9 @@ def test_a_picker_sees_from_its_own_picks_that_a_queue_blocks_itself() -> None:
 # Charges for reserved room
 
 RULES = PickRules(cost=GPU, longest_patience=0.0)
-"""Room is reserved for a job as soon as another one has overtaken it."""
+"""The pool reserves room for a job as soon as another job has overtaken it."""
 HOLD = 60.0
-"""For how long jobs hold their room, in seconds."""
+"""The number of seconds for which jobs hold their room."""
 PATIENT = PickRules(cost=GPU)
 STRICT = QueueSpec(name="x", strict=True)
 LARGE = entry("large", "x", START - 9, gpu=8)
@@ -327,7 +333,7 @@ def waiting_for_room(
 
 
 def pick(store: QueueStore, rules: PickRules, now: float = START, limit: int = 99) -> list[str]:
-    """Commit the picks of one snapshot, even if there are none, and return the names of the admitted jobs."""
+    """Commit the picks of one snapshot, even if there are no picks, and return the names of the admitted jobs."""
     patience = Patience(rules.least_patience, hold=HOLD)
     committed = commit(store, choose(store.snapshot(99), now, limit, rules, patience))
     assert not committed.refused
@@ -380,7 +386,7 @@ def test_idle_room_costs_what_jobs_in_it_would_have_cost() -> None:
     assert paid(store) == pytest.approx(2 * 15 / HOLD + 6 * 15 / HOLD, abs=3 / UNIT)
     store.remove([key("small-0"), key("small-1")])
     assert pick(store, rules, START + 30, limit=1) == ["large"]
-    assert paid(store) == pytest.approx(2 + 8, abs=3 / UNIT), "the pick costs what it costs"
+    assert paid(store) == pytest.approx(2 + 8, abs=3 / UNIT), "the pick costs its full price"
 
 
 @pytest.mark.parametrize("withdrawal", WITHDRAWALS.values(), ids=WITHDRAWALS)
@@ -460,9 +466,9 @@ def test_room_in_vain_goes_to_others_until_its_queue_is_even() -> None:
         store.remove([key(f"small-{number - 2}")])
         store.put([entry(f"small-{number + 40}", "a", START + number + 40, gpu=1)])
         now += 30
-        assert pick(store, rules, now) == [f"small-{number}"], "no room is kept for it"
+        assert pick(store, rules, now) == [f"small-{number}"], "no room is kept for the large job"
     store.remove([key("runs"), *(key(f"small-{number}") for number in (28, 29))])
-    assert "large" not in pick(store, rules, now, limit=4), "nor does it go before others"
+    assert "large" not in pick(store, rules, now, limit=4), "the large job does not go before others"
 
 
 def test_a_job_for_which_patience_is_ended_gets_no_room_while_its_queue_is_ahead() -> None:
@@ -482,7 +488,7 @@ def test_a_job_for_which_patience_is_ended_gets_no_room_while_its_queue_is_ahead
 def test_time_without_a_leader_is_not_paid_nor_paid_twice(seconds: float, charged: float) -> None:
     store, rules = waiting_for_room()
     for _ in range(3):
-        pick(store, rules, START + seconds, limit=0)  # each time by a new picker
+        pick(store, rules, START + seconds, limit=0)  # each pick is made by a new picker
     assert paid(store) == pytest.approx(2 * charged / HOLD, abs=2 / UNIT)
 
 
@@ -513,7 +519,9 @@ def test_what_others_are_behind_because_of_kept_room_is_not_cut() -> None:
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_queue_gains_more_than_one_job_and_one_keeping(data: st.DataObject) -> None:
-    """Two queues play together: one has a small job without end, the other one large jobs, which it may withdraw."""
+    """Two queues play together. One queue has a small job that never ends; the other queue has large jobs, which it may
+    withdraw.
+    """
     weights = {name: data.draw(st.integers(1, 5), name) for name in ("small", "large", "a", "b")}
     store = opened(specs(**weights), [entry("endless", "small", gpu=1)], {GPU: 8})
     hold, lives = data.draw(st.sampled_from([1.0, 10.0])), data.draw(st.sampled_from([5, 40, 999]))

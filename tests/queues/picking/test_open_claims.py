@@ -1,4 +1,6 @@
-"""Open claims: no job of a queue takes what the queue's first job is given back, and nobody pays for it."""
+"""Open claims: no job of a queue takes the room that is given back to the queue's first job, and no queue pays for this
+room.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -51,14 +53,14 @@ HOLDERS = [replace(reservation(name, gpu=1), size=1, idle=1) for name in ("grows
     [(False, ["gpu", "cpu", "range", "pays"]), (True, ["cpu", "range", "pays"])],
 )
 def test_jobs_that_leave_a_claimed_first_job_what_it_needs_pass_it(claimed: bool, names: list[str]) -> None:
-    """Of 8 GPUs 4 are used, and 2 of those are given back. The first job needs 6."""
+    """Of 8 GPUs, 4 are used, and 2 of the used GPUs are given back. The first job needs 6."""
     store = opened([spec("a", gpu=8)], [HEAD, *CROWD], None, [reservation("gives", gpu=2), *HOLDERS])
     rounds = PickCycle(store, RULES)
     if claimed:
         rounds.claim("a", HEAD.key)
     assert sorted(picked(rounds)) == sorted(names)
     charge = store.reservations()[key("range")].charge
-    assert (charge.get(GPU, 0) == 0) == claimed, "it takes its least of what the first job needs"
+    assert (charge.get(GPU, 0) == 0) == claimed, "the job takes its least of what the first job needs"
     if claimed:
         store.remove([key("gives")])
         assert picked(rounds) == ["head"]
@@ -67,7 +69,7 @@ def test_jobs_that_leave_a_claimed_first_job_what_it_needs_pass_it(claimed: bool
 
 @st.composite
 def crowds(draw: st.DrawFn) -> list[Entry]:
-    """Return jobs behind a first one that does not fit."""
+    """Return jobs behind a first job that does not fit."""
     sizes = st.integers(0, 4)
     made = []
     for number in range(draw(st.integers(1, 9))):
@@ -157,7 +159,7 @@ def test_a_claim_ends_when_its_job_is_not_the_first_one_any_more(end: Callable[[
     if end is displace:
         store.remove([key("urgent")])
     store.put([HEAD, entry("small", gpu=4)])
-    assert picked(rounds) == ["small"], "it has no claim when it is the first one again"
+    assert picked(rounds) == ["small"], "the job has no claim when it is first again"
 
 
 def test_a_closed_claim_lets_smaller_jobs_pass_again() -> None:
@@ -265,7 +267,7 @@ def test_a_claim_alone_does_not_end_the_patience_of_its_job() -> None:
     rounds.claim("x", HEAD.key)
     assert picked(rounds) == []
     store.remove([key("own")])
-    assert len(picked(rounds, START + 60)) == 4, "its patience begins now"
+    assert len(picked(rounds, START + 60)) == 4, "the patience of the first job begins now"
 
 
 def lending(**used: int) -> MemoryStore:
@@ -278,7 +280,7 @@ def lending(**used: int) -> MemoryStore:
 
 @pytest.mark.parametrize(("claimed", "names"), [(False, ["loan"]), (True, [])])
 def test_the_free_part_of_a_claimed_jobs_quota_is_not_lent(claimed: bool, names: list[str]) -> None:
-    """Queue a uses 2 of its 8 GPUs, and will get them back. Queue b would borrow 2 of the 6 that are free."""
+    """Queue a uses 2 of its 8 GPUs, and these 2 are given back to it. Queue b would borrow 2 of the 6 free GPUs."""
     store = lending(a=2, b=8)
     rounds = PickCycle(store, RULES)
     if claimed:

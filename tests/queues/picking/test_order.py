@@ -1,4 +1,4 @@
-"""The order inside a queue: age, moved by priority."""
+"""The order inside a queue: by age, which priority moves."""
 
 import re
 from dataclasses import replace
@@ -156,7 +156,8 @@ submissions = st.builds(
 
 
 def numbers(name: str) -> list[tuple[int, int, str]]:
-    """Return the sort key of a name in a second implementation: numbers as integers, all else letter by letter.
+    """Return the sort key of a name by a second implementation: each number is an integer, and everything else is
+    compared letter by letter.
 
     A number sorts in the place of its first digit.
     """

@@ -1,4 +1,4 @@
-"""Payments for idle workers: they wait and are paid for as growths, and take no room."""
+"""Payments for idle workers: they wait and are paid for as growths do, and take no room."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ BY_GPU = PickRules(cost=GPU)
 
 
 def payment(name: str, idle: int, queue: str = "a", submitted: float = START, gpu: int = 1) -> Entry:
-    """Return a request to pay for idle workers of that many GPUs each."""
+    """Return a request to pay for idle workers with `gpu` GPUs each."""
     return replace(entry(name, queue, submitted, kind="grow"), unit=resources(gpu=gpu), idle=idle)
 
 

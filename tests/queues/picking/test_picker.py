@@ -92,7 +92,9 @@ POOLS = (
 
 
 def stands(store: MemoryStore, batch: Batch) -> int:
-    """Commit a batch, check that all of it was admitted and nothing else changed, and return its change number."""
+    """Commit a batch, and check that all of it was admitted and nothing else changed. Return the change number of the
+    commit.
+    """
     committed = commit(store, batch)
     assert (committed.refused, committed.picked, committed.alone) == ("", len(batch.picks), True)
     return committed.change
@@ -114,7 +116,7 @@ def step(store: MemoryStore, data: st.DataObject) -> None:
 
 
 def grow(store: MemoryStore, count: int) -> None:
-    """Give some admitted jobs an idle worker, for which their queues are to pay."""
+    """Give some admitted jobs an idle worker each, for which their queues are to pay."""
     unit, snapshot = {GPU: 1}, store.snapshot(0)
     held = list(store.reservations().values())[:count]
     store.grow_idle(
@@ -326,7 +328,7 @@ def test_jobs_without_room_outside_of_the_queues_are_as_if_they_did_not_wait(
     queues = [replace(each, strict=strict) for each in specs(a=1, b=2)]
 
     def rounds(waiting: list[Entry]) -> Iterator[set[JobKey]]:
-        """Yield the jobs that were admitted after each round. A job that was refused waits no more then."""
+        """Yield the jobs that were admitted after each round. A refused job then waits no more."""
         store, asked = opened(queues, waiting, pool), set[JobKey]()
         cycle = PickCycle(store, PLAIN, outside=lambda key, _: not (asked.add(key) or key in refused))
         while True:
@@ -380,14 +382,16 @@ def test_a_large_job_is_passed_while_its_patience_lasts_and_then_waited_for(seco
 
 
 def test_jobs_pass_a_late_one_if_they_leave_what_it_needs() -> None:
-    """A pool of other resources, jobs that ask for less than is free beside it, and a quota of jobs."""
+    """The pool has other resources, other jobs request less than is free beside the first job, and the queue has a
+    quota of jobs.
+    """
     first = entry("first", submitted=START - 9, gpu=2, cpu=1)
     others = [*entries("cpu", 40, cpu=1), *(replace(each, queue="a") for each in entries("gpu", 9, gpu=1))]
     waiting = [first, *(replace(each, queue="a") for each in others)]
     store = opened([spec("a", gpu=8, cpu=30)], waiting, held=[reservation("runs", "a", gpu=7)])
     late = OvertakenJob(key=first.key, times=1, since=START, late=True)
     store._content.overtaken["a"] = late
-    assert names(store) == [f"cpu-{number:04}" for number in range(29)], "one GPU and one CPU are left to the first one"
+    assert names(store) == [f"cpu-{number:04}" for number in range(29)], "one GPU and one CPU are left to the first job"
     store.remove([key("runs")])
     assert names(store)[:1] == ["first"]
 
@@ -399,7 +403,7 @@ def test_room_of_a_late_job_counts_once_if_the_pool_has_reserved_it(kept: bool) 
                    {GPU: 8, "cpu": 4}, held=[reservation("runs", "b", gpu=4)])  # fmt: skip
     demand = first.demand if kept else None
     store._content.overtaken["a"] = OvertakenJob(key=first.key, times=1, since=START, kept=demand, late=True)
-    assert names(store) == ["cpu-0", "cpu-1"], "two of the four CPUs are left to the first one"
+    assert names(store) == ["cpu-0", "cpu-1"], "two of the four CPUs are left to the first job"
 
 
 def test_a_first_job_that_leaves_is_late_no_more() -> None:
@@ -410,9 +414,11 @@ def test_a_first_job_that_leaves_is_late_no_more() -> None:
     assert cycle.run(START, 99, 99).picked == 1
     store.remove([key("a-0000")])
     assert cycle.run(START + 10, 99, 99).picked == 0
-    assert choose(store.snapshot(99), START + 10, 9, PLAIN, patience).picks == (), "another process sees it"
+    assert choose(store.snapshot(99), START + 10, 9, PLAIN, patience).picks == (), (
+        "another process also sees that the job is late"
+    )
     store.remove([first.key])
-    assert cycle.run(START + 10, 99, 99).picked == 1, "the next one has its own patience"
+    assert cycle.run(START + 10, 99, 99).picked == 1, "the next job has its own patience"
 
 
 def test_job_that_does_not_fit_is_bypassed_by_one_that_does() -> None:

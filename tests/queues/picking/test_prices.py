@@ -1,4 +1,4 @@
-"""The prices of picks: the dominant share, what of it a queue gets back, and the order of turns."""
+"""The prices of picks: the dominant share, the part of a price that a queue gets back, and the order of turns."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The order of jobs that were created in the same second, equal in memory and on Redis."""
+"""The order of jobs that were created in the same second: it is the same in memory and on Redis."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -112,7 +112,7 @@ def test_stored_entry_has_no_sequence(store: QueueStore) -> None:
 
 
 def check_order(client: connection.Connection, jobs: list[Entry], later: list[Entry]) -> None:
-    """Check that memory and Redis have the order of `order.place`, also after a rebuild.
+    """Check that memory and Redis have the order of `order.place`, including after a rebuild.
 
     A second put of a waiting job does not move it.
     """

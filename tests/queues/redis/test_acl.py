@@ -132,7 +132,7 @@ def test_coordinator_account_lets_a_worker_register_reject_hostile_jobs_and_clea
     admin.hset("rq:job:dead", mapping={"data": '["torchq.reconcile", null, [[]], {}]', "status": "started"})
     one_batch(server.url(), [])
     assert admin.zscore(redis_keys.RQ_REGISTRIES["failed"], hostile.id)
-    assert admin.zscore(redis_keys.RQ_REGISTRIES["failed"], "dead"), "what a dead worker left is cleaned"
+    assert admin.zscore(redis_keys.RQ_REGISTRIES["failed"], "dead"), "the job of a dead worker is cleaned up"
     assert admin.scard("rq:workers") == 0
     assert admin.acl_log() == []
     assert not [record for record in caplog.records if any(secret in record.getMessage() for secret in SECRETS)]

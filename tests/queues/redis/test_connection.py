@@ -1,4 +1,4 @@
-"""The connection to Redis: addresses, the translation of its errors, and scripts that the server has not loaded."""
+"""The connection to Redis: addresses, the translation of Redis errors, and scripts that the server has not loaded."""
 
 import contextlib
 import socket
@@ -90,7 +90,7 @@ def test_store_reconnects_to_a_restarted_server(tmp_path: Path) -> None:
 
 
 def test_a_server_that_takes_no_writes_confirms_no_lease(tmp_path: Path) -> None:
-    """A master that is cut off from its replicas knows nothing of the rebuild on the one that has replaced it."""
+    """A master that is cut off from its replicas does not know of a rebuild on the master that has replaced it."""
     with redis_server.running(tmp_path / "socket", "--min-replicas-to-write", "1") as url:
         client = connection.connect(url, client_name="test")
         with pytest.raises(errors.NotWritable, match="fewer working replicas"):
@@ -124,7 +124,7 @@ def test_each_script_is_measured_by_its_name_also_on_a_pipeline_and_after_an_err
     assert meter.observed[name, "store/snapshot"] == 2
     pipeline = connection.ScriptPipeline(client)
     wait = Script("store/probe").send(pipeline, [])
-    assert (name, "store/probe") not in meter.observed, "it is measured when its answer is there"
+    assert (name, "store/probe") not in meter.observed, "a call is measured only when its answer is there"
     with contextlib.suppress(errors.QueueError):
         wait()
     assert meter.observed[name, "store/probe"] == 1

@@ -1,4 +1,4 @@
-"""Whether a server can hold the queues: real servers that cannot, each for one reason."""
+"""Whether a server can hold the queues: each real server here cannot, for one reason."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The place of Redis: a file of its URL that changes, and that cannot be used for a while."""
+"""The location of Redis: a file with its URL that changes, and that cannot be used for a while."""
 
 import logging
 from pathlib import Path
@@ -68,4 +68,4 @@ def test_a_rotated_password_is_used_from_the_next_connection_on(
         assert connection.incarnation(client)
         client.close()
         admin.close()
-    assert not caplog.messages, "what was raised is not logged as well"
+    assert not caplog.messages, "a raised error is not logged as well"

@@ -1,4 +1,4 @@
-"""The log lines about an outage, by a stepped clock."""
+"""The log lines about an outage, with a stepped clock."""
 
 import logging
 

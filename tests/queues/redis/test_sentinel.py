@@ -1,4 +1,6 @@
-"""The master of a Sentinel installation: what a process takes for it, and which server its clients use."""
+"""The master of a Sentinel installation: the server that a process takes for the master, and the server that its
+clients use.
+"""
 
 import contextlib
 import logging
@@ -60,7 +62,7 @@ def test_an_unusable_sentinel_url_is_refused_without_its_password(rest: str, wor
 
 
 class Town:
-    """Sentinels that answer what a test says, a clock, and a Master that looks when it is told to."""
+    """Sentinels whose answers a test sets, a clock, and a Master that looks when the test tells it to look."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -91,15 +93,15 @@ class Town:
 def test_the_word_of_most_sentinels_that_know_the_name_decides() -> None:
     town = Town()
     assert town.locate() == "redis://10.0.0.1:6379/0"
-    assert len(town.asked) == 2, "two of three that agree are enough"
+    assert len(town.asked) == 2, "two of three sentinels that agree are enough"
     town.answers |= {"a": NEW}
-    assert town.locate() == "redis://10.0.0.1:6379/0", "one of three does not decide"
+    assert town.locate() == "redis://10.0.0.1:6379/0", "one of three sentinels does not decide"
     town.answers |= {"b": NEW}
     assert town.locate() == "redis://10.0.0.2:6380/0"
     town.answers = {"a": NEW, "b": None, "c": OLD}
-    assert town.locate() == "redis://10.0.0.2:6380/0", "a tie keeps the last one"
+    assert town.locate() == "redis://10.0.0.2:6380/0", "a tie keeps the last master"
     town.answers = {}
-    assert town.locate() == "redis://10.0.0.2:6380/0", "so does silence"
+    assert town.locate() == "redis://10.0.0.2:6380/0", "silence keeps the last master"
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_clients_leave_the_old_master_one_look_after_the_sentinels_have() -> Non
     town.asked.clear()
     town.has_left(place)
     assert town.has_left(place)
-    assert len(town.asked) == 2, "one look a second, for all clients"
+    assert len(town.asked) == 2, "all clients together look once a second"
 
 
 def test_a_silent_sentinel_is_not_asked_at_every_look(caplog: pytest.LogCaptureFixture) -> None:
@@ -145,7 +147,7 @@ def test_a_silent_sentinel_is_not_asked_at_every_look(caplog: pytest.LogCaptureF
     town.clock.step(SILENT_SECONDS)
     town.asked.clear()
     town.locate()
-    assert len(town.asked) == 1, "one of them is asked again"
+    assert len(town.asked) == 1, "one of the silent sentinels is asked again"
     town.clock.step(SILENT_SECONDS)
     town.answers = {"a": OLD, "b": OLD, "c": OLD}
     town.locate()
@@ -157,7 +159,7 @@ PASSWORD = "s3/cret"
 
 @pytest.fixture
 def town(tmp_path: Path) -> Iterator[Installation]:
-    """Run servers and sentinels on which the printed accounts are the only ones but an admin's."""
+    """Run servers and sentinels whose only accounts are the printed accounts and the account of an admin."""
     with sentinel.running(tmp_path) as running:
         accounts = acl.acl(PASSWORD, "reader", "internal").splitlines()[1:]
         for nodes, lines in ((running.servers, accounts), (running.sentinels, [acl.sentinel_acl(PASSWORD)])):
@@ -232,7 +234,7 @@ def test_all_clients_follow_the_master_and_leave_one_that_hangs(town: Installati
     assert connection.address(clients[0]).endswith(f"/mymaster/0 (master 127.0.0.1:{old.port})")
     old.pause()
     began = time.monotonic()
-    clients[0].set("torchq:x", "1")  # no error: the wait for the old master ends when the sentinels name another one
+    clients[0].set("torchq:x", "1")  # no error: the wait for the old master ends when the sentinels name another master
     waited = time.monotonic() - began
     old.resume()
     assert old.port not in set(map(server_port, clients))

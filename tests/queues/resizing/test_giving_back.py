@@ -1,4 +1,4 @@
-"""Giving back: each row of the table, what nobody is asked for, and what is on its way already."""
+"""Giving back: each row of the table, the jobs that are not asked to give, and the room that is already on its way."""
 
 from dataclasses import replace
 
@@ -158,7 +158,9 @@ def test_nobody_gives_if_all_is_not_enough() -> None:
 
 
 def test_reserved_room_is_not_given_to_others() -> None:
-    """Queue b's first job gets the 4 that go. So nobody gives for queue c, whose first job would fit into them."""
+    """Queue b's first job gets the 4 GPUs that are given back. So no job gives for queue c, whose first job would fit
+    into these 4.
+    """
     jobs = elastic("job", "a", workers=6, idle=4), elastic("rigid", "b", workers=2, least=2)
     waiting = [entry("head", "b", gpu=5), entry("small", "c", gpu=1)]
     scene = pool_scene(5, *jobs, queues=(*specs(a=1, b=1, c=1),), waiting=waiting, reserved="b")
@@ -169,7 +171,9 @@ def test_reserved_room_is_not_given_to_others() -> None:
 
 
 def test_all_limits_must_have_room_in_the_end() -> None:
-    """The quota of b has no room because of own idle growth, and the pool none because of a's."""
+    """The quota of b has no room because of b's own idle growth, and the pool has no room because of a's idle
+    growth.
+    """
     queues = A, with_gpus("b", 4)
     own, other = elastic("own", "b", workers=4, idle=2), elastic("other", "a", workers=4, idle=3)
     assert pool_scene(3, own, replace(other, idle=0), queues=queues).sizes() == {}
@@ -240,7 +244,7 @@ def test_message_names_the_waiting_job() -> None:
 
 
 def test_claim_that_is_served_keeps_no_other_claim_from_being_served() -> None:
-    """The claims of b and c take 2 each. The loan of d needs the 4 that both leave, and the 2 beside them."""
+    """The claims of b and c take 2 GPUs each. The loan of d needs the 4 GPUs that both claims leave, and 2 more."""
     members = [with_gpus(name, quota, cohort="all") for name, quota in {"a": 2, "b": 2, "c": 2, "d": 2}.items()]
     waiting = [entry("w-b", "b", gpu=2), entry("w-c", "c", gpu=2), entry("w-d", "d", gpu=3)]
     job = elastic("job", "a", workers=8, idle=7)
@@ -249,7 +253,9 @@ def test_claim_that_is_served_keeps_no_other_claim_from_being_served() -> None:
 
 
 def test_job_keeps_what_is_not_needed_because_another_gives_more() -> None:
-    """The first waiting job takes 2 of a step of 4, the others 1 each: the step of the small job is not needed."""
+    """The first waiting job takes 2 GPUs of a step of 4, the other waiting jobs take 1 each: the step of the small job
+    is not needed.
+    """
     jobs = elastic("small", "a", 2, 1, 2, idle=1), elastic("large", "a", 5, 1, 5, idle=4, unit={GPU: 2}, step=2)
     sizes = [2, 1, 1, 1, 1]
     waiting = [entry(f"w{number}", "b", START + number, gpu=gpus) for number, gpus in enumerate(sizes)]

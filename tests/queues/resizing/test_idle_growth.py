@@ -1,4 +1,6 @@
-"""Growth into idle room: the loop, the room that it leaves, and the time for which room must have been idle."""
+"""Growth into idle room: the loop of growth, the room that growth leaves, and the time for which room must have been
+idle.
+"""
 
 from dataclasses import replace
 
@@ -73,7 +75,7 @@ def test_growth_stays_within_the_quota() -> None:
 
 @pytest.mark.parametrize(("borrowing", "size"), [({}, 7), ({GPU: 1}, 6)])
 def test_growth_leaves_what_a_cohort_claims(borrowing: dict[str, int], size: int) -> None:
-    """Queue b claims 3 of the 6 that are free, and lacks another resource in the pool."""
+    """Queue b claims 3 of the 6 free GPUs, but the pool lacks another resource for its job."""
     queues = with_gpus("a", 5, cohort="all", borrowing=borrowing), with_gpus("b", 5, cohort="all"), *specs(c=1)
     waiting = [entry("claim", "b", gpu=3, cpu=9)]
     full = scene(99, elastic("job"), CPU, queues=queues, waiting=waiting)
@@ -94,7 +96,7 @@ def test_growth_leaves_the_room_of_workers_that_have_not_ended() -> None:
 
 
 def test_growth_leaves_the_room_that_is_given_back() -> None:
-    """The head lacks 2: the borrowed room of e goes, and the 1 that is free does not go to the other job."""
+    """The head lacks 2 GPUs. The giver gives its borrowed room, and the 1 free GPU does not go to the other job."""
     giver = elastic("giver", "a", workers=6, idle=4, most=6)
     waiting = [entry("head", "b", gpu=3)]
     assert scene(11, giver, elastic("job", "b"), waiting=waiting).sizes() == {"giver": 4}

@@ -1,4 +1,4 @@
-"""How long an amount of room has been free: compared with all that was ever seen."""
+"""How long an amount of room has been free, compared with the record of all amounts that were seen."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from queues.resizing.values import Since
 
 
 def seen(*free: int) -> tuple[Since, ...]:
-    """Return what is known after these amounts were free, one second after the other, from 0 on."""
+    """Return the record after these amounts were free, one second after the other, from second 0 on."""
     steps: tuple[Since, ...] = ()
     for second, amount in enumerate(free):
         steps = observe(steps, amount, float(second))

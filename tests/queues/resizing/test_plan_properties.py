@@ -1,4 +1,4 @@
-"""What holds for every plan: recomputed from usage, quotas and the pool alone."""
+"""The properties of every plan, computed again from usage, quotas and the pool alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -68,8 +68,9 @@ def sizes(plan: Plan) -> dict[str, int]:
 
 
 def fits(scene: Scene, job: Entry, resized: Mapping[str, int], beside: int = 0) -> bool:
-    """Return whether a waiting job fits once jobs have these sizes: into its quota or cohort, and into the pool, of
-    which other waiting jobs take a part."""
+    """Return whether a waiting job fits once jobs have these sizes. The job must fit into its quota or cohort, and into
+    the pool, in which other waiting jobs take `beside` GPUs.
+    """
     used = {name: each.get(GPU, 0) for name, each in scene.usage(scene.gone(resized).jobs).items()}
     demand = job.demand[GPU]
     spec = next(spec for spec in scene.queues if spec.name == job.queue)
@@ -117,7 +118,7 @@ def test_one_waiting_job_fits_after_what_is_given_and_needs_every_step(scene: Sc
 @given(scenes(heads=1))
 @settings(max_examples=60)
 def test_no_waiting_job_is_kept_out_by_idle_growth_that_can_go(scene: Scene) -> None:
-    """What would fit without any idle growth fits after the plan."""
+    """A job that would fit without any idle growth fits after the plan."""
     able = [job for job in scene.jobs if not job.busy and job.step == 1]
     least = {job.key.name: job.workers - job.idle for job in able}
     for job in scene.waiting:

@@ -1,4 +1,4 @@
-"""The jobs whose room is taken back for waiting jobs, as a table; and for whom nobody gives."""
+"""The jobs whose room is taken back for waiting jobs, as a table, and waiting jobs for which no job gives."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +29,7 @@ def found(
     refused: Sequence[str] = (),
     reserved: str = "",
 ) -> list[str]:
-    """Return who gives room in a pool of 32 GPUs."""
+    """Return the names of the jobs that give room in a pool of 32 GPUs."""
     scene = Scene(queues=queues, pool={GPU: 32}, rigid=rigid, waiting=waiting, reserved=reserved)
     return [each.name for each in recall_search.find(scene.picker(), holders, leaving, [*map(key, refused)], START)]
 
@@ -73,7 +73,7 @@ def test_members_of_a_cohort_give_for_what_a_member_lent() -> None:
 def test_room_for_the_job_with_the_reservation_comes_first() -> None:
     waiting = [entry("large", "b", gpu=16), entry("small", "a", gpu=8)]
     assert found(waiting, held("h1", "h2"), reserved="b") == ["h1", "h2"]
-    assert found(waiting, held("h1"), reserved="b") == [], "the small one cannot have the room that is kept"
+    assert found(waiting, held("h1"), reserved="b") == [], "the small job cannot have the room that is kept"
 
 
 def test_holder_of_a_queue_that_is_gone_gives_room_of_the_pool() -> None:

@@ -23,7 +23,7 @@ def store() -> MemoryStore:
 
 
 def raised(queue: str, more: int = 4) -> RaisedCharge:
-    """Return the charge of a job that takes so much more memory than before."""
+    """Return the charge of a job that takes `more` memory than at its pick."""
     return RaisedCharge(queue, {"memory": 3}, {"memory": 3 + more})
 
 
@@ -71,7 +71,7 @@ class Meanwhile(MemoryStore):
 
 
 def filled(store: MemoryStore) -> PickCycle:
-    """Run one job of each queue, let more jobs wait for room in the pool, and return the rounds."""
+    """Run one job of each queue, and let more jobs wait for room in the pool. Return the rounds."""
     store.configure([spec("a"), spec("b")], {"memory": 2})
     rounds = PickCycle(store, BY_MEMORY)
     assert go(store, rounds, 0, 8) == "ab"

@@ -1,4 +1,4 @@
-"""A committed pick is in the work queue at once: the worker that begins on it sees the reservation."""
+"""A committed pick is in the work queue at once: the worker that begins the job sees the reservation."""
 
 import json
 

@@ -236,11 +236,13 @@ def test_place_returns_rank_and_number_of_waiting_jobs(store: QueueStore, known:
     assert store.place(first.key) is None
 
 
-# Commits in a row: each one begins before the outcome of the previous one is known
+# Commits in a row: each commit begins before the outcome of the previous commit is known.
 
 
 def chain(store: QueueStore, *sizes: int) -> list[PendingCommit]:
-    """Split the picks of one snapshot into pending commits; each one names the previous one as its predecessor."""
+    """Split the picks of one snapshot into pending commits. Each commit names the previous commit as its
+    predecessor.
+    """
     whole = choose(store.snapshot(99), START, sum(sizes), "jobs")
     picks, follows = list(whole.picks), ""
     commits: list[PendingCommit] = []
@@ -285,7 +287,7 @@ def test_commit_after_a_partly_refused_commit_is_refused_whole(place: conftest.P
     assert [key.name for key in sorted(store.reservations())] == ["a-0000", "a-0001"]
     assert [key.name for key, _ in place.marked()] == ["a-0000", "a-0001"]
     assert [pending.reservations() for pending in commits[2:]] == [(), ()]
-    assert commit(store, picked(store, 9)).refused == "", "who looks again may go on"
+    assert commit(store, picked(store, 9)).refused == "", "a process that looks again may continue"
 
 
 def test_commit_is_refused_if_its_predecessor_was_not_the_last_commit(place: conftest.Place, store: QueueStore) -> None:
@@ -312,13 +314,13 @@ def test_following_commit_names_queues_changed_since_its_predecessor(store: Queu
     assert [(each.alone, each.others) for each in outcomes] == [(False, ("c",)), (True, ()), (False, ("b",))]
 
 
-# Cohorts: in each case that is refused, the first job is admitted and the second is not.
+# Cohorts: in each refused case, the first job is admitted and the second job is not.
 
 
 @pytest.mark.parametrize(
     ("borrowing", "held", "asked", "refused"),
     [
-        ({}, 0, (6, 2), ""),  # its own 4 and the other's 4
+        ({}, 0, (6, 2), ""),  # queue a uses its own 4 and the 4 of queue b
         ({}, 0, (6, 3), "cohort"),
         ({}, 3, (4, 1), ""),
         ({}, 3, (4, 2), "cohort"),
@@ -350,7 +352,9 @@ def test_commit_refuses_picks_beyond_cohort_or_borrowing_limits(
     store.remove([key("held")])
     if borrowing != {"gpu": 0}:
         store.put([entry("all", submitted=START - 9, gpu=8 if not borrowing.get("gpu") else 5)])
-        assert [each.key.name for each in commit(store, picked(store)).reservations] == ["all"], "all was given back"
+        assert [each.key.name for each in commit(store, picked(store)).reservations] == ["all"], (
+            "the whole room was given back"
+        )
 
 
 # Rounds
@@ -484,7 +488,7 @@ def happen(store: QueueStore, what: str, queue: str, number: int, priority: int)
             store.remove([key(f"{queue}-{each:04}") for each in range(number, number + 3)])
         case "release":
             store.remove(sorted(store.reservations())[:number])
-        case "huge":  # jobs that can never run, in front of all others
+        case "huge":  # the jobs can never run and stand in front of all others
             store.put([entry(f"huge-{each}", "b", START - 1, 3, gpu=9) for each in range(HUGE)])
         case _:
             store.configure([spec("a", 1 + number), spec("b", 2, jobs=30, gpu=8), spec("c", jobs=3)], None)

@@ -17,13 +17,13 @@ WORKER = {GPU: 2, "pods": 1}
 def held(
     name: str = "job", queue: str = "a", *, size: int = 2, grown: int = 0, idle: int = 0, attempt: int = 1
 ) -> Reservation:
-    """Return the reservation of a job with that many workers."""
+    """Return the reservation of a job with `size` workers."""
     plain = reservation(name, queue, attempt, gpu=2 * size, pods=size)
     return replace(plain, size=size, grown=grown, idle=idle)
 
 
 def idle(name: str = "job", *, workers: int = 1, grown: int = 0, attempt: int = 1) -> IdleGrowth:
-    """Return a growth of a job by that many workers."""
+    """Return a growth of a job by `workers` workers."""
     charge = {GPU: 2 * workers, "pods": workers}
     return IdleGrowth(key=key(name), attempt=attempt, grown=grown, workers=workers, charge=charge)
 
@@ -41,7 +41,7 @@ def payment(name: str = "job", queue: str = "a", *, idle: int = 1, grown: int = 
 
 
 def take(store: QueueStore, *picked: Pick) -> CommitResult:
-    """Commit picks; without any, the first job of each queue."""
+    """Commit these picks; without picks, commit the first job of each queue."""
     snapshot = store.snapshot(1)
     heads = [view.heads[0] for view in snapshot.queues if view.heads]
     picks = picked or tuple(Pick(head, 1, snapshot.clock, {}) for head in heads)

@@ -49,7 +49,7 @@ def admit(store: QueueStore, *jobs: Entry) -> list[Reservation]:
 def test_usage_leaves_out_resources_that_no_limit_names(store: QueueStore, pool: Amounts | None) -> None:
     store.configure([spec("a"), spec("b", cpu=99)], pool)
     admitted = admit(store, *(odd(number, "ab"[number % 2]) for number in range(50)))
-    assert all(len(each.charge) == 62 for each in admitted), "a charge stays whole"
+    assert all(len(each.charge) == 62 for each in admitted), "a charge keeps all its resources"
     assert admitted == sorted(store.reservations().values(), key=lambda each: each.pick)
     half = {"cpu": 25, "jobs": 25}
     assert usage(store.snapshot(0)) == {"": {"cpu": 50, "jobs": 50}, "a": half, "b": half}
@@ -108,7 +108,7 @@ def test_new_limit_on_a_resource_counts_jobs_already_admitted(
 
 
 def test_new_limit_admits_exactly_the_remaining_amount(store: QueueStore) -> None:
-    """With 4 of 5 used, quota, pool and cohort each admit one more job and refuse a second one."""
+    """With 4 of 5 used, quota, pool and cohort each admit one more job and refuse a second job."""
     store.configure(specs(a=1, b=1), None)
     admit(store, *(odd(number, "ab"[number % 2], **{TPU: 2}) for number in range(2)))
     limits = [([spec("a", **{TPU: 3}), spec("b", **{TPU: 2})], None), (specs(a=1, b=1), {TPU: 5})]

@@ -1,4 +1,4 @@
-"""Whose a store is: one installation writes to it, and another one writes nothing."""
+"""The owner of a store: one installation writes to the store, and another installation cannot write."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""A worker raises the charge of an admitted job: granted within quota, cohort and pool, and refused whole otherwise."""
+"""A worker raises the charge of an admitted job: the raise is granted within quota, cohort and pool, and refused as a
+whole otherwise.
+"""
 
 import json
 from dataclasses import replace
@@ -210,7 +212,7 @@ def test_raised_amounts_are_exact_up_to_the_largest(desk: Desk) -> None:
 
 
 def test_commit_refuses_picks_made_before_a_raise_took_the_room(desk: Desk) -> None:
-    """The batch was chosen while there was room, and the raised charge has used that room up."""
+    """The batch was chosen while there was room, and the raised charge has used this room up."""
     token = desk.rebuilt(1, [reservation("job", gpu=1)], [spec("a", gpu=4)])
     desk.store.put([entry("next", gpu=3)])
     since = desk.store.snapshot(9)

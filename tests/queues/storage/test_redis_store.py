@@ -139,14 +139,14 @@ def test_no_pick_stands_once_the_sums_alone_are_lost(client: connection.Connecti
     store = RedisStore(client)
     store.rebuild(1, [reservation("held", gpu=1)], entries("a", 5, gpu=1))
     store.configure([spec("a", gpu=2)], None)
-    client.delete("torchq:usage")  # as a Redis that evicts keys does
+    client.delete("torchq:usage")  # a Redis that evicts keys does the same
     with pytest.raises(errors.StoreLost, match="the sums of what queues use are lost"):
         list(run(store, 1))
     growth = IdleGrowth(key=key("held"), attempt=1, grown=0, workers=1, charge={GPU: 1})
     with pytest.raises(errors.StoreLost):
         store.grow_idle([growth], 1, 1)
     with pytest.raises(errors.StoreLost):
-        store.remove([key("held")])  # it would make the sums negative, and hide their loss
+        store.remove([key("held")])  # this removal would make the sums negative, and hide their loss
     assert store.all_reservations().keys() == {key("held")}
     store.rebuild(2, store.all_reservations().values(), entries("a", 5, gpu=1))
     list(run(store, 3))
@@ -159,7 +159,7 @@ def test_no_pick_stands_once_limits_alone_are_lost(client: connection.Connection
     queues = [replace(spec("a", gpu=2), cohort="lab")]
     store.rebuild(1, [reservation("held", gpu=1)], entries("a", 5, gpu=1))
     store.configure(queues, None)
-    client.delete(f"torchq:{name}")  # as a Redis that evicts keys does
+    client.delete(f"torchq:{name}")  # a Redis that evicts keys does the same
     with pytest.raises(errors.StoreLost, match="the limits of queues or cohorts are lost"):
         list(run(store, 1))
     store.rebuild(2, store.all_reservations().values(), entries("a", 5, gpu=1))

@@ -91,7 +91,7 @@ def withdraw(kept: list[str]) -> Step:
 
 
 def lower(reservations: list[Reservation]) -> Step:
-    """Return a step that lowers charges to those of other reservations."""
+    """Return a step that lowers charges to the charges of these reservations."""
     return lambda store: store.lower(
         [
             LoweredCharge(key=each.key, attempt=each.attempt, grown=each.grown, size=each.size, charge=each.charge)
@@ -101,7 +101,9 @@ def lower(reservations: list[Reservation]) -> Step:
 
 
 def grow_idle(wanted: list[str], workers: int, gpu: int, is_current: bool) -> Step:
-    """Return a step that gives these jobs idle workers, as they are charged now or under wrong numbers."""
+    """Return a step that gives these jobs idle workers. The step names the current numbers of the jobs, or wrong
+    ones.
+    """
 
     def step(store: QueueStore) -> object:
         snapshot, held_now = store.snapshot(0), store.reservations()

@@ -40,7 +40,7 @@ COST = 7
 
 
 def take(store: QueueStore, units: int = 0) -> CommitResult:
-    """Commit the first job of each queue with that many further workers."""
+    """Commit the first job of each queue with `units` further workers."""
     snapshot = store.snapshot(1)
     heads = [view.heads[0] for view in snapshot.queues if view.heads]
     picks = tuple(Pick(head, COST, snapshot.clock, {}, units=units) for head in heads)

@@ -1,4 +1,4 @@
-"""All pods of a job are asked in one reconcile, however many they are."""
+"""All pods of a job get a request in one reconcile, however many pods there are."""
 
 import threading
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ ASKS = PatchPodMetadata(PODS, {"annotations": {"a": "b"}})
 
 
 class Recorder:
-    """A cluster that keeps the names of what it is told to write; creates wait for each other in pairs."""
+    """A cluster that keeps the names of the objects that are written. Creates wait for each other in pairs."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -54,7 +54,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
 
 
 def carry_out(cluster: Any, executor: ThreadPoolExecutor, plan: Plan, seconds: float = 1.0) -> Outcome:
-    """Run a plan whose reconcile has begun `seconds` ago."""
+    """Run a plan in a reconcile that began `seconds` ago."""
     now = [0.0]
     run = Application(cluster, SETTINGS, executor, lambda: now[0], KEY, lambda: True, lambda *_: "")
     now[0] = seconds

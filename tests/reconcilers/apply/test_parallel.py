@@ -1,4 +1,4 @@
-"""Parallel work on many items with a limit, and the number of fence checks meanwhile."""
+"""Parallel work on many items with a limit, and the number of fence checks during this work."""
 
 import threading
 from collections.abc import Callable, Iterator

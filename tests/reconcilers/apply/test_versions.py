@@ -14,7 +14,7 @@ from tests.support.reconcilers.builders import KEY
 
 
 class Recorder:
-    """A cluster that keeps what it is told to create and delete."""
+    """A cluster that keeps the objects that it is told to create and delete."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []

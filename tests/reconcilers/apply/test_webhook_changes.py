@@ -1,4 +1,4 @@
-"""Admission webhooks that make of new pods what torchq cannot work with."""
+"""Admission webhooks that change new pods so that torchq cannot work with them."""
 
 from collections.abc import Callable
 from typing import Any

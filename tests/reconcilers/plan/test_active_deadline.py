@@ -1,5 +1,6 @@
-"""`activeDeadlineSeconds` counts from the admission and ends the job in every state. Resources that are reserved for
-another job may be lent only until then."""
+"""`activeDeadlineSeconds` counts from the admission and ends the job in every state. Only until this deadline may
+resources that are reserved for another job be lent to the job.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -46,7 +47,7 @@ def test_foreign_pod_does_not_keep_job_from_failing_at_its_deadline(seconds: int
     found = decide(observe(running, *all_pods(), stays))
     assert (written(found).get("phase") == "Failed") is ends
     assert len(deleted(found)) == (3 if ends else 0)
-    assert found.requeue_after == (60.0 if ends else 1.0), "it ends in time; the pod is looked at again later"
+    assert found.requeue_after == (60.0 if ends else 1.0), "the job ends in time, and the pod is looked at later"
 
 
 @pytest.mark.parametrize(("seconds", "stays"), [(SINCE_ADMISSION, False), (SINCE_ADMISSION + 1, True)])
@@ -69,7 +70,7 @@ def test_backoff_pause_counts_toward_the_deadline() -> None:
 
 @pytest.mark.parametrize("seconds", [SINCE_ADMISSION, SINCE_ADMISSION + 1])
 def test_plan_deletes_pods_of_previous_admission_after_its_deadline(seconds: int) -> None:
-    """The deadline of the previous admission does not hold for a new one, which begins without pods."""
+    """The deadline of the previous admission does not hold for a new admission, which begins without pods."""
     admitted = job(status=status("Running"), activeDeadlineSeconds=seconds)
     planned = decide(observe(admitted, *all_pods(), reservation=replace(RESERVATION, attempt=2)))
     assert deleted(planned) == ["digits-master-0", "digits-worker-0", "digits-worker-1"]

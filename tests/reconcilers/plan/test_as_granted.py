@@ -121,7 +121,9 @@ class TestPodsThatWereNotGranted:
         assert (kinds(found), deleted(found)) == (["DeletePods"], ["digits-worker-3"])
 
     def test_all_pods_end_with_a_job_that_is_sent_back(self) -> None:
-        """A surplus pod still takes room when the others do not exist: the room is given back after its end."""
+        """A surplus pod still takes room when the others do not exist: the room is given back after the end of this
+        pod.
+        """
         late = granted("Admitted", 2, 4)
         late["conditions"][0]["reason"] = "NotRunningInTime"
         found = decide(observe(workers(4, late, **RANGED), pod("Worker", 3, deleting=True), reservation=held(2)))

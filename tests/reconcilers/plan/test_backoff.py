@@ -57,7 +57,7 @@ class TestThePauses:
         assert 0 <= backoff.remaining_pause(counted, SETTINGS, after(step)) <= 361
         kept = TorchJobStatus.model_validate(counted.manifest())
         assert backoff.remaining_pause(kept, SETTINGS, NOW) == backoff.remaining_pause(counted, SETTINGS, NOW), (
-            "as written, so decided"
+            "the pause must be the same after the status was written"
         )
 
     def test_backoff_is_forgotten_after_ten_minutes_of_running(self) -> None:
@@ -85,7 +85,7 @@ class TestThePauses:
 
 @dataclass
 class Trouble(Simulation):
-    """A job on a node that starts every pod at once; 0.1 s later the pods end as `ends` returns."""
+    """A job on a node that starts every pod at once. After 0.1 s, the pods end as `ends` says."""
 
     ends: Callable[[PodView], dict[str, Any] | None] = field(default=lambda _: {"exit_code": 1})
     done: Counter[str] = field(default_factory=Counter)
@@ -106,7 +106,7 @@ class Trouble(Simulation):
                 self.done["status"] += 1
 
     def go_on(self, seconds: float, most: int = 2000) -> None:
-        """Let time pass; the worker reconciles after each change and when the plan asks for it."""
+        """Let time pass. The worker reconciles after each change, and when the plan requests a reconcile."""
         until = self.now + timedelta(seconds=seconds)
         while self.now < until and most:
             most -= 1
@@ -233,7 +233,7 @@ class TestAJobThatFailsAgainAndAgain:
         assert (kept["consecutiveRestarts"], kept["restartCount"]) == (0, count)
         world.ends = only(WORKER_0)
         world.go_on(1)
-        assert world.status.restart_count == count + 2, "the first one at once"
+        assert world.status.restart_count == count + 2, "the first restart comes at once"
         assert world.left > 5
 
 

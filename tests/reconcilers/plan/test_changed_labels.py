@@ -1,4 +1,4 @@
-"""Pods whose labels were changed: they are made again."""
+"""Pods whose labels were changed: such pods are made again."""
 
 from dataclasses import replace
 from typing import Any

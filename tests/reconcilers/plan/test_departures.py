@@ -1,4 +1,4 @@
-"""Pods that leave their nodes before they lose them: what is written, what is deleted, and what is not counted."""
+"""Pods that leave their nodes early: the writes, the deletions, and the failures that are not counted."""
 
 from dataclasses import replace
 from typing import Any

@@ -36,7 +36,7 @@ def test_classify_every_exit_code_by_restart_policy(code: int) -> None:
         (127, "ContainerCannotRun", "PPPR"),
         (None, "NotSupported", "PPPR"),  # the node cannot run the pod as it is
         (137, "OOMKilled", "PRRR"),
-        (0, "OOMKilled", "PRRR"),  # of a sidecar or child process; the main program succeeded
+        (0, "OOMKilled", "PRRR"),  # a sidecar or child process was killed; the main program succeeded
         (0, "DeadlineExceeded", "PPRR"),
         (None, "DeadlineExceeded", "PPRR"),
         (137, "ContainerStatusUnknown", "DDDD"),
@@ -130,7 +130,7 @@ class TestBlame:
         [
             ({"ended": 10.0}, {"exit_code": 137, "ended": 9.0}, False),
             ({"ended": 9.0}, {"exit_code": 137, "ended": 10.0}, True),
-            ({"ended": 9.0}, {"exit_code": 137, "ended": 9.0}, False),  # the signal came first
+            ({"ended": 9.0}, {"exit_code": 137, "ended": 9.0}, False),  # the pod with the signal ended first
             ({"ended": 9.0}, {"exit_code": 1, "cause": 137, "ended": 9.0}, False),
             ({"ended": 9.0}, {"exit_code": 3, "ended": 9.0}, True),
             ({}, {"exit_code": 3, "ended": 9.0}, True),

@@ -138,7 +138,7 @@ class TestGroups:
         assert list(made(found)) == ["digits-master-0"]
         assert "volcano" not in str(made(found))
         changed = decide(admitted(), groups=(group(),), gang_scheduler="none")
-        assert len(made(changed)) == 3, "an admission keeps the scheduler it began with"
+        assert len(made(changed)) == 3, "an admission keeps the scheduler with which it began"
 
     def test_group_has_minimum_priority_and_queue_of_job(self) -> None:
         policy = {"gangQueue": "research", "priorityClassName": "high"}
@@ -158,7 +158,9 @@ class TestGroups:
         other = group(**foreign)
         found = decide(admitted(), groups=(other,))
         assert of(DeleteObject, found) == [DeleteObject(other.resource, other.name, other.uid)]
-        assert bool(of(CreateObject, found)) == (other.name != "digits-0"), "its name is taken until it is gone"
+        assert bool(of(CreateObject, found)) == (other.name != "digits-0"), (
+            "the name of the old group is taken until the group is gone"
+        )
         assert not made(found)
 
     def test_group_is_recreated_after_its_deletion(self) -> None:
@@ -205,7 +207,7 @@ class TestHindrances:
         found = decide(admitted(), groups=(self.closed(),))
         assert (admitted_because(found), made(found)) == ("GangQueueClosed", {})
         said = admitted(conditions=change(found)["conditions"])
-        assert decide(said, groups=(self.closed(),)) == Plan(requeue_after=30), "nobody tells when it opens"
+        assert decide(said, groups=(self.closed(),)) == Plan(requeue_after=30), "no event tells when the queue opens"
         after = decide(said, groups=(group(),))
         assert (admitted_because(after), len(made(after))) == ("Admitted", 3)
 
@@ -352,7 +354,7 @@ class TestStages:
         assert change(found)["stages"] == {"1": {"began": "2026-01-02T03:04:05Z"}}
         assert [each.manifest["metadata"]["name"] for each in of(CreateObject, found)] == ["digits-1"]
         assert of(DeleteObject, found) == [DeleteObject(POD_GROUPS, "digits-0", "group-0")], (
-            "what is over asks for nothing"
+            "the group of a stage that is over must request nothing"
         )
         assert list(made(found)) == ["digits-aimaster-0"]
         assert kinds(found.actions)[0] == "WriteStatus"
@@ -424,7 +426,7 @@ class TestStages:
         found = plan(observe(waiting, reservation=picked), ReconcileSettings(), NOW)
         assert change(found)["stages"] == {"1": {"began": "2026-01-02T03:04:05Z"}}
         made = [name for each in of(CreatePods, found) for name in (member.name for member in each.manifests.members)]
-        assert made == ["digits-master-0", "digits-aimaster-0"], "Prepare has succeeded"
+        assert made == ["digits-master-0", "digits-aimaster-0"], "the task Prepare has succeeded"
 
 
 class TestDeadlines:
@@ -453,7 +455,9 @@ class TestDeadlines:
         first = plan(replace(observe(described, *there), groups=(group(1),)), VOLCANO, self.LATE)
         assert kinds(first.actions) == ["WriteStatus", "DeletePods"]
         second = plan(replace(observe(described), groups=(group(1),)), VOLCANO, self.LATE)
-        assert (change(second)["phase"], "stages" in change(second)) == ("Queued", False), "they have succeeded"
+        assert (change(second)["phase"], "stages" in change(second)) == ("Queued", False), (
+            "the record of stages is kept, since Prepare has succeeded"
+        )
         assert kinds(second.actions) == ["WriteStatus", "DeleteObject", "EmitEvent"]
 
     def test_running_stage_has_no_deadline(self) -> None:

@@ -31,7 +31,9 @@ def running(size: int, least: int | None = None, **scaling: Any) -> TorchJob:
 
 
 def decided(described: TorchJob, minimum: int, pods: int, pending: int = 0) -> list[Action]:
-    """Return the actions for a running group with a minimum, some running pods, and some more that do not run."""
+    """Return the actions for a running group with a minimum, some running pods, and `pending` further pods that do not
+    run.
+    """
     assert described.admission is not None
     granted = Grant(described, described.admission).job
     scheduling = Scheduling(job=granted, admission=described.admission, backend=VOLCANO)

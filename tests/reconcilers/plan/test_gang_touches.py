@@ -20,7 +20,7 @@ TOUCHED = {"metadata": {"annotations": {labels.TOUCHED: timestamps.format_time(N
 
 
 def group(described: TorchJob, scheduler: str, age: float) -> GroupView:
-    """Return the group of a job whose object is so many seconds old."""
+    """Return the group of a job whose object is `age` seconds old."""
     backend = backends.get_backend(scheduler)
     assert described.admission is not None
     scheduling = Scheduling(job=described, admission=described.admission, backend=backend)

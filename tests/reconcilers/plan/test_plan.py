@@ -58,7 +58,7 @@ def kinds(found: Plan) -> list[str]:
 
 
 def written(found: Plan) -> dict[str, Any]:
-    """Return the status change of a plan; {} if it has none."""
+    """Return the status change of a plan; {} if the plan has none."""
     changes = [each.change["status"] for each in found.actions if isinstance(each, WriteStatus)]
     assert len(changes) <= 1
     return dict(changes[0]) if changes else {}
@@ -333,7 +333,7 @@ class TestSuspension:
     @pytest.mark.parametrize("scope", ["Job", "Task"])
     @pytest.mark.parametrize("why", ["Suspending", "Draining", "Resizing"])
     def test_job_that_continues_before_its_pods_are_deleted_counts_no_disruption(self, why: str, scope: str) -> None:
-        """The job continues while its old pods terminate: it waits for them and then creates new pods."""
+        """The job continues while its old pods terminate: the plan waits for their end and then creates new pods."""
         held = leaving(why, restartScope=scope)
         change = written(decide(observe(held, *all_pods(deleting=True))))
         assert (reason(change), change.keys() & {"disruptions", "restartGeneration"}) == ("Restarting", set())
@@ -426,7 +426,7 @@ ENDLESS = 2**31
 
 
 def graces(found: Plan) -> dict[str, int | None]:
-    """Return the grace period with which each pod is deleted; None means its own."""
+    """Return the grace period with which each pod is deleted; None means the pod's own grace period."""
     actions = (each for each in found.actions if isinstance(each, DeletePods))
     return {each.name: action.seconds for action in actions for each in action.pods}
 
@@ -525,7 +525,11 @@ class TestFailures:
         both = (pod(), pod("Worker", 0, "Failed", exit_code=1), pod("Worker", 1, "Failed", exit_code=1))
         found = decide(observe(job(status=status("Running")), *both))
         change = written(found)
-        assert kinds(found) == ["WriteStatus", "EmitEvent", "DeletePods"]  # counted before a crash can repeat it
+        assert kinds(found) == [
+            "WriteStatus",
+            "EmitEvent",
+            "DeletePods",
+        ]  # the failure is counted before a crash can repeat it
         assert (change["restartCount"], change["restartGeneration"]) == (1, 1)
         assert change["phase"] == "Admitted"
         assert len(deleted(found)) == 3

@@ -178,7 +178,7 @@ class TestRequests:
             "PatchPodMetadata",
             "WriteStatus",
             "EmitEvent",
-        ]  # a repeated request is harmless, a lost one is not
+        ]  # a repeated request is harmless, a lost request is not
         assert (marked(found), written(found)["restartRequest"]) == (["digits-worker-0", "digits-worker-1"], "a")
         assert written(found).keys().isdisjoint({"restartGeneration", "restartCount", "replacing", "phase"})
 
@@ -264,7 +264,7 @@ class TestDepartures:
             ({}, False, [("digits-worker-0", False)]),
             ({}, True, [("digits-worker-0", True)]),
             ({"has_finalizers": True}, True, [("digits-worker-0", False)]),
-            ({"deleting": True, "deadline": T + 1}, True, []),  # its own grace is not over
+            ({"deleting": True, "deadline": T + 1}, True, []),  # the grace period of the pod is not over
             ({"deleting": True, "deadline": T - 1}, True, [("digits-worker-0", True)]),
             ({"deleting": True, "deadline": T - 61}, True, [("digits-worker-0", True)]),
             ({"deleting": True, "deadline": T - 61}, False, []),  # a healthy node deletes the pod itself
@@ -315,7 +315,10 @@ STUCK = replace(WORKER, deleting=True, has_finalizers=True, deadline=T - 100)
 @pytest.mark.parametrize(
     ("of", "kinds_of"),
     [
-        (job(status=status("Admitted", restartGeneration=1), suspend=True), ["WriteStatus"]),  # first the status
+        (
+            job(status=status("Admitted", restartGeneration=1), suspend=True),
+            ["WriteStatus"],
+        ),  # the status is written first
         (job(status=status("Succeeded", completionTime="2026-01-02T03:04:00Z")), ["EmitEvent"]),
         (job(status=status("Queued")), ["EmitEvent"]),
         (None, ["EmitEvent"]),

@@ -1,4 +1,6 @@
-"""Pods that end where pods meet at a rendezvous store: who goes on, who is restarted, and who is not needed."""
+"""Pods that end where pods meet at a rendezvous store: which pods continue, which are restarted, and which are not
+needed.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +37,9 @@ def elastic(
     others: Any = (),
     **more: Any,
 ) -> TorchJob:
-    """Return an elastic job that was granted some workers, as many as it requests unless `wish` says otherwise."""
+    """Return an elastic job that was granted `workers` workers. The job requests the same number unless `wish` is
+    another number.
+    """
     charge = {"jobs": 1, "pods": workers + 1, "cpu": 1000 * (workers + 1)}
     admission = ADMISSION | {"charge": charge, "workers": workers, "grown": 0}
     tasks = {
@@ -245,7 +249,9 @@ class TestEnd:
         others = {"Master": task(), "Evaluate": task(dependsOn=[{"taskType": "Master", "phase": "Succeeded"}])}
         pods = (STORE, pod("Master", phase="Succeeded"), pod("Evaluate"), failed(0, 137))
         ends_with_its_master = elastic(1, others=others)
-        assert "restartGeneration" in written(decide(ends_with_its_master, *pods)), "its Worker has to succeed, too"
+        assert "restartGeneration" in written(decide(ends_with_its_master, *pods)), (
+            "the task Worker has to succeed, too"
+        )
         assert ends_with_its_master.admission is not None
         admission = ends_with_its_master.admission.model_copy(update={"success_policy": "Master"})
         found = ends_with_its_master.status.model_copy(update={"admission": admission})
@@ -276,7 +282,7 @@ class TestRestartsOfProcesses:
         assert restarted(found) == ["digits-worker-0", "digits-worker-1"]
         assert not decide(elastic(2, trainingRestarts=9), STORE, worker(0), worker(1)).actions
         ending = decide(elastic(2, trainingRestarts=10), STORE, worker(0), worker(1, phase="Succeeded"))
-        assert not ending.actions, "the others are about to succeed, too"
+        assert not ending.actions, "the other workers are about to succeed, too"
 
     @pytest.mark.parametrize(("to", "spent"), [(2, 5), (3, 4)])
     def test_removal_of_workers_counts_once_unless_they_never_joined(self, to: int, spent: int) -> None:
@@ -294,7 +300,7 @@ def test_store_ends_with_the_stage_that_met_there() -> None:
     found = decide(described, STORE, *ended)
     assert [each.name for action in found.actions if isinstance(action, DeletePods) for each in action.pods] == [
         STORE.name
-    ], "its address may be what the next stage needs"
+    ], "the next stage may need the address of the store"
     assert not any(isinstance(action, CreatePods) for action in found.actions)
     found = decide(described, *ended)
     assert sum(isinstance(action, CreatePods) for action in found.actions) == 1

@@ -28,7 +28,7 @@ def charge(workers: int) -> dict[str, int]:
 
 
 def manifest_of(workers: int, phase: str = "Admitted", wish: int | None = None, **more: Any) -> dict[str, Any]:
-    """Return a job that was granted some workers, and requests no others by default."""
+    """Return a job that was granted some workers, and by default requests the same number."""
     admission = ADMISSION | {"charge": charge(workers), "workers": workers, "grown": 0}
     tasks = {
         "Worker": task(wish or workers, dependsOn=UPSTREAM),
@@ -78,7 +78,7 @@ class TestFirstStart:
         still = decide(observe(elastic(3), STORE, at_gate(0, ago=29), at_gate(1), arriving(2)))
         assert opened(still) == []
         late = decide(observe(elastic(3), STORE, at_gate(0, ago=30), at_gate(1), arriving(2)))
-        assert opened(late) == ["digits-worker-0", "digits-worker-1"], "the third one has not reached its gate"
+        assert opened(late) == ["digits-worker-0", "digits-worker-1"], "the third worker has not reached its gate"
 
     def test_workers_that_do_not_exist_yet_are_awaited(self) -> None:
         assert opened(decide(observe(elastic(2), STORE, at_gate(0)))) == []
@@ -118,9 +118,10 @@ class TestGrowth:
 
 
 def times_of_start(*arrivals: int) -> list[int]:
-    """Return after how many seconds the gates of added workers open, by when each of them reaches its gate.
+    """Return after how many seconds the gates of the added workers open, for the times at which the workers reach their
+    gates.
 
-    The job is reconciled at each arrival, and when it asked to be.
+    The job is reconciled at each arrival, and when it asked to be reconciled.
     """
     size = 2 + len(arrivals)
     scaling = {"from": 2, "to": size, "since": "2026-01-02T03:00:00Z", "deadline": "2026-01-02T03:14:00Z"}
@@ -143,7 +144,7 @@ def times_of_start(*arrivals: int) -> list[int]:
 
 
 class TestTimes:
-    """Each time at which gates open is one restart of the training processes of all workers."""
+    """Each separate opening of gates costs one restart of the training processes of all workers."""
 
     @pytest.mark.parametrize(
         ("arrivals", "starts"),

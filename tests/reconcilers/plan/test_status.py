@@ -62,4 +62,4 @@ def test_counts_alone_are_written_once_when_all_pods_of_a_running_task_exist() -
     assert written.change == {"status": {"taskStatuses": {"Worker": {"active": 2, "ready": 2}}}}
     after = job(status=status_of("Running", taskStatuses={**counts, "Worker": {"active": 2, "ready": 2}}))
     assert status.write(after, after.status, all_pods()) == ()
-    assert status.write(after, after.status, all_pods()[:2]) == (), "one that is missing then is missed"
+    assert status.write(after, after.status, all_pods()[:2]) == (), "a pod that is missing later counts as lost"

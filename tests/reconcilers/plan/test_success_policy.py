@@ -1,4 +1,4 @@
-"""Which pods have to end with 0 for the success of a job, and what happens to the others meanwhile."""
+"""The pods that have to end with 0 for the success of a job, and what happens to the other pods before the success."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -175,7 +175,7 @@ def test_rank_that_fails_while_a_later_stage_runs_restarts_its_peers_and_then_th
     change = written(found)
     assert (change["restartGeneration"], change["stages"]) == (1, {"1": None})
     ended = {each.name for action in found.actions if isinstance(action, DeletePods) for each in action.pods}
-    assert ended == {"digits-master-0", "digits-worker-0", "digits-evaluate-0"}, "none is restarted in place"
+    assert ended == {"digits-master-0", "digits-worker-0", "digits-evaluate-0"}, "no pod is restarted in place"
     kept = {name: value for name, value in (of.status.manifest() | change).items() if name != "stages"}
     again = of.model_copy(update={"status": TorchJobStatus.model_validate(kept)})
     made = [each for each in decide(again, now=NOW + timedelta(minutes=9)).actions if isinstance(each, CreatePods)]

@@ -1,4 +1,4 @@
-"""The files of containers that outlive them: results, outputs, and the folder of Python."""
+"""Files of containers that outlive the containers: results, outputs, and the folder of Python."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A job that refuses evictions, as the disruption controller of a real cluster counts its pods."""
+"""A job that refuses evictions. The disruption controller of a real cluster counts its pods."""
 
 from crds.api_resources import POD_DISRUPTION_BUDGETS, PODS
 from tests.support.kube import servers
@@ -8,7 +8,7 @@ from tests.support.waiting import until
 
 
 def evict(server: Server, namespace: str, pod: str) -> int:
-    """Ask for the eviction of a pod, and return the status code of the answer."""
+    """Request the eviction of a pod, and return the status code of the answer."""
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
     return server.send("POST", PODS.path(namespace, pod, "eviction"), {**body, "deleteOptions": {"dryRun": ["All"]}})[0]
 
@@ -21,7 +21,7 @@ def test_no_pod_of_a_job_that_refuses_evictions_is_evicted_whatever_its_tasks(be
     bench.reconcile()
     assert bench.job.status.phase == "Running"
     if server.embedded:
-        return  # it serves no budgets, and the job runs without one
+        return  # the server has no disruption budgets, and the job runs without one
     (budget,) = bench.cluster.list(POD_DISRUPTION_BUDGETS, bench.namespace).items
     name = budget["metadata"]["name"]
     assert name == "digits-evictions-1"

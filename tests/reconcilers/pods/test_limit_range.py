@@ -23,7 +23,7 @@ def limit(bench: Bench, **defaults: str) -> None:
 
 
 def go(bench: Bench, answer: Refusal, times: int) -> list[Amounts]:
-    """Reconcile with this answer of the store, and return the charges that it was asked to accept."""
+    """Reconcile with this answer of the store, and return the charges that the store was asked to accept."""
     asked: list[Amounts] = []
 
     def raise_charge(_key: object, _token: str, _attempt: int, charge: Amounts) -> Refusal:
@@ -40,7 +40,7 @@ def test_job_is_charged_for_devices_that_a_limit_range_adds(bench: Bench) -> Non
     bench.pick()
     assert bench.job.charge == {"jobs": 1, "pods": 4}
     go(bench, "", 1)
-    assert len(bench.names()) <= 2, "no second pod of a task before the first was looked at"
+    assert len(bench.names()) <= 2, "no second pod of a task is made before the first was measured"
     go(bench, "", 6)
     assert len(bench.names()) == 4
     admission = bench.job.admission

@@ -172,7 +172,7 @@ class TestPlan:
         assert "nvidia.com/gpu 16 more" in said["message"]
         assert room in said["message"]
         assert after["measured"] == measured(ADMITTED, Worker=dict(LARGE))
-        assert after["restartGeneration"] == 1, "its pods are of the past"
+        assert after["restartGeneration"] == 1, "its pods belong to an earlier restart"
 
     def test_uncharged_pods_are_deleted_with_at_most_30_seconds_grace(self) -> None:
         large = pod("Worker", requests=LARGE, grace=3600)
@@ -192,7 +192,7 @@ class TestPlan:
         leaving = status("Admitted", restartGeneration=1, measured=measured(ADMITTED, Worker={GPU: 8}))
         leaving["conditions"][0] |= {"reason": "ExceedsQuota", "message": "GPUs, 16 more"}
         left = decide(observe(job(status=leaving), pod(deleting=True), pod("Worker", 1)))
-        assert kinds(left) == ["DeletePods"], "said once"
+        assert kinds(left) == ["DeletePods"], "the message is told once"
         found = decide(observe(job(status=leaving)))
         after = change(found)
         assert (after["phase"], after["admission"]) == ("Queued", None)
@@ -204,7 +204,7 @@ class TestPlan:
     def test_measured_job_is_admitted_only_with_its_measured_charge(self) -> None:
         waits = job(status=status("Queued", attempt=1, measured=measured(ADMITTED, Worker={GPU: 8})))
         small = replace(RESERVATION, attempt=2)
-        assert not decide(observe(waits, reservation=small)).actions, "a pick of before it was measured"
+        assert not decide(observe(waits, reservation=small)).actions, "the pick was made before the job was measured"
         large = replace(small, charge={**CHARGED, GPU: 16})
         assert change(decide(observe(waits, reservation=large)))["admission"]["charge"] == {**CHARGED, GPU: 16}
 

@@ -64,7 +64,7 @@ def test_refusal_of_first_pod_costs_one_status_write(bench: Bench) -> None:
     before = bench.counting.calls["patch TorchJob"]
     bench.reconcile()
     assert bench.true_condition("Queued")[0] == "NamespaceQuota"
-    assert bench.counting.calls["patch TorchJob"] - before == 2, "Admitted, and sent back"
+    assert bench.counting.calls["patch TorchJob"] - before == 2, "Admitted and sent back are two writes"
     assert bench.names() == []
     go(bench)
     assert bench.names() == [], "the attempt is over"
@@ -80,7 +80,7 @@ def test_existing_service_and_pods_are_not_refused_by_full_quota(bench: Bench) -
     bench.move("Running")
     bench.reconcile()
     assert bench.job.status.phase == "Running"
-    raised(bench, {"services": "1", "pods": "3"})  # the limit of services is reached, that of pods is not
+    raised(bench, {"services": "1", "pods": "3"})  # the limit of services is reached, the limit of pods is not
     bench.change(suspend=True)
     go(bench, 3)
     raised(bench, {"services": "1", "pods": "3"}, {"services": "1", "pods": "0"})
@@ -164,7 +164,7 @@ def test_job_with_its_minimum_of_pods_keeps_its_admission(bench: Bench) -> None:
 
 
 def test_pauses_double_while_the_same_limits_refuse_job(bench: Bench) -> None:
-    quota(bench, limits_memory="100Gi")  # which the template does not have
+    quota(bench, limits_memory="100Gi")  # the template does not have this limit
     bench.submit({"Worker": task()})
     pauses, times = [], []
     for attempt in range(1, 5):

@@ -78,7 +78,7 @@ def test_refusals_are_counted_until_limit_changes() -> None:
     for other in (refused(cpu="4"), OverQuota("more", {"pods": "4"}, ""), OverQuota("more", {"pods": "5"}, "")):
         further = over_quota.count_refusal(known, other).refused_by
         assert further is not None
-        assert further.times == 2, "ResourceQuotas that refuse the job in turn make its pauses grow all the same"
+        assert further.times == 2, "two ResourceQuotas that refuse in turn still make the pauses grow"
 
 
 @pytest.mark.parametrize("times", [1, 2, 7, 8, 1000, 2**40])

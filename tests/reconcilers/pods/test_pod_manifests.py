@@ -33,12 +33,12 @@ def blueprint_of(job: TorchJob, port: int = 20_001, **settings: Any) -> pod_mani
 
 def environment(pod: dict[str, Any], container: int = 0) -> dict[str, str]:
     found = [(each["name"], _value(each, pod)) for each in pod["spec"]["containers"][container]["env"]]
-    assert len(dict(found)) == len(found), "a variable stands twice"
+    assert len(dict(found)) == len(found), "a variable is listed twice"
     return dict(found)
 
 
 def _value(variable: dict[str, Any], pod: dict[str, Any]) -> str:
-    """Return the value of a variable, also of one that is an annotation or a label of the pod."""
+    """Return the value of a variable, including a variable whose value is an annotation or a label of the pod."""
     path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
     kind, _, name = path.removeprefix("metadata.").removesuffix("']").partition("['")
     return variable["value"] if "value" in variable else pod["metadata"].get(kind, {}).get(name)
@@ -223,7 +223,7 @@ def test_each_stage_has_its_own_ranks_and_gang() -> None:
         "digits-worker-1": ("2", "3"),
     }
     gangs = {name: each["metadata"]["annotations"][f"{PREFIX}/gang"] for name, each in made.items()}
-    assert len(set(gangs.values())) == 4, "created at four moments"
+    assert len(set(gangs.values())) == 4, "the pods are created at four moments"
     assert gangs["digits-worker-0"] == gangs["digits-worker-1"]
 
 

@@ -49,10 +49,12 @@ def blueprint_of(
 
 
 def environment(pod: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of a pod's main container; the value of one that is read elsewhere is its fieldRef."""
+    """Return the variables of a pod's main container; the value of a variable that is read from a field is its
+    fieldRef.
+    """
     entries = pod["spec"]["containers"][0]["env"]
     found = {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"] for each in entries}
-    assert len(found) == len(entries), "a variable stands twice"
+    assert len(found) == len(entries), "a variable is listed twice"
     return found
 
 

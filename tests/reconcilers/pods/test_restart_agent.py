@@ -113,7 +113,7 @@ class TestRequests:
 
 
 class Agent:
-    """The script in a shell, over a folder as a kubelet writes it."""
+    """The script in a shell, over a folder such as a kubelet writes."""
 
     def __init__(self, folder: Path, shell: str, value: str = "", script: str = restart_agent.SCRIPT) -> None:
         self.file = folder / restart_agent.FILE

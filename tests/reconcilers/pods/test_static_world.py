@@ -1,4 +1,6 @@
-"""The pods of an elastic job whose ranks torchq chooses: their places are annotations, which containers read."""
+"""The pods of an elastic job whose ranks torchq chooses: the places of these pods are annotations, which containers
+read.
+"""
 
 from typing import Any
 
@@ -32,7 +34,7 @@ def described(policy: dict[str, Any] | None = None, **scaling: Any) -> TorchJob:
 
 
 def make(found: TorchJob, grown: int | None = 0) -> dict[str, Manifest]:
-    """Return every pod of the granted job, by name without that of the job."""
+    """Return every pod of the granted job, by its name without the name of the job."""
     assert found.admission is not None
     admission = found.admission.model_copy(update={"grown": grown})
     grant = Grant(found, admission)
@@ -69,7 +71,7 @@ def test_containers_read_their_place_when_they_start() -> None:
         assert field == {each: f"metadata.annotations['{note}']" for each, note in READ.items()}
         assert (found["MASTER_ADDR"], found["PET_MAX_RESTARTS"]) == ("digits-master-0", "2")
         assert "PET_RDZV_BACKEND" not in found
-    assert "PET_MAX_RESTARTS" not in variables(make(described())["worker-0"]), "a failed pod is torchq's to restart"
+    assert "PET_MAX_RESTARTS" not in variables(make(described())["worker-0"]), "torchq restarts a failed pod"
 
 
 def test_added_worker_waits_at_its_gate_without_a_place() -> None:

@@ -1,4 +1,4 @@
-"""Ranks by the places of pods: the order as a table, and what stays of it while pods come and go."""
+"""Ranks by the places of pods: the order as a table, and the part of this order that stays while pods come and go."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,14 +21,14 @@ NODES = {"n1": {"rack": "r1"}, "n2": {"rack": "r2"}, "n3": {"rack": "r3"}}
     [
         ("", ""),
         ("a:x b:x c:x", "a b c"),
-        ("a:2 b:1 c:2 d:1", "a c b d"),  # the lead's rack first, then by label
+        ("a:2 b:1 c:2 d:1", "a c b d"),  # the rack of the lead comes first, the others by label
         ("a:3 b:2 c:1 d:3", "a d c b"),
-        ("a:1 b: c:2 d: e:1", "a e c b d"),  # without a label: last
-        ("a: b:1 c:", "a c b"),  # but for the lead's own
+        ("a:1 b: c:2 d: e:1", "a e c b d"),  # nodes without a label come last
+        ("a: b:1 c:", "a c b"),  # unless the lead's own node has no label
         ("a:b2/r1 b:b1/r1 c:b2/r2 d:b2/r1 e:b1/r1", "a d c b e"),
         ("a:b2/r2 b:b2/r1 c:b1/r9 d:b2/r2 e:b1/r2", "a d b e c"),  # another block's r2 is no rack of the lead
         ("a:b1/ b:b1/r1 c:b1/ d:/r1 e:b2/", "a c b e d"),
-        ("a:1 b:10 c:9", "a b c"),  # labels are texts
+        ("a:1 b:10 c:9", "a b c"),  # labels are compared as texts
     ],
 )
 def test_order(places: str, expected: str) -> None:

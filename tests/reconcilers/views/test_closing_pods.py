@@ -1,4 +1,6 @@
-"""A pod whose containers have ended is left to its node, which writes the phase: deleting it would lose its log."""
+"""A pod whose containers have ended is left to its node, which writes the phase. A deletion would lose the log of the
+pod.
+"""
 
 from datetime import UTC, datetime
 from typing import Any

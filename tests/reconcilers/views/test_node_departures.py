@@ -1,4 +1,4 @@
-"""The nodes that pods leave early, and the taints by which they are found."""
+"""The nodes that pods leave early, and the taints that mark these nodes."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ ELASTIC: dict[str, Any] = {"torchElasticPolicy": {"numMinReplicas": 1, "mode": "
         ((node("n1"), node("n2")), {}, {}),
         ((node("n1"), node("n2", tainted=[GONE])), {}, {"n2": "has the taint karpenter.sh/disrupted"}),
         ((node("n1"), node("n2", tainted=[Taint("gpu", "", "NoSchedule")])), {}, {}),
-        # A cordoned node is left only if the others could hold the job.
+        # Pods leave a cordoned node only if the other nodes could hold the job.
         ((node("n1", cordoned=True), node("n2")), {}, {"n1": "is cordoned"}),
         ((node("n1", cordoned=True), node("n2")), {"evictions": "Refuse"}, {}),
         (
@@ -66,7 +66,7 @@ ELASTIC: dict[str, Any] = {"torchElasticPolicy": {"numMinReplicas": 1, "mode": "
             {},
             {"n1": "is cordoned"},
         ),
-        ((node("n1"),), {}, {}),  # n2 is deleted: another matter
+        ((node("n1"),), {}, {}),  # a deleted node such as n2 is judged elsewhere
     ],
 )
 def test_departures(nodes: tuple[NodeView, ...], spec: dict[str, Any], expected: dict[str, str]) -> None:

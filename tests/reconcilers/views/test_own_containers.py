@@ -1,4 +1,4 @@
-"""The restart agent as kubelets report it, and how it stays out of what a pod is judged by."""
+"""The restart agent as kubelets report it. The judgement of a pod leaves the agent out."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Why the code of a job is not unpacked, as kubelets and container runtimes report it."""
+"""The reason why the code of a job is not unpacked, as kubelets and container runtimes report it."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ WAITS = {"name": "torch", "state": {"waiting": {"reason": "PodInitializing"}}}
 
 
 def unpacker(phase: str = "Failed", before: dict[str, Any] | None = None, **state: Any) -> dict[str, Any]:
-    """Return a pod whose code is unpacked in this state."""
+    """Return a pod in which the container that unpacks the code has this state."""
     entry = {"name": "torchq-code", "state": state, "lastState": before or {}}
     return manifest(phase, initContainerStatuses=[entry], containerStatuses=[WAITS])
 

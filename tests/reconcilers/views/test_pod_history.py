@@ -1,4 +1,6 @@
-"""An end is a success only if nothing shows that somebody asked for it, whatever objects of a pod were seen."""
+"""The end of a pod is a success only if no object of the pod shows that somebody asked for the end. This rule holds
+whatever objects were seen.
+"""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -51,7 +53,7 @@ def see(*bodies: dict[str, Any]) -> list[PodView]:
 
 
 def end_of_kubelet(end: int, asked: int, grace: int = GRACE) -> list[dict[str, Any]]:
-    """Return the objects of a pod that exits with 0 at `end` and whose deletion is asked for at `asked`."""
+    """Return the objects of a pod that exits with 0 at `end` and whose deletion is requested at `asked`."""
     before = [pod(), *([pod(state=ended(end)), pod("Succeeded", ended(end))] if end < asked else [])]
     after = [
         deleted(pod(), asked, grace) if end >= asked else deleted(before[-1], asked, grace),
@@ -82,7 +84,7 @@ def test_pod_that_was_asked_to_end_is_no_success_in_any_order_of_its_objects(
     if end >= first:
         assert not successes
     elif grace == GRACE:
-        assert see(*objects)[-1].phase == "Succeeded", "its own end stays a success"
+        assert see(*objects)[-1].phase == "Succeeded", "an end of the pod's own stays a success"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_success_is_seen_through_what_asked_for_the_end(objects: Sequence[dict[s
         ("EvictionByEvictionAPI", 4, "Succeeded"),
         ("EvictionByEvictionAPI", None, "Failed"),
         ("TerminationByKubelet", 4 + GRACE, "Succeeded"),
-        ("TerminationByKubelet", 3 + GRACE, "Failed"),  # a kubelet sets the condition when it has ended the pod
+        ("TerminationByKubelet", 3 + GRACE, "Failed"),  # a kubelet sets this condition when it has ended the pod
     ],
 )
 def test_disruption_is_asked_for_in_every_phase(phase: str, reason: str, since: int | None, expected: str) -> None:

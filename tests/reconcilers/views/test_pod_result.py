@@ -1,4 +1,4 @@
-"""The result in a container's termination message, whatever it wrote there."""
+"""The result in a container's termination message, whatever text the container wrote there."""
 
 from typing import Any
 

@@ -203,7 +203,7 @@ def test_view_takes_about_one_kibibyte() -> None:
     said = [ended("torch", 1, "Error", "no data " * 500)]
     view = trim("Failed", containerStatuses=said)
     kept = [getattr(view, each.name) for each in fields(view)]
-    assert view.requests is trim("Running").requests, "kept once"
+    assert view.requests is trim("Running").requests, "equal requests are kept once"
     shared = ("", (), view.requests, None, True, False, *range(-5, 257))
     assert sys.getsizeof(view) + sum(sys.getsizeof(each) for each in kept if each not in shared) < 1024
 
@@ -278,9 +278,13 @@ def test_phase_follows_the_main_container(
     if lingers:
         assert view.exit_code == code
     by_kubernetes = described["status"]["phase"] in ("Succeeded", "Failed")
-    assert pod_view.occupies(view) is views.pod_view(described).occupies is not by_kubernetes, "room is held until then"
+    assert pod_view.occupies(view) is views.pod_view(described).occupies is not by_kubernetes, (
+        "the pod holds its room until its containers have ended"
+    )
     described["metadata"]["deletionTimestamp"] = "2026-01-02T03:04:05Z"
-    assert pod_view.trim(described).phase == described["status"]["phase"], "who is told to end says nothing by it"
+    assert pod_view.trim(described).phase == described["status"]["phase"], (
+        "the end of a pod that was asked to end says nothing"
+    )
 
 
 @pytest.mark.parametrize(
@@ -337,7 +341,7 @@ def test_pod_that_succeeds_after_node_shutdown_counts_as_failed(
         ("DisruptionTarget", "True", "PreemptionByScheduler", "preempting\n", "PreemptionByScheduler: preempting"),
         ("DisruptionTarget", "True", "DeletionByPodGC", "", "DeletionByPodGC"),
         ("DisruptionTarget", "False", "DeletionByPodGC", "", ""),
-        ("Ready", "False", "Evict", "because of reclaim", "Evict: because of reclaim"),  # written by Volcano
+        ("Ready", "False", "Evict", "because of reclaim", "Evict: because of reclaim"),  # Volcano writes this condition
         ("Ready", "False", "PodFailed", "", ""),
         ("Ready", "True", "Evict", "", ""),
     ],

@@ -24,8 +24,9 @@ INDISTINGUISHABLE = {
     "startup-probe",
     "startup-probe-on-failure",
 }
-"""The ends that look like the program's own in every field, unless a hook of the container marks them. That of a pod
-whose restart was requested is told by the request (`reconcilers.plan.in_place.interruptions`)."""
+"""The ends that look like the program's own in every field, unless a hook of the container marks them. The end of a pod
+whose restart was requested is recognized by the request (`reconcilers.plan.in_place.interruptions`).
+"""
 DISRUPTED = ("deleted-", "drained", "evicted-by-api", "evicted-for-taint", "node-shutdown", "preempted", "rejected")
 ENDS = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in NAMES}
 
@@ -69,7 +70,7 @@ def test_deed_of_a_node_names_it_and_does_not_blame_the_job(name: str) -> None:
 def test_no_selection_of_the_objects_of_another_end_shows_a_success(name: str, data: st.DataObject) -> None:
     bodies = objects(name)
     chosen = data.draw(st.lists(st.integers(0, len(bodies) - 1), min_size=1, max_size=2 * len(bodies)))
-    if name.startswith("rejected"):  # only the objects before the end tell it from the program's own
+    if name.startswith("rejected"):  # only earlier objects tell this end from the program's own end
         chosen = sorted({*chosen, *range(len(bodies))})
     assert all(view.phase != "Succeeded" for view in see([bodies[index] for index in chosen]))
 

@@ -1,4 +1,4 @@
-"""Scale requests as a reconcile sees them: what is read, what cannot be read, and reads behind the cache."""
+"""Scale requests as a reconcile sees them: what is read, what cannot be read, and reads that do not use the cache."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_numbers_and_names_are_read() -> None:
 
 
 def test_request_that_cannot_be_read_keeps_its_identity() -> None:
-    """A newer version may have stored it."""
+    """A newer version may have stored such a request."""
     found = scale_request_view.trim(stored(toDelete={"count": 1}, strategy="Oldest") | {"status": {"phase": "Failed"}})
     assert (found.uid, found.job, found.is_over) == ("u", "train", True)
     assert "spec.strategy" in found.problem
@@ -54,7 +54,7 @@ def test_request_is_for_the_job_that_owns_it(owners: list[dict[str, str]], job: 
 
 
 class Outdated(list[RequestView]):
-    """A cache that follows nothing."""
+    """A cache that is never updated."""
 
     def indexed(self, _: str) -> list[RequestView]:
         return self

@@ -1,4 +1,4 @@
-"""The causes read from torchrun's last output: messages of PyTorch 2.13, as a node keeps them (2,048 bytes)."""
+"""The causes in torchrun's last output: messages of PyTorch 2.13, as a node keeps them (2,048 bytes)."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ RECORDED = """{"message": {"message": "ValueError: no data", "errorCode": "%s", 
         ("missing", 2),
         ("sigkill", 137),
         ("segv", 139),
-        ("two", 137),  # torchrun stopped the other process because of it
+        ("two", 137),  # torchrun stopped the other process because of this one
         ("sigterm", 143),
         ("sigint", 130),
         ("mounted", 1),

@@ -64,7 +64,7 @@ def test_last_output_of_recorded_torchrun_log(name: str, expected: str) -> None:
     assert torchrun.last_output(log) == torchrun.LastOutput(expected, lost_peer=False)
     kept = log.encode()[-2048:].decode(errors="replace")
     found = torchrun.last_output(kept)
-    assert found.text == expected or found.more, "the message of a pod holds the end of the log; the log says the rest"
+    assert found.text == expected or found.more, "the message of a pod holds the end of the log; the log has the rest"
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,11 @@ while os.environ["RANK"] == "0" and len(peers()) < int(os.environ["WORLD_SIZE"])
     time.sleep(0.02)
 say("end")
 """
-"""A program that records its start and its end in a file named after its pod and attempt. It may wait for a gate file.
+"""A program that records its start and its end in a file named after its pod and attempt. The program may wait for a
+gate file.
 
 A master also waits until all its peers have started. The job succeeds with its master, and pods that have not started
-by then never start.
+before this success never start.
 """
 
 
@@ -94,7 +95,7 @@ def _label(name: str, path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Span:
-    """A run of a pod, as the pod noted it."""
+    """A run of a pod, as the pod recorded the run."""
 
     job: str
     pod: str
@@ -106,7 +107,7 @@ class Span:
 
 
 def spans(folder: Path) -> list[Span]:
-    """Return all runs noted in a folder. An empty file is ignored, because its pod has noted no start yet."""
+    """Return all runs recorded in a folder. An empty file is ignored, because its pod has recorded no start yet."""
     return [_span(file) for file in sorted(folder.iterdir()) if file.stat().st_size]
 
 

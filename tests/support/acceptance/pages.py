@@ -22,7 +22,7 @@ class Pages:
                     self.samples[sample.name, frozenset(sample.labels.items())] += sample.value
 
     def of_queue(self, queue: str) -> Mapping[str, float]:
-        """Return the values of a queue's series, by name and the other labels; of histograms only the counts."""
+        """Return the values of a queue's series, by name and the other labels; for histograms, only the counts."""
         found = {}
         for (name, labels), value in self.samples.items():
             others = dict(labels)
@@ -31,5 +31,5 @@ class Pages:
         return found
 
     def total(self, name: str) -> float:
-        """Return the sum of all series of a name."""
+        """Return the sum of all series with a name."""
         return sum(value for (each, _), value in self.samples.items() if each == name)

@@ -1,7 +1,7 @@
 """torchq on a real API server: coordinator and worker processes and commands, each under its account of deploy/rbac.
 
 One rule: only the node and the `api` client of the test have admin rights. The API server has no kubelet, so the node
-of the embedded cluster runs the pods. It has no garbage collector, so `clear` deletes pods without a job.
+of the embedded cluster runs the pods. The API server has no garbage collector, so `clear` deletes pods without a job.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class RealStack(Stack):
         self.wait_for(lambda: self.api.list(LEASES, account_manifests.LEASE_NAMESPACE).items)
 
     def wait_for(self, condition: Callable[[], object]) -> None:
-        """Wait until the condition holds. Fail if a process of the stack ends meanwhile."""
+        """Wait until the condition holds. Fail if a process of the stack ends during the wait."""
         until(lambda: condition() or any(process.poll() is not None for process in self.running.values()))
         for name, process in self.running.items():
             assert process.poll() is None, f"{name} ended:\n{self.log(name).read_text()[-2000:]}"
@@ -111,7 +111,9 @@ class RealStack(Stack):
         return clean_environment(TORCHQ_KUBECONFIG=str(self.data / f"{role.name}.kubeconfig"))
 
     def try_run(self, *arguments: str, text: str | None = None) -> CommandResult:
-        """Run a command that may fail, and return its result. It runs under the account that is meant for it."""
+        """Run a command that may fail, and return its result. The command runs under the account that is meant for
+        it.
+        """
         role = {"queue": QUEUE_ADMIN, "restore": RESTORE}.get(arguments[0], USER)
         result = run(*arguments, cwd=self.folder, environment=self.account(role), text=text)
         assert "Traceback" not in result.err + result.out, result

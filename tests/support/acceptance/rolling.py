@@ -1,6 +1,6 @@
 """One cluster with coordinators and workers of several versions, and an observer of its pods.
 
-One rule: a version is a folder with a source tree. Its processes import torchq from there, and from nowhere else.
+One rule: a version is a folder with a source tree. The processes of a version import torchq from its folder only.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ def _replace(file: Path, pattern: str, text: str) -> None:
 
 @dataclass
 class Observer:
-    """What the pods of a cluster show from outside."""
+    """The observations of the pods of a cluster from outside."""
 
     api: KubernetesCluster
     most: int = 0
@@ -62,7 +62,7 @@ class Observer:
     pods: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """By job, the uids of all its pods."""
     ended: dict[str, float] = field(default_factory=dict)
-    """By job, when it was seen to have ended, in seconds of the monotonic clock."""
+    """By job, the time at which its end was seen, in seconds of the monotonic clock."""
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def look(self) -> None:
@@ -77,7 +77,7 @@ class Observer:
                 self.ended.setdefault(item["metadata"]["name"], time.monotonic())
 
     def run(self) -> None:
-        """Look again and again until stopped."""
+        """Look again and again until the observer is stopped."""
         while not self.stopping.wait(LOOK_SECONDS):
             with contextlib.suppress(errors.ClusterError):
                 self.look()
@@ -129,7 +129,7 @@ class Site:
         self._add(name, [sys.executable, "-P", "-c", _RUN, str(tree), *arguments], environment)
 
     def stop(self, name: str) -> float:
-        """Stop a process with SIGTERM and wait for its end. Return the seconds that it took."""
+        """Stop a process with SIGTERM and wait for its end. Return the number of seconds until its end."""
         began, part = time.monotonic(), self.parts.all.pop(name)
         assert part.process is not None
         part.process.terminate()
@@ -145,7 +145,7 @@ class Site:
         return f"-{self.parts[name].pid}-" in holder
 
     def has_ended(self, count: int) -> Callable[[], bool]:
-        """Return a condition: this many jobs have ended."""
+        """Return the condition that `count` jobs have ended."""
         assert self.observer is not None
         seen = self.observer
         return lambda: len(seen.ended) >= count
@@ -155,7 +155,7 @@ class Site:
         return self._layout.logs(name).read_text()
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop all processes and the observer."""
         if self.observer is not None:
             self.observer.stopping.set()
         self.parts.stop()

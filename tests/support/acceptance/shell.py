@@ -1,6 +1,6 @@
 """A user's shell, for pages that show a session.
 
-One rule: it has `torchq` on PATH and a home folder that is empty, as on a machine where nothing of torchq runs yet.
+One rule: the shell has `torchq` on PATH and an empty home folder, as on a machine where nothing of torchq runs yet.
 """
 
 import os
@@ -15,7 +15,7 @@ COMMAND_SECONDS = 240
 
 
 class Shell:
-    """Runs commands one by one. The folder stays between them, as in a session."""
+    """Runs commands one by one. The current folder stays the same between commands, as in a session."""
 
     def __init__(self, home: Path, folder: Path) -> None:
         self.folder = folder
@@ -27,7 +27,7 @@ class Shell:
         self.environment = {"HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"}
 
     def run(self, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end. Its output has what it wrote to both streams, in the order of time."""
+        """Run a command to its end. The output has the text of both streams, in the order of time."""
         if command.startswith("cd "):
             self.folder = self.folder / command.removeprefix("cd ")
             return subprocess.CompletedProcess(command, 0, "", "")

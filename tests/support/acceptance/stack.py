@@ -61,7 +61,7 @@ def torchq_command(*arguments: str) -> list[str]:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Return the variables of this process without those that configure torchq or name a cluster."""
+    """Return the variables of this process without the variables that configure torchq or name a cluster."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TORCHQ_", "KUBE"))}
     return kept | more
 
@@ -109,7 +109,9 @@ class Stack:
         return said.out
 
     def try_run(self, *arguments: str, text: str | None = None) -> CommandResult:
-        """Run a command that may fail, and return its result. Its output must not contain a traceback."""
+        """Run a command that may fail, and return its result. The output of the command must not contain a
+        traceback.
+        """
         said = run(*arguments, cwd=self.folder, environment=self.environment, text=text)
         assert "Traceback" not in said.err + said.out, said
         return said
@@ -184,11 +186,13 @@ class Stack:
         return self.api.get(TORCHJOBS, name, "default")
 
     def phase(self, name: str) -> str:
-        """Return the phase of a job, or an empty string if it has none."""
+        """Return the phase of a job, or an empty string if the job has no phase."""
         return str((self.job(name).get("status") or {}).get("phase") or "")
 
     def reach(self, name: str, *phases: str) -> dict[str, Any]:
-        """Wait until a job is in one of the phases, and return it. Fail at once if it ends in another phase."""
+        """Wait until a job is in one of the phases, and return the job. Fail at once if the job ends in another
+        phase.
+        """
 
         def look() -> dict[str, Any]:
             job = self.job(name)
@@ -276,5 +280,5 @@ class Stack:
 
 
 def fresh(word: str = "job") -> str:
-    """Return a new name. Later names sort after earlier ones, because jobs of the same second are ordered by name."""
+    """Return a new name. Later names sort after earlier names, because jobs of the same second are ordered by name."""
     return f"{word}{next(_NUMBERS):04d}"

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 BACKLOG = 64
 LARGEST_REQUEST = 1 << 20
 PARENT_IS_THERE = 0
-"""The file descriptor of standard input. It reaches its end when the test process ends."""
+"""The file descriptor of standard input. Standard input reaches its end when the test process ends."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CommandResult:
 
 
 class Warm:
-    """A runner of commands. It starts the waiting process with the first command."""
+    """A runner of commands. The runner starts the waiting process with the first command."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,7 +49,7 @@ class Warm:
     def run(
         self, *arguments: str, cwd: Path, environment: Mapping[str, str], text: str | None = None, seconds: float
     ) -> CommandResult:
-        """Run a command to its end and return its result. At the timeout, kill it and raise TimeoutError."""
+        """Run a command to its end and return its result. At the timeout, kill the command and raise TimeoutError."""
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
             streams[0].write((text or "").encode())
@@ -153,7 +153,7 @@ def _become(request: dict[str, object], streams: list[int]) -> None:
 
 
 def _import_commands(group: click.Group) -> None:
-    """Import all commands of a group and their subcommands, which are imported at first use else."""
+    """Import all commands of a group and their subcommands, which otherwise are imported at their first use."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)

@@ -1,4 +1,4 @@
-"""Both clients behind one face, so that one contract suite runs over them.
+"""Both clients behind one interface, so that one contract suite runs over both.
 
 One rule: a test writes a call once, as in `caller.do(lambda client: client.jobs())`.
 """
@@ -22,7 +22,7 @@ class Caller(Protocol):
         """Make a call with the client, and return its answer."""
 
     def items(self, call: Callable[[Any], Any]) -> Iterator[Any]:
-        """Return the items of a stream; closing the generator closes the stream."""
+        """Return the items of a stream; to close the generator closes the stream."""
 
     def close(self) -> None:
         """End the client."""

@@ -1,11 +1,12 @@
-"""A `torchq rpc` that does what a test plans: it answers wrongly, slowly or not at all.
+"""A `torchq rpc` that a test controls by a plan: it answers wrongly, slowly or not at all.
 
-One rule: standard library only, since it runs by itself. FAKE_RPC_PLAN is the plan, FAKE_RPC_LOG the file of what it
-got.
+One rule: the program uses only the standard library, since it runs by itself. FAKE_RPC_PLAN has the plan, FAKE_RPC_LOG
+names the file for the messages that the program got.
 
-A plan has `hello`, the parameters of the first line or any other text, and `calls`: for each method a list with the
-behaviour in the first process, the second, and so on; the last one holds for all later ones. A behaviour is a message
-without its id, `die`, `hang`, or {"items": N}, which sends N items, as many ahead as the client allows, and then hangs.
+A plan has `hello`, the parameters of the first line or any other text, and `calls`: for each method, a list with its
+behaviour in the first process, in the second process, and so on. The last behaviour holds for all later processes. A
+behaviour is a message without its id, `die`, `hang`, or {"items": N}, which sends N items, no further ahead than the
+client allows, and then hangs.
 """
 
 import json

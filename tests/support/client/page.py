@@ -1,7 +1,8 @@
 """Runs the code blocks of a page, in order, as a reader would: `python page.py PAGE`, in the folder of a project.
 
-One rule: standard library only, since it runs by itself in an environment without our packages. A block that begins
-with `# NAME.py` or `# NAME.toml` becomes that file. Blocks of Python share a namespace; those of `sh` run in a shell.
+One rule: the program uses only the standard library, since it runs in an environment without torchq's packages. A block
+that begins with `# NAME.py` or `# NAME.toml` becomes that file. Blocks of Python share a namespace. Blocks of `sh` run
+in a shell.
 """
 
 import re
@@ -24,13 +25,13 @@ class Block(NamedTuple):
 
 
 def blocks(text: str) -> Iterator[Block]:
-    """Yield the blocks of a page; a fence without a language is none."""
+    """Yield the blocks of a page. A fence without a language is no block."""
     for found in FENCE.finditer(text):
         yield Block(found[1], found[2], text[: found.start()].count("\n") + 2)
 
 
 def main(page: str) -> None:
-    """Run all blocks. The first one that fails ends the program with its traceback."""
+    """Run all blocks. The first block that fails ends the program with a traceback."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     sys.path.insert(0, ".")
     for block in blocks(Path(page).read_text()):
@@ -39,7 +40,7 @@ def main(page: str) -> None:
         if named:
             Path(named[1]).write_text(block.code)
         elif block.language == "python":
-            # The lines before it keep the numbers of the page in a traceback.
+            # The empty lines before the code keep the line numbers of the page in a traceback.
             exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), namespace)
         elif block.language == "sh":
             subprocess.run(["sh", "-ec", block.code], check=True)

@@ -1,4 +1,6 @@
-"""Programs named `torchq` for clients under test: the real one of this source tree, and the planned one."""
+"""Programs named `torchq` for clients under test: the real program of this source tree, and a program that follows a
+plan.
+"""
 
 import json
 import os
@@ -25,7 +27,7 @@ def install_text(folder: Path, text: str) -> str:
 
 @dataclass(frozen=True)
 class FakeProgram:
-    """The planned program, and what it got."""
+    """The program that follows a plan, and the messages that it got."""
 
     path: str
     """The PATH that begins with its folder."""
@@ -34,12 +36,12 @@ class FakeProgram:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that a client needs to find it."""
+        """The variables that a client needs to find the program."""
         return {"PATH": self.path, "FAKE_RPC_PLAN": json.dumps(self.plan), "FAKE_RPC_LOG": str(self.log)}
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """What all its processes have noted."""
+        """The messages that all processes of the program have recorded."""
         return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
 
     def got(self, method: str) -> list[dict[str, Any]]:
@@ -48,12 +50,14 @@ class FakeProgram:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of its processes."""
+        """The ids of all processes of the program."""
         return [each["start"] for each in self.messages if "start" in each]
 
 
 def install_fake(folder: Path, calls: Mapping[str, Any] | None = None, **plan: Any) -> FakeProgram:
-    """Write the planned program. `calls` maps a method to its behaviour, or to one for each process in turn."""
+    """Write the program that follows a plan. `calls` maps a method to its behaviour, or to a list with one behaviour
+    for each process.
+    """
     turns = {method: each if isinstance(each, list) else [each] for method, each in (calls or {}).items()}
     path = _script(folder, f'exec "{sys.executable}" "{fake_rpc.__file__}" "$@"')
     return FakeProgram(path, folder / "log", {"calls": turns, **plan})

@@ -1,4 +1,4 @@
-"""Backups of jobs, the restore of their objects, and a client that is killed in the middle of it."""
+"""Backups of jobs, the restore of their objects, and a client that is killed in the middle of a restore."""
 
 import copy
 from collections.abc import Callable
@@ -16,7 +16,7 @@ WHEN = "2026-01-01T00:00:00Z"
 
 
 def waiting(name: str, namespace: str, **spec: Any) -> Manifest:
-    """Return an admitted job as a backup has it."""
+    """Return an admitted job as it stands in a backup."""
     body = manifest(name, "a", **spec)
     metadata = {"namespace": namespace, "uid": f"old-{name}", "creationTimestamp": WHEN}
     admission = {"queue": "a", "attempt": 3, "epoch": 9, "charge": {"jobs": 1}}
@@ -27,7 +27,7 @@ def waiting(name: str, namespace: str, **spec: Any) -> Manifest:
 
 
 def run(cluster: Any, *items: Manifest, **options: Any) -> list[str]:
-    """Restore a backup of these objects and return what is told."""
+    """Restore a backup of these objects and return the printed messages."""
     told: list[str] = []
     backup = saved.read([("FILE", {"kind": "List", "items": copy.deepcopy(list(items))})])
     restore_requests.restore(cluster, backup, RestoreOptions(now=NOW, **options), told.append)

@@ -1,4 +1,4 @@
-"""Builders of the values that the coordinator's code works on; a test names only the fields it cares about."""
+"""Builders of the values that the coordinator's code works on; a test names only the fields that matter to it."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def admission(**changes: Any) -> Admission:
 
 
 def pod(**changes: Any) -> PodView:
-    """Return the view of a pod of that job; the pod occupies room."""
+    """Return the view of a pod of this job. The pod occupies room."""
     fields: dict[str, Any] = {
         "namespace": "team",
         "name": "train-master-0",

@@ -1,4 +1,4 @@
-"""What a pod does with the code of its job, for tests without pods: it mounts the volumes and runs the script."""
+"""The work of a pod with the code of its job, for tests without pods: mount the volumes and run the script."""
 
 import base64
 import os
@@ -16,13 +16,13 @@ UNPACK = Path(unpack.__file__).read_text()
 
 
 def code(*contents: bytes, size: int = 0) -> Archive:
-    """Return an archive of files with these contents, and of one with random bytes."""
+    """Return an archive of files with these contents, and of a file with `size` random bytes."""
     files = [CodeFile(f"{number}.py", content) for number, content in enumerate(contents)]
     return archive.build([*files, *([CodeFile("random", os.urandom(size))] if size else ())], 16 << 20)
 
 
 def unpacked(cluster: Cluster, namespace: str, source: Mounts, digest: str, folder: Path) -> dict[str, bytes]:
-    """Return the files that a pod with these mounts finds."""
+    """Return the files that a pod with these mounts gets."""
     target = folder / "code"
     target.mkdir(parents=True)
     variables = {"TORCHQ_VOLUME_TORCHQ_CODE": str(target)}

@@ -1,6 +1,6 @@
-"""Every answer of the read-only API that a test sees is held against its description.
+"""Every answer of the read-only API that a test gets is checked against its description.
 
-One rule: an answer with a field that the description lacks, or without one that it promises, fails the test that asked.
+One rule: an answer with a field that the description lacks, or without a field that it promises, fails the test.
 """
 
 from functools import cache
@@ -14,7 +14,7 @@ from coordinator.http.openapi import description, models
 
 
 def check(path: str, code: int, document: Any) -> None:
-    """Raise pydantic.ValidationError if an answer is not as its description says."""
+    """Raise pydantic.ValidationError if an answer does not agree with its description."""
     _adapter(urlsplit(path).path if code == 200 else "").validate_json(orjson.dumps(document), strict=True)
 
 

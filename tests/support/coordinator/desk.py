@@ -57,10 +57,10 @@ CATCH_UP_SECONDS = 2.0
 
 
 class Desk:
-    """The control loop of a coordinator, and one worker, without their processes; the test takes every step."""
+    """The control loop of a coordinator and one worker, without their processes. The test takes every step."""
 
     counting: Callable[[Any], Any] = Counting
-    """The class of the client that stands between each of the two and the API server."""
+    """The class of the client between the coordinator and the API server, and between the worker and the API server."""
 
     def __init__(self, cluster: KubernetesCluster, clock: Clock, **settings: Any) -> None:
         self.cluster = cluster
@@ -108,7 +108,7 @@ class Desk:
         self.memory = Memory(self.settings)
         self.reports: ReportReader | None = None
         self.meter = RecordingMeter()
-        """What the control loop counts."""
+        """The counts of the control loop."""
         self.term = self.new_term()
         self.caches = WorkerCaches(self.working, self.settings)
         self.pods, self.queues = self.caches.pods, self.caches.queues
@@ -127,7 +127,7 @@ class Desk:
         )
 
     def open(self) -> MemoryStore:
-        """Return the view that another process has of the same store."""
+        """Return a store object with the same content, as another process would open it."""
         ports = StoreSettings(ports=(20_000, 20_099))
         return MemoryStore(self.work.mark, ports, self.content, self.work.may_have_pods)
 
@@ -150,7 +150,7 @@ class Desk:
         )
 
     def _pause(self, seconds: float) -> None:
-        """Record a pause of the leader, in which its watches see what was written before."""
+        """Record a pause of the leader. During the pause, its watches see what was written before."""
         self.paused.append(seconds)
         self.see()
 
@@ -171,7 +171,7 @@ class Desk:
         self._jumped += seconds
 
     def begin(self, epoch: int = 1) -> None:
-        """Start the control loop in an epoch. The first leader sees what was written before."""
+        """Start the control loop in an epoch. The first leader sees everything that was written before."""
         if epoch == 1:
             self.see()
         self.term = self.new_term()
@@ -226,7 +226,9 @@ class Desk:
                 self.watches.wake.clear()
 
     def write_reasons(self) -> int:
-        """Look for reasons that jobs wait, and write those that are due; return how many writes were tried."""
+        """Look for the reasons why jobs wait, and write the reasons that are due. Return the number of writes that were
+        tried.
+        """
         self.reasons.look()
         return self.statuses.serve(self.statuses.reasons)
 
@@ -274,8 +276,10 @@ class Desk:
         return sorted(each["metadata"]["name"] for each in listed if each["metadata"]["name"].startswith(key.name))
 
     def move(self, key: JobKey, phase: str) -> None:
-        """Set the phase of the job's pods, as a node does. A failed pod gets an exit code, since a pod without one
-        counts as lost. Masters come last: once a master has succeeded, a worker that still runs is deleted."""
+        """Set the phase of the job's pods, as a node does. A failed pod gets an exit code, since a failed pod without
+        an exit code counts as lost. Masters come last: once a master has succeeded, a worker that still runs is
+        deleted.
+        """
         ended = {"name": "torch", "image": "", "imageID": "", "ready": False, "restartCount": 0}
         states = [ended | {"state": {"terminated": {"exitCode": 1}}}] if phase == "Failed" else []
         for name in sorted(self.pods_of(key), reverse=True):
@@ -328,7 +332,7 @@ def owner(key: JobKey) -> dict[str, Any]:
 
 
 def clear(cluster: Cluster) -> None:
-    """Delete the objects that tests create."""
+    """Delete all objects that tests create."""
     groups = (POD_GROUPS, COSCHEDULING_POD_GROUPS, NATIVE_POD_GROUPS, ALPHA_POD_GROUPS)
     for resource in (TORCHJOBS, SCALE_OUTS, SCALE_INS, TENANT_QUEUES, PODS, SERVICES, *groups):
         try:

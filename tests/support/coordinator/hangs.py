@@ -1,6 +1,6 @@
-"""Calls that hang at the wish of a test, and what a probe says meanwhile.
+"""Calls that hang when a test wants it, and the answers of a probe during this time.
 
-One rule: a call hangs in its own thread, inside the loop that makes it.
+One rule: a call hangs in its own thread, inside the loop that makes the call.
 """
 
 import threading
@@ -19,7 +19,7 @@ Call = tuple[Any, str]
 
 
 class Hangs:
-    """Calls that can be held, by the names of the loops that make them."""
+    """Calls that a test can hold, by the names of the loops that make these calls."""
 
     def __init__(self, calls: Mapping[str, Call], patch: pytest.MonkeyPatch) -> None:
         self._held: dict[str, threading.Event] = {}
@@ -38,7 +38,7 @@ class Hangs:
 
     @contextmanager
     def hanging(self, name: str, poke: Callable[[], object]) -> Iterator[None]:
-        """Let the next call of a loop hang; `poke` causes it."""
+        """Let the next call of a loop hang; `poke` causes this call."""
         self._entered[name], self._held[name] = threading.Event(), threading.Event()
         try:
             poke()

@@ -1,4 +1,4 @@
-"""Nodes with a scheduler and kubelets that a test plays, beside a desk."""
+"""Nodes, a scheduler and kubelets that a test plays, beside a desk."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Machines:
     server: Server
     namespace: str
     careless: bool = False
-    """Whether pods are bound to the first node with room, whatever it says."""
+    """Whether pods are bound to the first node with room, whatever state the node reports."""
     bound: dict[str, list[str]] = field(default_factory=dict)
     """The nodes to which the pods of each name were bound, in this order."""
 
@@ -40,7 +40,7 @@ class Machines:
         self.desk.cluster.patch(NODES, name, {"spec": spec})
 
     def work(self) -> None:
-        """Bind the pods that wait, let bound ones run, and remove those that are being deleted."""
+        """Bind the waiting pods, let bound pods run, and remove the pods that are being deleted."""
         pods = self.desk.cluster.list(PODS, self.namespace).items
         for pod in pods:
             name, node = pod["metadata"]["name"], pod["spec"].get("nodeName")
@@ -90,7 +90,7 @@ def until(machines: Machines, condition: Callable[[], object]) -> None:
 
 
 def places(machines: Machines, key: JobKey) -> list[str]:
-    """Return the nodes of the running pods of a job, by name of the pod."""
+    """Return the nodes of the running pods of a job, by the names of the pods."""
     pods = {each["metadata"]["name"]: each for each in machines.desk.cluster.list(PODS, key.namespace).items}
     return [
         each["spec"].get("nodeName", "")

@@ -1,4 +1,4 @@
-"""Validation of an object as by an API server that serves the CustomResourceDefinitions of torchq.
+"""Validation of an object as on an API server that serves the CustomResourceDefinitions of torchq.
 
 One rule: the schema and CEL code of the embedded cluster decides, with the definitions as they are installed.
 """

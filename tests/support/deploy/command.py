@@ -1,6 +1,6 @@
 """A `helm` for the commands of docs/operators.md: Helm's engine with the options that the page uses.
 
-One rule: the values that a user gave, which the command `helm` finds in the release, are in the home folder here.
+One rule: the values that a user has set are in the home folder here. The command `helm` finds them in the release.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("-n", dest="namespace", required=True)
     parser.add_argument("--create-namespace", action="store_true")
     parser.add_argument("--set", dest="assignments", action="append", default=[])
-    # Without --reuse-values: with it, a newer chart would lack the values that are new.
+    # The page does not use --reuse-values: a newer chart would lack the values that are new.
     parser.add_argument("--reset-then-reuse-values", action="store_true")
     asked = parser.parse_args()
     assert asked.chart is None or (ROOT / asked.chart).samefile(CHART)

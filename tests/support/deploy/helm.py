@@ -1,7 +1,7 @@
-"""Helm's engine against an API server, in a process of its own.
+"""Helm's engine against an API server, in a separate process.
 
-One rule: Helm keeps what it knows of a cluster in the home folder, so each action has the home of its test. It is the
-owner of fields by the name of its program, so the process has that name.
+One rule: Helm stores facts of a cluster in the home folder, so each action has the home folder of its test. Helm owns
+fields under the name of its program, so the process has this name.
 """
 
 import json
@@ -43,7 +43,7 @@ class Helm:
         return self._act("rollback", self.release, version=revision)
 
     def uninstall(self, *, anyway: bool = False) -> Any:
-        """Remove the release; with `anyway`, also if there is none."""
+        """Remove the release. With `anyway`, a missing release is no error."""
         return self._act("uninstall", self.release, ignore_not_found=anyway)
 
     def _act(self, action: str, *arguments: Any, **options: Any) -> Any:

@@ -72,7 +72,7 @@ class Stage:
         return found
 
     def wait(self, name: str, true: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        """Wait until a condition holds for the status of the pod, and return that status."""
+        """Wait until a condition holds for the status of the pod, and return the status."""
         return until(lambda: self.status(name), true)
 
     def phase(self, name: str, *phases: str) -> dict[str, Any]:
@@ -114,5 +114,5 @@ def terminated(status: dict[str, Any], index: int = 0, kind: str = "containerSta
 
 
 def first(status: dict[str, Any]) -> dict[str, Any]:
-    """Return the status of the first container, or an empty dictionary if it has none."""
+    """Return the status of the first container, or an empty dictionary if the status has none."""
     return next(iter(status.get("containerStatuses", [])), {})

@@ -1,7 +1,7 @@
-"""Strategies for objects of the CustomResourceDefinitions: valid ones, and ones with a hostile value.
+"""Strategies for objects of the CustomResourceDefinitions: valid objects, and objects with a hostile value.
 
-One rule: only fields within the opaque pod template are named here. All others come from the definitions, so that a new
-field is fuzzed at once.
+One rule: only fields within the opaque pod template are named here. All other fields come from the definitions, so that
+a new field is fuzzed at once.
 """
 
 import copy

@@ -1,6 +1,7 @@
 """A server that resets each connection between connect and TLS handshake, and a search for leaked client sockets.
 
-One rule: the order is fixed: a client loads its certificates, which precedes the handshake, only after the reset.
+One rule: the order is fixed. A client loads its certificates before the handshake, and it loads them only after the
+reset.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ def resetting(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         try:
             yield listener.getsockname()[1]
         finally:
-            listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
+            listener.shutdown(socket.SHUT_RDWR)  # this wakes the thread
             thread.join()
 
 

@@ -1,6 +1,6 @@
 """An HTTP server on loopback that plays the answers of a test, one per request, and records the requests.
 
-One rule: it knows nothing of Kubernetes; the test decides which answers are right.
+One rule: the server knows nothing of Kubernetes; the test decides which answers are right.
 """
 
 import contextlib
@@ -33,14 +33,16 @@ class ReceivedRequest:
 
 @dataclass
 class Answer:
-    """An answer to send. `lines` makes it a chunked stream; `cut` breaks the connection before the answer ends."""
+    """An answer to send. With `lines`, the answer is a chunked stream. `cut` breaks the connection before the answer
+    ends.
+    """
 
     status: int = 200
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
     lines: list[Any] | None = None
     hold: threading.Event | None = None
-    """An event to wait for: a stream waits before it ends, a body before it begins."""
+    """An event to wait for. A stream waits before its end, a body before its beginning."""
     cut: bool = False
 
 

@@ -1,4 +1,6 @@
-"""API servers for the contract suites: the embedded one, and a real kube-apiserver where its binaries are installed."""
+"""API servers for the contract suites: the embedded server, and a real kube-apiserver where its binaries are
+installed.
+"""
 
 import contextlib
 import json
@@ -151,7 +153,7 @@ def _process(command: list[Any], log: Path) -> Iterator[None]:
     with open(log, "wb") as output:
         wrapped = die_with_parent.wrap_command(
             map(str, command), signal.SIGKILL
-        )  # only SIGKILL ends each of them without the other
+        )  # only SIGKILL ends one of the two processes without the other
         process = subprocess.Popen(wrapped, stdout=output, stderr=subprocess.STDOUT)
         try:
             yield
@@ -168,7 +170,7 @@ def _unverified() -> ssl.SSLContext:
 
 
 def install(server: Server, definitions: Iterable[Manifest]) -> None:
-    """Create definitions one by one, each after the previous one is served."""
+    """Create definitions one by one. Each definition is created after the previous definition is served."""
     for definition in definitions:
         code, answer = server.send("POST", CRDS.path() + "?fieldValidation=Strict", definition)
         assert code == 201, answer

@@ -33,7 +33,9 @@ def entry(
     port: bool = True,
     **demand: int,
 ) -> Entry:
-    """Return a waiting job. It takes a port if the store has ports; the keyword `gpu` stands for the resource GPU."""
+    """Return a waiting job. The job takes a port if the store has ports. The keyword `gpu` stands for the resource
+    GPU.
+    """
     return Entry(
         key=key(name, namespace),
         queue=queue,
@@ -52,7 +54,9 @@ def entries(queue: str, count: int, **demand: int) -> list[Entry]:
 
 
 def further(waiting: Entry, most: int, step: int = 1, size: int = 1, grown: int = 0, **unit: int) -> Entry:
-    """Return a waiting job with `size` workers that can use up to `most` further ones of these resources each."""
+    """Return a waiting job with `size` workers that can use up to `most` further workers. `unit` is what each further
+    worker needs.
+    """
     return replace(waiting, size=size, unit=resources(**unit), most=most, step=step, grown=grown)
 
 
@@ -98,7 +102,7 @@ def opened(
     pool: Amounts | None = None,
     held: Sequence[Reservation] = (),
 ) -> MemoryStore:
-    """Return a store in memory with these queues, entries and reservations. Nobody hears of admitted jobs."""
+    """Return a store in memory with these queues, entries and reservations. No worker learns of admitted jobs."""
     store = MemoryStore(lambda *_: None)
     store.rebuild(1, held, waiting)
     store.configure(queues, pool)
@@ -108,8 +112,9 @@ def opened(
 def choose(
     snapshot: Snapshot, now: float, limit: int, rules: PickRules | str, patience: Patience | None = None
 ) -> Batch:
-    """Return the picks that one snapshot allows. `rules` may be the name of the cost alone. Without `patience`,
-    that of jobs that lack the pool is the least, and of others it does not end."""
+    """Return the picks that one snapshot allows. `rules` may be just the name of the cost. Without `patience`, jobs
+    that the pool has no room for have the least patience, and the patience of other jobs does not end.
+    """
     known = PickRules(cost=rules) if isinstance(rules, str) else rules
     picker = Picker(snapshot, known)
     picker.patience = patience or Patience(known.least_patience)
@@ -126,7 +131,7 @@ def commit(store: QueueStore, batch: Batch) -> CommitResult:
 def run(
     store: QueueStore, picks: int, batch: int = 1, cost: str = amounts.JOBS, now: float = START, heads: int = 8
 ) -> Iterator[Reservation]:
-    """Yield the reservations of admitted jobs in order, until there are `picks` of them or no job can start."""
+    """Yield the reservations of admitted jobs in order, until there are `picks` reservations or no job can start."""
     count = 0
     while count < picks:
         taken = commit(store, choose(store.snapshot(heads), now, min(batch, picks - count), cost)).reservations
@@ -142,9 +147,9 @@ def order(reservations: Iterable[Reservation]) -> str:
 
 
 def used(reservations: Iterable[Reservation], names: Container[str] | None = None) -> dict[str, dict[str, int]]:
-    """Return what each queue uses of these resources (None: of all), summed up from the reservations.
+    """Return how much of these resources each queue uses, summed up from the reservations.
 
-    The usage of the pool has the empty name.
+    `names` None means all resources. The usage of the pool has the empty name.
     """
     total: dict[str, Amounts] = {"": {}}
     for each in reservations:

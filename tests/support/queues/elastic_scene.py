@@ -76,7 +76,7 @@ class Scene:
         return {resize.key.name: resize.workers for resize in self.plan(now).resizes}
 
     def usage(self, jobs: Iterable[ElasticJob]) -> dict[str, dict[str, int]]:
-        """Return what each queue uses with these elastic jobs, the pool under the empty name."""
+        """Return what each queue uses with these elastic jobs, and the use of the pool under the empty name."""
         used: dict[str, dict[str, int]] = {spec.name: {} for spec in self.queues} | {"": {}}
         for job in jobs:
             for name in ("", job.queue):

@@ -21,7 +21,7 @@ from tests.support.queues import tls_front
 from tests.support.waiting import until
 
 WRITES, READS, RULES, WORKS = "wr1te-s3cret", "re4d-s3cret", "adm1n-s3cret", "w0rk-s3cret"
-"""The passwords of the coordinator, of readers, of the admin, of workers."""
+"""The passwords of the coordinator, of readers, of the admin, and of workers."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def guarded(folder: Path) -> Iterator[Guarded]:
 
 
 def _speaks_tls(server: str) -> bool:
-    """Return whether the server was built with TLS: only such a server complains about the missing certificate."""
+    """Return whether the server was built with TLS. Only a server with TLS complains about the missing certificate."""
     done = subprocess.run([server, "--port", "0", "--tls-port", "1"], capture_output=True, text=True, check=False)
     return "Failed to configure TLS" in done.stdout + done.stderr
 

@@ -17,7 +17,7 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def client(redis_url: str) -> Iterator[connection.Connection]:
-    """Return a client of the private Redis server, which has been emptied."""
+    """Return a client of the private Redis server, after the server was emptied."""
     client = connection.connect(redis_url, client_name="test")
     client.flushall()
     yield client

@@ -54,7 +54,7 @@ def _serve(raw: socket.socket, context: ssl.SSLContext, target: Path) -> None:
 
 
 def _pass(client: ssl.SSLSocket, server: socket.socket) -> bool:
-    """Pass on what one side has sent. Return False once that side has closed the connection."""
+    """Pass on the data that one side has sent. Return False once this side has closed the connection."""
     readable = [client] if client.pending() else select.select([client, server], [], [])[0]
     for source in readable:
         data = source.recv(_PIECE)

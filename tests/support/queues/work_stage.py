@@ -1,4 +1,4 @@
-"""A test bed of a Redis server, a dispatching coordinator, and real worker processes."""
+"""A test bed with a Redis server, a dispatching coordinator, and real worker processes."""
 
 import subprocess
 import sys

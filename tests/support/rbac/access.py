@@ -56,13 +56,13 @@ class Access(Protocol):
         """Yield the API as seen by a worker that may create pods in these namespaces only."""
 
     def config(self, role: Role, folder: Path) -> contextlib.AbstractContextManager[Path]:
-        """Yield the path of a kubeconfig of an account of this role, for other programs."""
+        """Yield the path of a kubeconfig for an account of this role. Other programs use this file."""
 
     def without(self, role: Role, rule: PolicyRule, verb: str) -> contextlib.AbstractContextManager[None]:
         """Remove one permission for the duration of the block."""
 
     def name(self, role: Role) -> str:
-        """Return the account's name on the API server."""
+        """Return the name of the role's account on the API server."""
 
 
 class Gated:
@@ -184,14 +184,14 @@ class Granted:
         return TENANT if role is USER else account_manifests.SYSTEM_NAMESPACE
 
     def _holder(self, role: Role, rule: PolicyRule) -> tuple[Resource, str, str]:
-        """Return the object that grants a rule."""
+        """Return the object in the cluster that grants a rule."""
         if rule in role.lease:
             return ROLES_OF_NAMESPACES, account_manifests.full_name(role), account_manifests.LEASE_NAMESPACE
         name = f"torchq-queue-{TENANT}-of-{TENANT}" if rule in role.queue else account_manifests.full_name(role)
         return CLUSTER_ROLES, name, ""
 
     def _may(self, role: Role, rule: PolicyRule, verb: str) -> bool:
-        """Return whether the API server allows the account the verb."""
+        """Return whether the API server allows this verb to the account."""
         namespace = account_manifests.LEASE_NAMESPACE if rule in role.lease else TENANT if role is USER else ""
         attributes = {"verb": verb, "group": rule.resource.group, "resource": rule.resource.plural,
                  "subresource": rule.subresource, "namespace": namespace if rule.resource.namespaced else "",
@@ -217,7 +217,9 @@ def kubeconfig(server: Server, namespace: str, account: str) -> dict[str, Any]:
 
 
 def bind_queue_admin(server: Server) -> None:
-    """Make an account that the role of queue admins is bound to, as `torchq rbac --queue-admin` binds it to a user."""
+    """Create an account and bind the role of queue admins to it, as `torchq rbac --queue-admin` binds the role to a
+    user.
+    """
     name, home = account_manifests.full_name(QUEUE_ADMIN), account_manifests.SYSTEM_NAMESPACE
     apply(server, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": home}})
     for document in account_manifests.queue_admin_manifests([f"system:serviceaccount:{home}:{name}"]):

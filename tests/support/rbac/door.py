@@ -56,7 +56,9 @@ def _reading(method: str, has_name: bool, watching: bool) -> str:
 
 
 def allows(role: Role, tenant: str, request: RbacRequest, without: tuple[str, str] | None = None) -> bool:
-    """Return whether a role's rules allow a request; `without` is a resource and verb that are not granted for now."""
+    """Return whether the rules of a role allow a request. `without` is a resource and a verb that are not granted for
+    now.
+    """
     if without == (request.resource, request.verb):
         return False
     if role is USER and request.verb == "create" and request.group == "authorization.k8s.io":

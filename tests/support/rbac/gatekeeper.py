@@ -1,4 +1,5 @@
-"""A cluster that allows one account what its table grants, and refuses the rest with the error of a real API server.
+"""A cluster that allows an account the requests that its table grants, and refuses all other requests with the error of
+a real API server.
 
 One rule: a gatekeeper stands in front of an embedded API server, whose only account may do everything.
 """
@@ -20,7 +21,7 @@ VERBS = {"pages": "list", "logs": "get"}
 
 
 def resource_name(group: str, plural: str, subresource: str = "") -> str:
-    """Return a resource with its subresource, and with its group if several groups have that resource."""
+    """Return a resource with its subresource, and with its group if several groups have this resource."""
     resource = f"{plural}.{group}" if plural in SHARED else plural
     return f"{resource}/{subresource}" if subresource else resource
 
@@ -36,7 +37,9 @@ def permissions(role: Role) -> set[Permission]:
 
 
 class Gatekeeper:
-    """The API for one account. It records every request, and refuses a request without a grant as RBAC does."""
+    """The API for one account. The gatekeeper records every request, and refuses a request without a grant as RBAC
+    does.
+    """
 
     def __init__(
         self,
@@ -51,14 +54,16 @@ class Gatekeeper:
         self._role = role
         self._granted = permissions(role) - {without}
         self._strict = strict
-        """Whether a refusal fails the test: in tests about other things it means that the table lacks a rule."""
+        """Whether a refusal fails the test: in tests about other subjects, a refusal means that the table lacks a
+        rule.
+        """
         self._namespaces = namespaces
-        """The namespaces in which the role's namespaced rules apply; None: all."""
+        """The namespaces in which the role's namespaced rules apply; None means all namespaces."""
         self._anywhere = {(of_rule(rule), verb) for rule in role.cluster_wide for verb in rule.all_verbs}
         self.requests: set[Permission] = set()
 
     def create(self, resource: Resource, body: Any, namespace: str = "", **options: Any) -> Any:
-        """Create an object. Access reviews are answered here."""
+        """Create an object. The gatekeeper itself answers access reviews."""
         if resource == REVIEWS:
             wanted = body["spec"]["resourceAttributes"]
             target = resource_name(wanted.get("group", ""), wanted["resource"], wanted.get("subresource", ""))

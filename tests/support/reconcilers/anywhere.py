@@ -81,7 +81,7 @@ class Anywhere(GangSimulation):
     def _carry_out_beside(self, action: Action) -> None:
         match action:
             case CreateObject(_, manifest) if manifest["metadata"]["name"] in {**self.groups, **self.requests}:
-                return  # it exists already
+                return  # the object exists already
             case PatchObject(_, name, change) if name not in self.groups:
                 assert change
                 raise _Outdated
@@ -134,7 +134,7 @@ class Anywhere(GangSimulation):
     # Actions of the coordinator, the schedulers and the nodes
 
     def coordinator(self) -> None:
-        """Reserve resources for a waiting job, and release those of an ended one."""
+        """Reserve resources for a waiting job, and release the resources of an ended job."""
         job = self.job
         occupied = any(pod_view.occupies(pod) for pod in self.pods.values())
         if job is None or job.is_finished or job.spec.suspend:
@@ -152,7 +152,7 @@ class Anywhere(GangSimulation):
             self.reservation = replace(RESERVATION, attempt=job.admission.attempt)
 
     def nature(self) -> None:
-        """Do all work that schedulers and nodes are requested to do."""
+        """Do all the work that schedulers and nodes are asked to do."""
         self.pods = {name: pod for name, pod in self.pods.items() if not pod.deleting}
         self.groups = {name: group for name, group in self.groups.items() if not group.deleting}
         for name in self.groups:
@@ -172,7 +172,7 @@ class Anywhere(GangSimulation):
                 )
 
     def _go_on(self, pod: PodView) -> PodView:
-        """Return a bound pod as its node starts it: up to its closed gate, or past that."""
+        """Return a bound pod as its node starts it: up to its closed gate, or past an open gate."""
         if pod.gated:
             return pod if pod.waits else replace(pod, shut_since=self.now.timestamp())
         return replace(pod, phase="Running", node=pod.node or "n3")

@@ -1,4 +1,4 @@
-"""The shared helpers of tests on an API server: a job, its pods, and the actions of node and coordinator."""
+"""The parts that tests on an API server share: a job, its pods, and the actions of node and coordinator."""
 
 import time
 from collections import Counter

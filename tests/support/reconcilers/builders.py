@@ -53,7 +53,9 @@ def manifest(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """Return a TorchJob as the API server returns it; by default one Master and two Workers without dependencies."""
+    """Return a TorchJob as the API server returns it; by default with one Master and two Workers without
+    dependencies.
+    """
     return {
         "apiVersion": "train.distributed.io/v1alpha1",
         "kind": "TorchJob",
@@ -72,7 +74,7 @@ def manifest(
 
 
 def left_over(name: str, uid: str, *, owned: bool) -> dict[str, Any]:
-    """Return the metadata of an object with a job's labels. Finalizers keep an `owned` one."""
+    """Return the metadata of an object with a job's labels. An `owned` object is kept by finalizers."""
     owner = {"apiVersion": "train.distributed.io/v1alpha1", "kind": "TorchJob", "name": KEY.name, "uid": uid}
     metadata = {"name": name, "labels": {labels.JOB_UID: uid, labels.ATTEMPT: "1"}}
     return metadata | (

@@ -2,8 +2,9 @@
 
 One rule: every step asserts the guarantees of gangs and task graphs, independently of the plan.
 
-The schedulers are played by what they do, not by what they promise. None counts pods that have finished. v1alpha2 of
-Kubernetes refuses another minCount. Koordinator binds as many pods of a gang as its minimum, and forgets the others.
+The simulated schedulers act as real schedulers do, not as they promise. No scheduler counts pods that have finished.
+v1alpha2 of Kubernetes refuses another minCount. Koordinator binds only the minimum of the pods of a gang, and forgets
+the other pods.
 """
 
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ class GangSimulation(Simulation):
     demands: dict[str, dict[str, int]] = field(default_factory=dict)
     """The requests of each pod, by the pod's uid."""
     minimums: dict[str, int] = field(default_factory=dict)
-    """The minimum of each gang of Koordinator, as the first of its pods has said it."""
+    """The minimum of each gang of Koordinator, as the first pod of the gang has set it."""
 
     @property
     def backend(self) -> Backend:
@@ -93,11 +94,11 @@ class GangSimulation(Simulation):
     def _carry_out_beside(self, action: Action) -> None:
         match action:
             case CreateObject(_, manifest) if manifest["kind"] == "PodGroup":
-                assert manifest["metadata"]["name"] not in self.groups, "it is there already"
+                assert manifest["metadata"]["name"] not in self.groups, "the group exists already"
                 self._put(manifest["metadata"]["name"], manifest)
             case PatchObject(_, name, change):
                 assert self.groups[name].uid == change["metadata"]["uid"]
-                assert "spec" not in change or self.groups[name].resource != ALPHA_POD_GROUPS, "it is immutable"
+                assert "spec" not in change or self.groups[name].resource != ALPHA_POD_GROUPS, "the group is immutable"
                 self._put(name, merged(self.bodies[name], change))
             case DeleteObject(_, name, uid) if name in self.groups:
                 assert self.groups.pop(name).uid == uid
@@ -107,7 +108,7 @@ class GangSimulation(Simulation):
     def _put(self, name: str, manifest: Mapping[str, Any]) -> None:
         job = self.granted
         assert job is not None
-        assert job.admission is not None, "a group without an admission"
+        assert job.admission is not None, "a group is created without an admission"
         self.made += 1
         uid = self.groups[name].uid if name in self.groups else f"group-{self.made}"
         self.bodies[name] = {**manifest, "metadata": {**manifest["metadata"], "uid": uid, "resourceVersion": "1"}}
@@ -145,7 +146,7 @@ class GangSimulation(Simulation):
         super()._mark(pod, metadata)
         if metadata.get("annotations", {}).get(labels.START):
             self._may_start(pod.task)
-            assert not self._earlier_runs(), "it may meet an earlier run"
+            assert not self._earlier_runs(), "the pod may meet an earlier run"
             self.pods[pod.name] = replace(self.pods[pod.name], shut_since=None)
 
     def _create(self, manifest: Mapping[str, Any]) -> None:
@@ -161,7 +162,7 @@ class GangSimulation(Simulation):
             self.in_group[made.uid] = group
         if group is not None and group not in self.minimums:
             others = [each for each in self.pods.values() if self.in_group.get(each.uid) == group and each != made]
-            assert group in self.groups, "a pod before its group"
+            assert group in self.groups, "a pod is created before its group"
             assert self.groups[group].phase == "Ready" or others or self.settings.pods_at_once
             assert start_gate.needs_gate(task) or not made.gated or self._earlier_runs()
         if not made.gated:
@@ -192,18 +193,19 @@ class GangSimulation(Simulation):
 
 @dataclass
 class SharedRoom(GangSimulation):
-    """One job and a gang that is not torchq's, which waits for room that both need.
+    """One job and a gang that is not torchq's. The job and the gang need the same room, and the foreign gang waits for
+    this room.
 
-    Each pod takes one unit. The foreign gang always comes first, as one that has no share yet does in Volcano.
+    Each pod takes one unit. The foreign gang always comes first, as a gang without a share does in Volcano.
     """
 
     room: int = 0
     waiting: int = 0
     """The number of pods of the foreign gang while it waits."""
     taken: int = 0
-    """What the foreign gang holds."""
+    """The room that the foreign gang holds."""
     fewest: int = 0
-    """The least number of nodes that the job has held since it ran first."""
+    """The least number of nodes that the job has held since it first ran."""
 
     def turn(self) -> None:
         """Let a second pass: nodes end and start pods, the worker reconciles, and the scheduler has a session."""
@@ -212,7 +214,7 @@ class SharedRoom(GangSimulation):
         self._session()
         for name, pod in self.pods.items():
             if pod.phase == "Pending" and pod.node and not pod.gated:
-                assert all(each.restart >= pod.restart for each in self.pods.values()), "it meets an earlier run"
+                assert all(each.restart >= pod.restart for each in self.pods.values()), "the pod meets an earlier run"
                 self.pods[name] = replace(pod, phase="Running")
         self.now += timedelta(seconds=1)
 
@@ -235,8 +237,9 @@ class SharedRoom(GangSimulation):
         return [pod for pod in self.pods.values() if pod.node and not pod.finished]
 
     def _judge(self, name: str, free: int) -> None:
-        """Set the phase of a group as Volcano does: a group with less than its minimum is let in anew, if a fifth more
-        than the free room suffices for what it asks for."""
+        """Set the phase of a group as Volcano does. A group with fewer pods than its minimum is let in anew if its
+        request is at most the free room plus a fifth of all room.
+        """
         view, body = self.groups[name], self.bodies[name]
         if view.resource != POD_GROUPS:
             return

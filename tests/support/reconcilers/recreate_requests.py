@@ -79,7 +79,7 @@ DEFINITION: dict[str, Any] = {
 
 
 def view(pod: PodView, **fields: Any) -> RecreateView:
-    """Return a reconcile's view of a request for a pod of the usual job, made ten seconds ago."""
+    """Return a reconcile's view of a request for a pod of the usual job. The request was made ten seconds ago."""
     made = RecreateView(
         namespace=KEY.namespace,
         name=f"{pod.name}-1",
@@ -105,7 +105,7 @@ def install(cluster: KubernetesCluster) -> None:
 
 
 def finish(cluster: KubernetesCluster, namespace: str, name: str, phase: str = "Succeeded", message: str = "") -> int:
-    """Complete a request as the daemon does, and return its resourceVersion."""
+    """Complete a request, as the daemon does, and return the resourceVersion of the request."""
     request = cluster.get(RECREATE_REQUESTS, name, namespace)
     states = [{"name": each["name"], "phase": phase} for each in request["spec"]["containers"]]
     status = {"phase": "Completed", "message": message, "containerRecreateStates": states}

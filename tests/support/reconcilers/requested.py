@@ -1,6 +1,6 @@
-"""The simulated job of `resizing` with scale requests, which its worker carries out.
+"""The simulated job of `resizing` with scale requests. The worker of the job carries the requests out.
 
-One rule: a write is refused as an API server would refuse it: if it is based on an older version of the object.
+One rule: a write that is based on an older version of the object is refused, as an API server would refuse it.
 """
 
 import copy
@@ -28,7 +28,7 @@ class Requested(Resizing):
     allowed: range = range(1, 9)
     """The sizes that the API server accepts."""
     refusal: str = ""
-    """What the API server has said about the last refused size."""
+    """The message of the API server about the last refused size."""
 
     def ask(self, name: str, *, job: str = "digits", timeout: int = 100, ttl: int = 300, **change: Any) -> None:
         """Create a ScaleOut (`add`) or a ScaleIn (`remove`, `names`)."""
@@ -43,7 +43,7 @@ class Requested(Resizing):
         self.asked[name] = body
 
     def delete(self, name: str) -> None:
-        """Delete a request, as its owner does; a finalizer keeps it."""
+        """Delete a request, as its owner does. A finalizer keeps the request."""
         metadata = self.asked[name]["metadata"]
         if metadata.get("finalizers"):
             metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z"
@@ -90,7 +90,9 @@ class Requested(Resizing):
 
     def _patch(self, request: RequestView, change: Mapping[str, Any], subresource: str) -> None:
         stored = self.asked[request.name]
-        assert stored["metadata"]["resourceVersion"] == request.resource_version, "a conflict"
+        assert stored["metadata"]["resourceVersion"] == request.resource_version, (
+            "the write is based on an older version"
+        )
         assert set(change) == {subresource or "metadata"}
         for part, fields in change.items():
             merged = stored.get(part, {}) | fields
@@ -105,12 +107,12 @@ class Requested(Resizing):
         metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
 
     def lose_room(self) -> None:
-        """Let the job be one that waits for its first admission."""
+        """Let the job wait for its first admission."""
         assert self.manifest is not None
         self.manifest["status"], self.pods, self.reservation = {}, {}, None
 
     def finish(self, seconds: int = 0) -> None:
-        """Let the rest of the cluster do what it has to, until nothing changes; some time passes first."""
+        """Let some time pass. Then let the rest of the cluster do its work until nothing changes."""
         self.pass_time(seconds)
         for _ in range(6):
             self.work()

@@ -1,8 +1,8 @@
-"""A job that grows and shrinks in the simulated cluster, with the part of the coordinator and of the store that it
-meets.
+"""A job that grows and shrinks in the simulated cluster, with the parts of the coordinator and of the store that the
+job needs.
 
-One rule: every action is checked: no pod without a charge for it, no deletion but of named victims, no count of a
-failure.
+One rule: every action is checked. No pod exists without a charge, only named victims are deleted, and no failure is
+counted.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ class Resizing(Simulation):
         metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
 
     def give(self, size: int) -> None:
-        """Commit a growth to a number of workers, if the job waits for one as the coordinator sees it."""
+        """Commit a growth to `size` workers, if the job waits for a growth that the coordinator would offer."""
         scaling, admission, held = self.known.status.scaling, self.known.admission, self.reservation
         assert held is not None
         if scaling is None or scaling.victims or admission is None or admission.workers is None:
@@ -83,7 +83,9 @@ class Resizing(Simulation):
             self.reservation = replace(held, size=size, charge=sizes.charge(size), grown=held.grown + 1)
 
     def aim(self, workers: int | None, reason: str = "Idle", message: str = "for other/next") -> None:
-        """Write the size that the coordinator has decided on; None: it has changed its mind."""
+        """Write the size that the coordinator has decided on. None means that the coordinator wants no other size any
+        more.
+        """
         assert self.manifest is not None
         wish, since = self.known.spec.worker_count, timestamps.format_time(self.now.timestamp())
         target = {"workers": workers, "reason": reason, "message": message, "since": since, "wish": wish}
@@ -113,7 +115,7 @@ class Resizing(Simulation):
             self.reservation = replace(held, size=size, charge=sizes.charge(size))
 
     def lower(self) -> None:
-        """Free what is charged beyond the admission, as the coordinator does."""
+        """Free the charge beyond the admission, as the coordinator does."""
         held, admission = self.reservation, self.known.admission
         if held is None or admission is None or admission.workers is None or held.grown != admission.grown:
             return
@@ -126,7 +128,7 @@ class Resizing(Simulation):
         return [pod for pod in self.pods.values() if pod_view.occupies(pod)]
 
     def run(self, *indexes: int) -> None:
-        """Let pods start: those of some workers, or all that wait. They run, or come to their start gate."""
+        """Let the waiting pods of these workers start, or all waiting pods. The pods run, or reach their start gate."""
         for pod in list(self.pods.values()):
             if pod.phase != "Pending" or pod.deleting or (indexes and pod.index not in indexes):
                 continue
@@ -136,7 +138,7 @@ class Resizing(Simulation):
                 self._start(replace(pod, phase="Running", node="n1"))
 
     def serve(self) -> None:
-        """Do what the node does by itself: let pods through their open gates, and restart containers in place."""
+        """Do the node's own work: let pods through their open gates, and restart containers in place."""
         for pod in list(self.pods.values()):
             if pod.phase == "Pending" and pod.node and not (pod.gated or pod.deleting):
                 self._start(replace(pod, phase="Running"))
@@ -145,7 +147,7 @@ class Resizing(Simulation):
                 self._start(replace(pod, completed_restart=pod.requested_restart, restarts=again))
 
     def _start(self, pod: PodView) -> None:
-        """Start the containers of a pod, which then know the place that it has."""
+        """Start the containers of a pod. The containers then know the place of the pod."""
         self.pods[pod.name] = pod
         self.starts.append((pod.index, pod.place))
         number = str(self.known.status.restart_generation)
@@ -184,9 +186,9 @@ class Resizing(Simulation):
         job, held = self.known, self.reservation
         assert job.admission is not None
         assert held is not None
-        assert manifest["metadata"]["name"] in Grant(job, job.admission).members, "pods come after the grant"
+        assert manifest["metadata"]["name"] in Grant(job, job.admission).members, "pods are created after the grant"
         assert manifest["metadata"]["labels"][labels.RESTART] == str(job.status.restart_generation)
-        assert len(self.occupying) <= held.size, "a pod that nobody pays for"
+        assert len(self.occupying) <= held.size, "there is a pod for which no charge exists"
         if self.settings.in_place == "auto":
             self.add_agents()
 
@@ -195,8 +197,9 @@ class Resizing(Simulation):
         self.pods = {name: replace(pod, has_restart_agent=True) for name, pod in self.pods.items()}
 
     def _may_go(self, pod: PodView) -> bool:
-        """Return whether the pod may be deleted: a granted worker only if the status names it as a victim, or counts
-        its failure."""
+        """Return whether the pod may be deleted: a granted worker may be deleted only if the status names it as a
+        victim, or counts its failure.
+        """
         job = self.known
         scaling, admission = job.status.scaling, job.admission
         if scaling is not None and pod.name in scaling.victims:
@@ -211,7 +214,7 @@ LOCAL = ReconcileSettings(in_place="local")
 
 
 def running_workers(size: int) -> dict[str, PodView]:
-    """Return the pods of a static world of workers, which all run."""
+    """Return the pods of a static world of workers. All of them run."""
     places = [f"{index} {size} {builders.UID}-0" for index in range(size)]
     pods = [builders.pod("Worker", index, node="n1", place=place) for index, place in enumerate(places)]
     return {pod.name: pod for pod in pods}
@@ -238,7 +241,7 @@ def grant_of(job: Resizing) -> tuple[int, str | None, int]:
 
 
 def scaling(job: Resizing) -> Scaling | None:
-    """Return the change under way; None if there is none."""
+    """Return the change under way, or None."""
     return job.known.status.scaling
 
 
@@ -250,7 +253,7 @@ def change(job: Resizing) -> Scaling:
 
 
 def counts(job: Resizing) -> tuple[Any, ...]:
-    """Return what a resize leaves as it is."""
+    """Return the parts of the status that a resize leaves unchanged."""
     found = job.known.status
     numbers = (found.restart_count, found.disruptions, found.attempt)
     return found.phase, found.start_time, numbers

@@ -1,6 +1,7 @@
-"""A cluster in memory with one job; it simulates the API server, the node and the coordinator.
+"""A cluster in memory with one job. The simulation plays the API server, the node and the coordinator.
 
-One rule: it accepts no request that a real API server would refuse, and asserts that forbidden requests never occur.
+One rule: the simulation accepts no request that a real API server would refuse, and asserts that forbidden requests
+never occur.
 """
 
 import copy
@@ -143,9 +144,9 @@ class Simulation:
             return
         assert there.uid == pod.uid
         shorter = seconds is not None and pod.grace is not None and seconds < pod.grace
-        assert at_once or not pod.deleting or shorter, "deleted twice"
-        assert not at_once or pod.node in self.dead, "a node that is well is asked"
-        assert self._may_go(pod), "nobody knows what became of it"
+        assert at_once or not pod.deleting or shorter, "a pod is deleted twice"
+        assert not at_once or pod.node in self.dead, "a pod on a healthy node is not deleted at once"
+        assert self._may_go(pod), "the status does not explain the deletion"
         if at_once:
             del self.pods[pod.name]
         else:
@@ -185,7 +186,7 @@ class Simulation:
         metadata = manifest["metadata"]
         pod = self.pods[manifest["spec"]["podName"]]
         assert pod.uid == metadata["annotations"][labels.POD_UID]
-        assert metadata["name"] not in self.requests, "it is there already"
+        assert metadata["name"] not in self.requests, "the request exists already"
         created = {"uid": f"request-{self.made}", "creationTimestamp": timestamps.format_time(self.now.timestamp())}
         self.made += 1
         self.requests[metadata["name"]] = recreate_request.trim({**manifest, "metadata": {**metadata, **created}})
@@ -194,13 +195,13 @@ class Simulation:
         before = self.job
         assert before is not None
         assert before.metadata.resource_version == resource_version
-        assert "queue" not in change or "admission" in change, "else it is the coordinator's field"
+        assert "queue" not in change or "admission" in change, "otherwise the coordinator writes this field"
         assert self.manifest is not None
         self.manifest["status"] = merged(self.manifest["status"], change)
         self.manifest["metadata"]["resourceVersion"] = str(int(resource_version) + 1)
         after = self.job
         assert after is not None
-        assert after.status.phase == before.status.phase or not before.is_finished, "nothing follows the end"
+        assert after.status.phase == before.status.phase or not before.is_finished, "a finished job keeps its phase"
         assert change.keys() <= {"conditions", "observedGeneration"} or not before.is_finished
         if after.status.phase == "Succeeded" and not before.is_finished:
             self._check_success(after)
@@ -224,7 +225,7 @@ class Simulation:
         return asked or pod.uid in job.status.replacing or pod.restart != job.status.restart_generation
 
     def _check_success(self, job: TorchJob) -> None:
-        """Check that no pod proves the success of the job which has ended because it was asked to."""
+        """Check that a pod that was asked to end does not prove the success of the job."""
         decisive = {task.lower() for task in task_members.decisive_tasks(job)}
         proofs = {pod.uid for pod in self.pods.values() if pod.task in decisive and pod.phase == "Succeeded"}
         assert not proofs & self.stopped, "a pod that was stopped has proved a success"
@@ -233,7 +234,9 @@ class Simulation:
         old, new = before.status, after.status
         assert new.restart_generation >= old.restart_generation
         restarts, disruptions = new.restart_count - old.restart_count, new.disruptions - old.disruptions
-        assert (restarts, disruptions) in {(0, 0), (1, 0), (0, 1)}, "one at a time, and none is forgotten"
+        assert (restarts, disruptions) in {(0, 0), (1, 0), (0, 1)}, (
+            "restarts are counted one at a time, and no count is lost"
+        )
         if restarts:
             failed = {(pod.uid, 0) for pod in self.pods.values() if pod.phase == "Failed"}
             again = {(pod.uid, pod.restarts) for pod in self.pods.values() if pod.restarts > pod.counted_restarts}
@@ -245,12 +248,12 @@ class Simulation:
         assert job is not None
         assert not job.is_finished
         assert not job.spec.suspend
-        assert job.admission is not None, "a pod without an admission"
+        assert job.admission is not None, "a pod is created without an admission"
         assert self.reservation is not None
         assert manifest["metadata"]["labels"][labels.ATTEMPT] == str(job.admission.attempt)
         assert job.admission.attempt == self.reservation.attempt
         name = manifest["metadata"]["name"]
-        assert name not in self.pods, "the name is taken"
+        assert name not in self.pods, "the name of the pod is taken"
         self.made += 1
         self.pods[name] = builders.view(manifest, uid=f"made-{self.made}")
 

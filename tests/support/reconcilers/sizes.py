@@ -1,4 +1,4 @@
-"""Builders of jobs with workers only, whose number differs from the one that they request."""
+"""Builders of jobs with workers only. The number of their workers differs from the number that they request."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -30,7 +30,7 @@ def held(size: int, grown: int = 0, idle: int = 0) -> Reservation:
 
 
 def granted(phase: str, size: int, wish: int, indexes: str | None = None, **scaling: Any) -> dict[str, Any]:
-    """Return the status of a job that was admitted with a number of workers, and waits for the rest."""
+    """Return the status of a job that was admitted with a number of workers, and waits for the other workers."""
     admission = ADMISSION | {"charge": charge(size), "workers": size, "grown": 0, "indexes": indexes}
     change = {"from": size, "to": wish, "since": SINCE} | scaling if wish != size or scaling else None
     return status(phase, admission=admission, scaling=change)

@@ -1,4 +1,4 @@
-"""A notebook that is run without Jupyter: a program that keeps the history of its cells as IPython does.
+"""A notebook that runs without Jupyter: a program that keeps the history of its cells as IPython does.
 
 One rule: the program needs nothing but Python, so that a test can run it in any environment.
 """

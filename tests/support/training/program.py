@@ -1,6 +1,7 @@
-"""Programs of users, run as processes of their own.
+"""Programs of users, which run as separate processes.
 
-One rule: a program sees the variables of its job that a test names, and none of the test's own job.
+One rule: a program sees the variables of its job that a test names, and no variable of a job in which the test itself
+may run.
 """
 
 import os
@@ -41,5 +42,5 @@ def run_command(
 
 
 def marked(output: str, mark: str) -> list[str]:
-    """Return what follows a mark in the lines that begin with it."""
+    """Return the text after a mark, for each line that begins with the mark."""
     return [line[len(mark) :] for line in output.splitlines() if line.startswith(mark)]

@@ -1,6 +1,6 @@
 """A coordinator's port for reports, with one job whose pod reports.
 
-One rule: the port is the real one; only the store and the clock are doubles.
+One rule: the port is real; only the store and the clock are doubles.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _KEY = ReportKey(b"a key of the installation")
 
 
 class ReportingJob:
-    """The job, and what its coordinator knows of it."""
+    """The job, and the facts that its coordinator knows."""
 
     def __init__(self) -> None:
         self.clock = Clock()

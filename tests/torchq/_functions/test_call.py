@@ -1,4 +1,4 @@
-"""A call as it goes in a variable of the job."""
+"""A function call as it is stored in a variable of the job."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tracebacks show the user's code alone."""
+"""Tracebacks show only the user's code."""
 
 import sys
 from collections.abc import Callable

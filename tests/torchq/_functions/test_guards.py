@@ -1,4 +1,4 @@
-"""Which statements of a module a job does not run when it imports it."""
+"""The statements of a module that a job does not run when it imports the module."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""The names that a piece of Python takes and gives."""
+"""The names that a piece of Python code reads, and the names that it defines."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""The module that is made of a notebook: the cells are executed as a notebook does, then the module is, alone."""
+"""The module that is made from a notebook. The tests run the cells as a notebook does, and then the module alone."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from torchq._functions.notebook import make_module
 
 
 def executed(cells: Sequence[str]) -> dict[str, Any]:
-    """Return what the names mean after the cells have been run."""
+    """Return the values of the names after the cells have run."""
     values: dict[str, Any] = {"__name__": "__main__", "display": print, "get_ipython": object}
     for cell in cells:
         exec(compile(cell, "<cell>", "exec"), values)

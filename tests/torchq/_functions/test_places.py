@@ -1,4 +1,4 @@
-"""Where the module of a function is in the folder, and which functions cannot go."""
+"""The place in the folder of the module of a function, and functions that cannot be sent."""
 
 import functools
 import importlib.util

@@ -1,4 +1,6 @@
-"""`remote`: what runs here, what is sent, and what is refused before anything is sent."""
+"""`remote`: the calls that run here, the calls that are sent, and the calls that are refused before anything is
+sent.
+"""
 
 import json
 import multiprocessing
@@ -33,7 +35,7 @@ def save(path: Any) -> None: ...
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, Any]]]:
-    """Return what `torchq.run` is called with from now on."""
+    """Return the list of all later calls of `torchq.run`."""
     calls: list[tuple[list[str], dict[str, Any]]] = []
     monkeypatch.setattr(torchq, "run", lambda command, **options: calls.append((command, options)))
     monkeypatch.chdir(ROOT)

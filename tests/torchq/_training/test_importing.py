@@ -1,4 +1,4 @@
-"""What keeps a job from submitting itself."""
+"""The checks that keep a job from submitting itself."""
 
 from concurrent.futures import ThreadPoolExecutor
 

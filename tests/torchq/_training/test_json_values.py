@@ -1,4 +1,4 @@
-"""Which values go as JSON, and what is said of all others."""
+"""The values that can be sent as JSON, and the messages about all other values."""
 
 import importlib.util
 import json
@@ -27,7 +27,7 @@ JSON = st.recursive(
 
 
 class Scalar:
-    """A number as NumPy and PyTorch have it."""
+    """A number such as NumPy and PyTorch have."""
 
     ndim = 0
 

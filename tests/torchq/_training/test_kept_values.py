@@ -1,4 +1,4 @@
-"""The table of what a function may return, and what is kept of it."""
+"""The table of the values that a function may return, and of the values that are kept."""
 
 import datetime
 import importlib

@@ -1,4 +1,4 @@
-"""The table of what a training may report, and what goes for it."""
+"""The table of the values that a training may report, and of the values that are sent for them."""
 
 import array
 import datetime

@@ -1,4 +1,4 @@
-"""The thread that sends reports, against the coordinator's own port for them."""
+"""The thread that sends reports, against the coordinator's own port for reports."""
 
 import contextlib
 import threading
@@ -28,7 +28,7 @@ Make = Callable[..., ReportSender]
 
 @pytest.fixture
 def make(place: ReportingJob) -> Iterator[Make]:
-    """Return a function that makes a sender to an address, by default that of the job's coordinator."""
+    """Return a function that makes a sender to an address; by default, to the address of the job's coordinator."""
     with contextlib.ExitStack() as stack:
 
         def make(url: str = "", seconds: float = 0.01) -> ReportSender:
@@ -40,7 +40,7 @@ def make(place: ReportingJob) -> Iterator[Make]:
 
 
 def turns_of(sender: ReportSender) -> list[float]:
-    """Return a list that has one more number whenever the sender begins to wait for another turn."""
+    """Return a list that has one more number whenever the sender begins to wait for its next turn."""
     turns: list[float] = []
     take = sender._take
     sender._take = lambda turn: (turns.append(turn), take(turn))[1]  # type: ignore[method-assign]
@@ -127,7 +127,7 @@ def test_a_coordinator_that_does_not_answer_is_passed_over_in_silence(
 
 
 class Elsewhere(BaseHTTPRequestHandler):
-    """Answers that the report belongs elsewhere."""
+    """A server that answers that the report belongs to another server."""
 
     asked: list[tuple[str, str]] = []  # noqa: RUF012
 

@@ -1,4 +1,4 @@
-"""`report` in programs of users: what is printed, and that nothing of it hurts the training."""
+"""`report` in programs of users: the printed lines, and that no report disturbs the training."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""`result` in programs of users: who gives it, where it goes, and what is refused."""
+"""`result` in programs of users: the process that gives the result, where the result is stored, and what is refused."""
 
 import json
 import os

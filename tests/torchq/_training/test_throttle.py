@@ -1,4 +1,4 @@
-"""Which reports are printed, and that none is left out in silence."""
+"""The reports that are printed, and that no report is left out without a note."""
 
 import itertools
 
@@ -27,7 +27,9 @@ def test_a_flood_is_thinned_evenly_and_its_lines_say_how_many_were_left_out() ->
     gaps = {int(later["step"] - earlier["step"]) for earlier, later in itertools.pairwise(thinned)}
     assert gaps <= {4, 5, 6}
     assert all(line[LEFT_OUT] in (3, 4, 5) for line in thinned[1:])
-    assert sum(LEFT_OUT not in line for line in printed) == printed.index(thinned[0]), "it begins once, and goes on"
+    assert sum(LEFT_OUT not in line for line in printed) == printed.index(thinned[0]), (
+        "thinning begins once and then goes on"
+    )
 
 
 def test_a_program_that_reports_slowly_again_is_printed_whole_again() -> None:
@@ -55,7 +57,7 @@ def test_the_newest_report_of_each_kind_comes_last_and_all_are_printed_or_counte
     for number, (name, pause) in enumerate(calls):
         now += pause
         printed += throttle.add({name: number}, now)
-    assert len(printed) <= 2.0 * (now + 4.0) + 4, "a line may bring those of the other names with it"
+    assert len(printed) <= 2.0 * (now + 4.0) + 4, "a line may also have values of other names"
     printed += throttle.take_all()
     seen = [{name: number for name, number in line.items() if name != LEFT_OUT} for line in printed]
     numbers = [number for line in seen for number in line.values()]

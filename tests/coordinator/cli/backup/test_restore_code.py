@@ -1,4 +1,6 @@
-"""The code of `torchq run` jobs in a backup: restored with the new job as its owner before the job may run."""
+"""The code of `torchq run` jobs in a backup: the code is restored, with the new job as its owner, before the job may
+run.
+"""
 
 import copy
 import json
@@ -38,7 +40,7 @@ LARGE = code_stores.code(b"print(2)", size=config_maps.PART_BYTES)
 
 
 def old_run(name: str, namespace: str, archive: Archive = CODE, *, copy: int = 1, **policy: Any) -> Manifest:
-    """Return an admitted job of `torchq run` as a backup has it."""
+    """Return an admitted job of `torchq run` as it stands in a backup."""
     request = parse(
         {"name": name, "namespace": namespace, "folder": "/x", "image": "i", "command": ["python", "train.py"]}
     )
@@ -51,7 +53,7 @@ def old_run(name: str, namespace: str, archive: Archive = CODE, *, copy: int = 1
 
 
 def old_code(namespace: str, archive: Archive = CODE, copy: int = 1, *owners: str) -> list[Manifest]:
-    """Return the ConfigMaps of code as a backup has them."""
+    """Return the ConfigMaps of code as they stand in a backup."""
     found = config_maps.manifests(archive, copy, namespace)
     references = [config_maps.owner_reference(JobKey(namespace, each, f"old-{each}")) for each in owners or ("train",)]
     return [

@@ -1,4 +1,6 @@
-"""The requests that restore a backup: what is refused, what is left alone, and a run that is killed at any call."""
+"""The requests that restore a backup: which objects are refused or left alone, and a restore that is killed at any
+call.
+"""
 
 import json
 from pathlib import Path
@@ -21,7 +23,7 @@ from tests.support.coordinator.desk import Desk, manifest
 
 
 def ended(name: str, namespace: str, phase: str = "Succeeded", **spec: Any) -> Manifest:
-    """Return a finished job as a backup has it."""
+    """Return a finished job as it stands in a backup."""
     condition = {"type": phase, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": WHEN}
     status = {"phase": phase, "completionTime": WHEN, "attempt": 2, "observedGeneration": 4}
     return waiting(name, namespace, **spec) | {
@@ -51,7 +53,7 @@ def test_a_finished_job_gets_its_end_and_its_old_spec(cluster: KubernetesCluster
     assert (status["phase"], status["attempt"], status["completionTime"]) == ("Failed", 2, WHEN)
     assert (status["observedGeneration"], status["conditions"][0]["observedGeneration"]) == (generation, generation)
     assert status["selector"] == f"uid={found['metadata']['uid']}"
-    assert "status" not in cluster.get(TENANT_QUEUES, "a"), "the coordinator counts anew"
+    assert "status" not in cluster.get(TENANT_QUEUES, "a"), "the coordinator counts attempts anew"
 
 
 def test_an_unfinished_job_waits_again_and_a_suspended_one_stays_suspended(
@@ -162,7 +164,7 @@ def test_a_server_that_fails_midway_is_named_and_the_run_can_be_repeated(
 
 @pytest.mark.parametrize("reacts", [False, True], ids=["at once", "after the worker"])
 def test_no_finished_job_runs_if_the_command_is_killed_at_any_write(desk: Desk, namespace: str, reacts: bool) -> None:
-    """The coordinator and a worker act on whatever the killed command has left; a second run completes it."""
+    """The coordinator and a worker act on whatever the killed command has left; a second restore completes the job."""
     desk.queue("a")
     desk.begin()
     for writes in (1, 2, 3, 4):
@@ -177,12 +179,12 @@ def test_no_finished_job_runs_if_the_command_is_killed_at_any_write(desk: Desk, 
             found = desk.cluster.get(TORCHJOBS, key.name, namespace)
             assert (found["status"]["phase"], found["spec"].get("suspend", False)) == ("Succeeded", False)
             assert found["status"]["observedGeneration"] == found["metadata"]["generation"]
-            assert found["status"]["attempt"] == 2, "it was never admitted again"
+            assert found["status"]["attempt"] == 2, "the job was never admitted again"
     assert desk.cluster.list(PODS, namespace).items == []
 
 
 def _settle(desk: Desk, namespace: str, name: str) -> JobKey:
-    """Let coordinator and worker work until the job is at rest, and return its key."""
+    """Run coordinator and worker until the job is suspended or has succeeded. Return its key."""
     key = JobKey(namespace, name, desk.cluster.get(TORCHJOBS, name, namespace)["metadata"]["uid"])
     desk.until(lambda: desk.phase(key) in ("Suspended", "Succeeded"))
     return key

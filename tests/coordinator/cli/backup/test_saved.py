@@ -1,4 +1,4 @@
-"""What a backup has: of each object what the new one gets, and a message for everything else."""
+"""The content of a backup: the part of each object that the new object gets, and a message for every other part."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ WHEN = "2026-01-01T00:00:00Z"
 
 
 def old_job(name: str = "train", created: str = WHEN, phase: str = "Succeeded", **metadata: Any) -> dict[str, Any]:
-    """Return a job as a backup has it."""
+    """Return a job as it stands in a backup."""
     found = {"namespace": "team", "uid": f"old-{name}", "creationTimestamp": created, **metadata}
     body = manifest(name, "a")
     return body | {"metadata": body["metadata"] | found, "status": {"phase": phase, "completionTime": WHEN}}

@@ -1,4 +1,6 @@
-"""Commands that change what `torchq submit` checks: a change after which a job could never run is refused as there."""
+"""Commands that change fields that `torchq submit` checks: they refuse, as `submit` does, a change after which a job
+could never run.
+"""
 
 from typing import Any
 

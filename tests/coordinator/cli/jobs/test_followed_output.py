@@ -1,4 +1,4 @@
-"""What the follower of a job prints of progress bars: on a terminal, and elsewhere."""
+"""What the command that follows a job prints of progress bars: on a terminal, and elsewhere."""
 
 import sys
 

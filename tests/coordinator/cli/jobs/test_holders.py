@@ -1,4 +1,4 @@
-"""Who holds the room that a job waits for, in `torchq job why` and `torchq queue show`."""
+"""The jobs that hold the room for which another job waits, in `torchq job why` and `torchq queue show`."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ SECRET = "theirs"
 
 
 class Place:
-    """A queue of 10 CPUs whose jobs hold them, and a job that waits."""
+    """A queue of 10 CPUs whose jobs hold these CPUs, and a job that waits."""
 
     def __init__(self, cluster: KubernetesCluster, namespace: str, store: Store) -> None:  # noqa: F811
         self.cluster, self.namespace, self.store = cluster, namespace, store
@@ -35,7 +35,7 @@ class Place:
         self.held.append(Reservation(key=key, queue="a", attempt=1, epoch=1, charge=charge))
 
     def ending_pod(self, key: JobKey) -> str:
-        """Create a pod that is being deleted and does not go, and return when its grace ends."""
+        """Create a pod that is being deleted and does not end. Return when its grace period ends."""
         owner = {"apiVersion": TORCHJOBS.api_version, "kind": "TorchJob", "name": key.name, "uid": key.uid}
         body = {
             "apiVersion": "v1",

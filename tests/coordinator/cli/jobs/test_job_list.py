@@ -1,4 +1,4 @@
-"""`torchq job list`: order, filters, places, reasons."""
+"""`torchq job list`: the order of jobs, filters, places in queues, and reasons."""
 
 import json
 import time
@@ -22,7 +22,7 @@ WHEN = "2026-01-01T00:00:00Z"
 
 
 class Places:
-    """A coordinator that knows places, and counts questions."""
+    """A coordinator that knows the places of jobs, and counts queries."""
 
     def __init__(self, **places: Any) -> None:
         self.places_by_uid = places

@@ -1,4 +1,4 @@
-"""The making of jobs by `torchq submit`: a second try, replacement, and Ctrl-C in the middle."""
+"""The creation of jobs by `torchq submit`: a second attempt, the replacement of a job, and Ctrl-C in the middle."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Commands about several jobs: each change is told, and a failure hides no other."""
+"""Commands about several jobs: each change is printed, and one failure hides no other failure."""
 
 import pytest
 

@@ -123,7 +123,7 @@ def test_ctrl_c_is_quiet_and_has_its_exit_code(
     result = torchq(*command, code=130)
     assert "Aborted" not in result.output
     assert "Traceback" not in result.output
-    # The API server of the test reads logs in threads of its own, which stay.
+    # The API server of the test reads logs in its own threads, which continue to exist.
     until(
         lambda: [each.name for each in set(threading.enumerate()) - before if not each.name.startswith("asyncio_")],
         lambda names: not names,

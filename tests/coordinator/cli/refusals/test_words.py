@@ -1,4 +1,4 @@
-"""Refusals of an API server in plain words, for the messages of Kubernetes' own validation."""
+"""The refusals of an API server in plain words: messages of Kubernetes' own validation and of torchq's rules."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Fixtures with both clients, which speak to the real `torchq rpc` about an embedded API server."""
+"""Fixtures with both clients, which use the real `torchq rpc` on an embedded API server."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +12,13 @@ from tests.support.kube.servers import Server
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a PATH whose `torchq` is that of this source tree."""
+    """Return a PATH whose `torchq` is the command of this source tree."""
     return install(tmp_path_factory.mktemp("bin"))
 
 
 @pytest.fixture(scope="module", params=CALLERS)
 def caller(request: pytest.FixtureRequest, program: str, embedded_server: Server) -> Iterator[Caller]:
-    """Yield each of the clients. One program serves all tests of a module."""
+    """Yield each of the two clients. One program serves all tests of a module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", program)
         found = CALLERS[request.param](kubeconfig=str(embedded_server.kubeconfig))

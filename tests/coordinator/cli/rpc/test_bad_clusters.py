@@ -1,4 +1,4 @@
-"""What a Python program learns of a cluster that is not there, or does not let it in."""
+"""What a Python program is told if a cluster does not answer, or refuses the program."""
 
 import json
 import threading

@@ -1,4 +1,6 @@
-"""The calls of both clients, answered by the real program about an embedded API server whose jobs the test plays."""
+"""The calls of both clients, answered by the real program on an embedded API server. The test sets the statuses of the
+jobs.
+"""
 
 import itertools
 import json
@@ -21,7 +23,7 @@ _NUMBERS = itertools.count(1)
 
 
 class Scene:
-    """Jobs of a namespace, and the client that asks about them."""
+    """Jobs of a namespace, and the client that calls methods for them."""
 
     def __init__(self, caller: Caller, cluster: KubernetesCluster, namespace: str) -> None:
         self.caller = caller
@@ -29,7 +31,7 @@ class Scene:
         self.namespace = namespace
 
     def job(self, name: str = "train", queue: str = "a", **spec: Any) -> Any:
-        """Create a job and return its handle of the client."""
+        """Create a job and return the client's handle of the job."""
         self.cluster.create(TORCHJOBS, manifest(name, queue, **spec), self.namespace)
         return self.caller.do(lambda client: client.job(f"{self.namespace}/{name}"))
 

@@ -1,4 +1,4 @@
-"""The results of jobs that are too large for a status, from where they are kept."""
+"""Results of jobs that are too large for a status: they are read from where they are stored."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The server of `torchq rpc` at its two pipes: what it writes for what it reads."""
+"""The server of `torchq rpc` and its two pipes: the messages that it writes for each message that it reads."""
 
 import itertools
 import json
@@ -56,7 +56,7 @@ class Client:
         return message
 
     def end(self) -> None:
-        """Close the input, and wait for the end of the server."""
+        """Close the input, and wait until the server has ended."""
         if self.thread.is_alive():
             os.close(self._requests)
             self.thread.join(60)
@@ -74,7 +74,7 @@ Start = Callable[..., Client]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Yield a function that starts a server with methods of the test."""
+    """Yield a function that starts a server with the methods that a test defines."""
     started: list[Client] = []
 
     def begin(**methods: Callable[..., Any]) -> Client:

@@ -47,11 +47,11 @@ class Terminal:
         fcntl.ioctl(self.keys, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def look(self) -> bytes:
-        """Return everything that was drawn so far."""
+        """Return everything that the program has drawn so far."""
         try:
             while piece := os.read(self.keys, 65_536):
                 self.seen += piece
-        except OSError:  # nothing new, or the program has ended
+        except OSError:  # there is no new output, or the program has ended
             pass
         return self.seen
 

@@ -24,7 +24,9 @@ from tests.support.waiting import SECONDS, until
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 FEW = 16
-"""Descriptors that a small server may open beyond the reserved ones and those of an idle server."""
+"""The descriptors that a small server may open beyond the reserved descriptors and the descriptors of an idle
+server.
+"""
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def asked(path: str, token: str = "", more: str = "") -> bytes:
 
 
 def ends(connection: socket.socket) -> bool:
-    """Read until the server closes the connection, and return True."""
+    """Read until the server closes the connection, then return True."""
     with contextlib.suppress(ConnectionError, ssl.SSLError):
         while connection.recv(65536):
             pass
@@ -181,7 +183,10 @@ def test_bytes_of_a_request_without_the_token_are_bounded(server: Server) -> Non
         connection.sendall(b"GET / HTTP/1.1\r\n" + headers)
         assert connection.recv(100) == b""
     body = config_map("large") | {"data": {"a": "x" * 1_000_000, "b": "x" * 1_000_000}}
-    assert server.send("POST", MAPS + "?dryRun=All", body)[0] in (201, 422)  # the token is in its first bytes
+    assert server.send("POST", MAPS + "?dryRun=All", body)[0] in (
+        201,
+        422,
+    )  # the token is in the first bytes of this request
 
 
 @pytest.mark.servers
@@ -213,7 +218,7 @@ def test_idle_connections_leave_descriptors_for_requests_with_the_token(tmp_path
         process.terminate()
         said = process.communicate(timeout=SECONDS)[1]
     assert "Traceback" not in said
-    assert said.count("WARNING") == 1, "it is said once a minute"
+    assert said.count("WARNING") == 1, "the warning is logged once a minute"
 
 
 @pytest.mark.servers

@@ -1,4 +1,6 @@
-"""Representations of the embedded server's answers (tables, metadata only, gzip), and request bodies in protobuf."""
+"""The representations of the embedded server's answers (tables, metadata only, gzip), and request bodies in
+protobuf.
+"""
 
 import contextlib
 import gzip

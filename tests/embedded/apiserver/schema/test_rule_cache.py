@@ -56,7 +56,7 @@ def test_rules_do_not_run_when_only_other_fields_change(monkeypatch: pytest.Monk
     old = {"spec": {"count": 1}, "status": {"phase": "New"}}
     for phase in ("Admitted", "Running"):
         judged(node, {**old, "status": {"phase": phase}}, old)
-    assert len(ran) == 2  # the rule at the root, and the one of the spec that compares with the old object
+    assert len(ran) == 2  # the rule at the root, and the rule of the spec that compares with the old object
     judged(node, {"spec": {"count": 0}}, old)
     judged(node, {"spec": {"count": 0}}, old)
     assert (

@@ -204,7 +204,9 @@ def test_only_transition_rules_run_without_a_change() -> None:
 
 
 def test_value_that_stays_as_it_was_is_not_checked_again_within_a_change() -> None:
-    """Matches the ratcheting of a Kubernetes API server, for which a list without keys is one value."""
+    """The server checks unchanged values as the ratcheting of a Kubernetes API server does, for which a list without
+    keys is one value.
+    """
     limited = _object(a={"type": "integer", "maximum": 1})
     part = limited | {"x-kubernetes-validations": [{"rule": "self.a < 2"}]}
     spec = _object(kept=part, parts={"type": "array", "items": part}, other={"type": "integer"})

@@ -128,7 +128,7 @@ def test_strategic_patch_is_idempotent(before: list[str], change: list[str], gon
 
 
 def test_servers_apply_and_refuse_strategic_patches(server: Server, namespace: str) -> None:
-    """Sends the patches over HTTP to the embedded server and to a real one."""
+    """The test sends the patches over HTTP to the embedded server and to a real server."""
     path = PODS.path(namespace)
     pod = {
         "apiVersion": "v1",

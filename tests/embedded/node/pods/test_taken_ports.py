@@ -1,4 +1,4 @@
-"""The port that a failed program could not use, from its output; and who has it."""
+"""The port that a failed program could not use, found in its output, and the owner of this port."""
 
 import socket
 

@@ -1,4 +1,6 @@
-"""Pods of two jobs that are connected with each other: who is told, and when the node looks."""
+"""Pods of two jobs that are connected with each other: which owners are told, and when the node looks for
+connections.
+"""
 
 import os
 import socket
@@ -39,7 +41,7 @@ sys.stdin.read()
 
 
 class Events:
-    """A cluster that keeps the Events that are created, and refuses them on demand."""
+    """A cluster that keeps the Events that are created. The cluster refuses Events if the test sets it so."""
 
     def __init__(self) -> None:
         self.created: list[dict[str, Any]] = []
@@ -53,7 +55,7 @@ class Events:
 
 
 def start(stack: ExitStack, *arguments: str) -> tuple[Process, str]:
-    """Start a program with a session of its own; return it with the first line that it prints."""
+    """Start a program in its own session. Return the program with the first line that it prints."""
     program = stack.enter_context(
         subprocess.Popen(
             [sys.executable, "-c", *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
@@ -69,7 +71,7 @@ def start(stack: ExitStack, *arguments: str) -> tuple[Process, str]:
 
 @pytest.fixture(params=["127.0.0.1", "::1", "::"])
 def world(request: pytest.FixtureRequest) -> Iterator[tuple[Process, Process, int]]:
-    """Yield a process that listens, one that is connected to it, and the port."""
+    """Yield a process that listens, a process that is connected to the listener, and the port."""
     with ExitStack() as stack:
         server, port = start(stack, SERVE, request.param)
         client, _ = start(stack, JOIN, "127.0.0.1" if request.param == "::" else request.param, port)

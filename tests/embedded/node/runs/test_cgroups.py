@@ -91,7 +91,7 @@ def test_a_new_group_of_version_1_has_the_memory_limit_without_swap(tmp_path: Pa
 @pytest.mark.skipif(cgroups.find().folder is None, reason="this user may not create control groups")
 @pytest.mark.servers
 def test_the_kernel_ends_a_container_as_a_whole_at_its_limit(tmp_path: Path) -> None:
-    """The child of its first process exceeds the limit in a moment that no watch sees."""
+    """The child of the container's first process exceeds the limit so briefly that no watch sees the excess."""
     runs = ContainerRuns(Layout(tmp_path / "data"), groups=cgroups.find())
     script = f"python3 -c 'bytearray(200 * {MIB})'; sleep 600"
     try:
@@ -121,7 +121,7 @@ def test_a_new_group_has_the_memory_limit(tmp_path: Path) -> None:
 
 @pytest.mark.servers
 def test_a_command_joins_its_group_before_it_begins(tmp_path: Path) -> None:
-    # The simulated group has no cgroup.procs file. The command must run and end as usual without it.
+    # The simulated group has no cgroup.procs file. The command must run and end as usual without this file.
     layout = Layout(tmp_path / "data")
     runs = ContainerRuns(layout, groups=ControlGroups(tmp_path))
     try:

@@ -95,7 +95,7 @@ def test_start_refuses_a_run_that_has_a_start_record(runs: ContainerRuns, layout
 
 def test_a_run_lost_with_its_machine_has_an_unknown_status(runs: ContainerRuns, layout: Layout) -> None:
     folder(layout).mkdir(parents=True)
-    # The recorded pid now belongs to another process, which is this one.
+    # The recorded pid now belongs to another process: the process of this test.
     (folder(layout) / "started").write_text(json.dumps({"pid": os.getpid(), "startTicks": 1, "startedAt": 5.0}))
     run = runs.read(KEY)
     assert run is not None
@@ -152,7 +152,7 @@ def test_the_fork_server_ends_with_its_node_and_the_shims_survive(layout: Layout
     assert runs.start(KEY, order(layout, "sh", "-c", f"while ! [ -e {layout.root / 'gate'} ]; do sleep 0.01; done"))
     run = until(lambda: runs.read(KEY), lambda run: run is not None and run.process is not None)
     zygote = runs._fork_server.pid
-    runs._fork_server._socket.close()  # has the same effect as the death of this process
+    runs._fork_server._socket.close()  # a closed socket has the same effect as the death of this process
     runs._fork_server._process.wait(patient())
     assert parent(run.process.pid) != zygote
     assert runs.read(KEY) == run

@@ -1,4 +1,4 @@
-"""How a container ends that is asked to: by which signal, with which first process, and with which children."""
+"""How a container ends when it is asked to end: by which signal, with which first process, and with which children."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ signal.signal(signal.SIGTERM, save)
 os.write(1, b"ready\\n")  # no print: the signal may come before it has returned
 time.sleep(600)
 """
-"""A training that saves on SIGTERM, and cannot if it has lost the workers of its data loader."""
+"""A training program that saves on SIGTERM. The program cannot save if it has lost the workers of its data loader."""
 LAUNCHER = 'import os, subprocess, sys; sys.exit(subprocess.call(["python", "-c", os.environ["TRAINING"]]))'
 AGENT = (
     "import os, signal, subprocess, sys\n"
@@ -62,29 +62,33 @@ Send = Callable[[Run], None]
 
 
 def ask(run: Run) -> None:
-    """Ask as the node does when a pod is deleted, is restarted in place, or ends with its node."""
+    """Ask the container to end, as the node does when a pod is deleted, is restarted in place, or ends with its
+    node.
+    """
     assert run.process is not None
     container_processes.ask_to_end(run.process, run.shim)
 
 
 def end_first(run: Run) -> None:
-    """Send SIGTERM to the first process, as its user may."""
+    """Send SIGTERM to the first process, as the user of the process may."""
     assert run.process is not None
     os.kill(run.process.pid, signal.SIGTERM)
 
 
 def end_session(run: Run) -> None:
-    """Send SIGTERM to the shim and every process, as at the end of a session, before any of them can handle it."""
+    """Send SIGTERM to the shim and every process, as at the end of a session, before any process can handle the
+    signal.
+    """
     assert run.shim is not None
     pids = [run.shim.pid, *container_processes.members(KEY.mark, run.process, [run.shim])]
     for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT):
         for pid in pids:
-            with suppress(ProcessLookupError):  # SIGTERM may end it before it has stopped
+            with suppress(ProcessLookupError):  # SIGTERM may end the process before SIGSTOP has stopped it
                 os.kill(pid, number)
 
 
 def kill(run: Run) -> None:
-    """Kill as the node does at the end of the grace."""
+    """Kill the container, as the node does at the end of the grace period."""
     assert run.shim is not None
     container_processes.kill_marked(KEY.mark, run.process, [run.shim])
 
@@ -99,7 +103,7 @@ def runs(tmp_path: Path) -> Iterator[ContainerRuns]:
 
 
 def started(runs: ContainerRuns, first: tuple[str, ...], children: int) -> Run:
-    """Start a run and wait until its training is ready."""
+    """Start a run and wait until its training program is ready."""
     environment = {"PATH": os.environ["PATH"], "TRAINING": TRAINING, "CHILDREN": str(children)}
     assert runs.start(KEY, Order(first, environment, "/"))
     until(lambda: "ready" in runs.tail(KEY, 100))
@@ -153,7 +157,7 @@ def test_what_outlives_its_session_is_killed_in_the_end(runs: ContainerRuns) -> 
     assert run.shim is not None
     until(run.process.alive, lambda alive: not alive)
     assert container_processes.members(KEY.mark)
-    os.kill(run.shim.pid, signal.SIGALRM)  # as after 90 s
+    os.kill(run.shim.pid, signal.SIGALRM)  # the same signal comes after 90 s
     assert ended(runs).exit_code == 143
     assert not container_processes.members(KEY.mark)
 

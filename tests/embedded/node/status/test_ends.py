@@ -1,4 +1,6 @@
-"""The steps in which the embedded node writes the end of a container: those that watches see of a kubelet."""
+"""The steps in which the embedded node writes the end of a container: the same steps that a kubelet shows to
+watches.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,7 +12,7 @@ from tests.support.embedded.stage import Stage, first
 from tests.support.waiting import until
 
 TRAINER = ("sh", "-c", 'trap "exit 0" TERM; echo up; while :; do sleep 0.05; done')
-"""A program that exits 0 on SIGTERM, as a trainer does that saves first."""
+"""A program that exits 0 on SIGTERM, as a trainer that saves first does."""
 Seen = tuple[str, str, str, int | None, int | None]
 """An event: its kind, the phase, the state of the first container, its exit code, and the grace of the deletion."""
 Told = Callable[[str, Callable[[Seen], bool]], list[Seen]]
@@ -18,7 +20,7 @@ Told = Callable[[str, Callable[[Seen], bool]], list[Seen]]
 
 @pytest.fixture
 def told(stage: Stage) -> Iterator[Told]:
-    """Return a function that gives the distinct events of a pod up to one that it waits for."""
+    """Return a function that returns the distinct events of a pod, up to the event for which `last` is true."""
     start = stage.cluster.list(PODS, "default").resource_version
     watches = []
 

@@ -1,4 +1,4 @@
-"""Memory that grows after a pod was killed for using it up: it is charged before any pod has it."""
+"""Memory that grows after a pod was killed for using it up: the growth is charged before any pod has the memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -36,7 +36,7 @@ EVERY = [
 
 @dataclass
 class Growing(Simulation):
-    """A job of three workers, and a quota of memory. No pod is made beyond what the job is charged for."""
+    """A job of three workers, and a quota of memory. No pod is made for which the job is not charged."""
 
     quota: int = 100 * GIB
     events: list[str] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Growing(Simulation):
         found = super().plan()
         raises = [each for each in found.actions if isinstance(each, RaiseCharge)]
         if any(each.charge["memory"] > self.quota for each in raises):
-            assert isinstance(found.actions[0], RaiseCharge), "nothing is done before there is room"
+            assert isinstance(found.actions[0], RaiseCharge), "no other action comes before there is room"
             found = plan(replace(self.observe(), obstacle=NoMemory("quota")), self.settings, self.now)
         return found
 
@@ -95,7 +95,7 @@ class Growing(Simulation):
         raise AssertionError(f"no end to it: {self.plan()}")
 
     def memory(self) -> dict[str, float]:
-        """Return what the running workers request, in GiB."""
+        """Return the memory that each running worker requests, in GiB."""
         return {
             name.removeprefix("digits-"): dict(pod.requests)["memory"] / GIB
             for name, pod in sorted(self.pods.items())
@@ -150,7 +150,7 @@ def test_without_room_for_more_memory_no_pod_is_made_until_there_is_some(spec: d
     found.go()
     assert "worker-1" not in found.memory()
     assert found.plan().actions == ()
-    assert 0 < (found.plan().requeue_after or 0) <= grown_memory.TRY_AGAIN, "it tries again, and not at once"
+    assert 0 < (found.plan().requeue_after or 0) <= grown_memory.TRY_AGAIN, "the job tries again later"
     (told,) = (each for each in found.known.status.conditions if each.reason == "NoRoomForMemory")
     assert told.message == (
         "a pod used up its memory: the next ones get 3Gi of memory for Worker, 3Gi more in all; "

@@ -1,4 +1,4 @@
-"""Growths: added workers are granted, written and made; they join in time, or are given up."""
+"""Growths: added workers are granted, written and made; added workers join in time, or are given up."""
 
 from dataclasses import replace
 from datetime import timedelta

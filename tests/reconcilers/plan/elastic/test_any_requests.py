@@ -1,5 +1,5 @@
-"""Scale requests at any time, with a worker that stops anywhere and an owner who edits the size: at the end the job
-has what it requests, and is charged for that.
+"""Scale requests at any time, with a worker that stops anywhere and an owner who edits the size. At the end, the job
+has the workers that it requests, and is charged for these workers.
 """
 
 from typing import Any
@@ -83,7 +83,7 @@ class Asked(RuleBasedStateMachine):
         job = self.job
         for _ in range(15):
             job.finish(101)
-        assert job.asked == {}, "all are over, and their time to live too"
+        assert job.asked == {}, "all requests are over, and so is their time to live"
         admission = job.known.admission
         assert admission is not None
         assert admission.workers == job.known.spec.worker_count == len(job.indexes())

@@ -1,4 +1,4 @@
-"""The next write as the wish changes, and as workers succeed or the job is suspended."""
+"""The next write of a resize when the wish changes, when workers succeed, or when the job is suspended."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,6 @@
-"""Workers are asked to save before some of them go, and go when they have saved or the time is over."""
+"""Before some workers are removed, workers are asked to save. The removal begins when they have saved or the time is
+over.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -35,7 +37,7 @@ def test_removal_waits_for_the_answer() -> None:
     assert (job.known.status.restart_generation, job.plan().requeue_after) == (0, 30.0)
     job.annotate({labels.CHECKPOINT_COMPLETED: str(int(NUMBER) - 1)})
     job.work()
-    assert victims(job) == (), "that was an earlier one"
+    assert victims(job) == (), "the answer was to an earlier request"
     job.annotate({labels.CHECKPOINT_COMPLETED: NUMBER})
     job.work()
     assert victims(job) == ("digits-worker-2",)

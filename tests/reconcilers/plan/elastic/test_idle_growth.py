@@ -1,4 +1,6 @@
-"""Scale requests of a job with idle growth: they move the owner's number, and end although the job has more workers."""
+"""Scale requests of a job with idle growth: the requests change the owner's number, and end although the job has more
+workers.
+"""
 
 from tests.support.reconcilers.requested import Requested, requested
 

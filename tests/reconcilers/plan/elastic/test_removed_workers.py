@@ -1,4 +1,4 @@
-"""Removals: victims are named, then deleted, then no longer granted; and growths that are taken back."""
+"""Removals: victims are named, then deleted, then no longer granted. Growths that are taken back."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -71,7 +71,7 @@ class TestShrinking:
         job.now += timedelta(seconds=5)
         job.want(wish)
         job.work()
-        job.give(wish)  # the coordinator offers nothing as long as there are victims
+        job.give(wish)  # the coordinator offers no room as long as there are victims
         job.end()
         job.work()
         assert grant_of(job)[0] == 2
@@ -167,7 +167,9 @@ class TestRevokedGrowth:
         assert job.indexes() == [1, 2, 3]
 
     def test_missing_worker_waits_for_the_room_of_a_removed_one(self) -> None:
-        """The first worker is never removed, so another one goes although it has a pod and the first has none."""
+        """The first worker is never removed. So another worker is removed although it has a pod and the first worker
+        has none.
+        """
         job = resizing(3, **ELASTIC)
         del job.pods["digits-worker-0"]
         job.reservation = sizes.held(1)

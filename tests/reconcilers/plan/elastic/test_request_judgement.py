@@ -1,4 +1,4 @@
-"""Every request that does not fit its job fails at once, with its reason, and nothing is touched."""
+"""Every request that does not fit its job fails at once, with its reason, and the job does not change."""
 
 from typing import Any
 

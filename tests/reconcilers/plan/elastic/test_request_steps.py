@@ -27,7 +27,7 @@ def test_scale_out_succeeds_once_all_added_workers_run() -> None:
     assert job.state("more").pods == ("digits-worker-2", "digits-worker-3")
     job.run(2)
     job.work()
-    assert job.phase("more") == ("Scaling", ""), "one of two runs"
+    assert job.phase("more") == ("Scaling", ""), "only one of two workers runs"
     job.run()
     job.pass_time(7)
     job.work()
@@ -59,7 +59,7 @@ def test_request_for_a_job_that_waits_only_changes_its_size(change: dict[str, An
 
 @pytest.mark.parametrize("change", [{"add": 2}, {"add": 0}, {"names": ["digits-worker-9"]}], ids=str)
 def test_job_owns_its_requests(change: dict[str, Any]) -> None:
-    """Also those that fail at once."""
+    """The job owns its requests, including requests that fail at once."""
     job = requested(2)
     job.ask("r", **change)
     job.work()
@@ -88,7 +88,7 @@ def test_scale_out_without_room_is_undone_at_its_timeout() -> None:
 
 
 def test_scale_out_that_does_not_join_loses_only_what_it_added() -> None:
-    """Index 1 is free, so that one of the added workers has a lower index than those that stay."""
+    """Index 1 is free, so that one of the added workers has a lower index than workers that stay."""
     job = requested(4)
     job.ask("less", names=["digits-worker-1"])
     job.finish()
@@ -109,7 +109,7 @@ def test_scale_out_that_does_not_join_loses_only_what_it_added() -> None:
 
 
 def test_scale_out_that_joins_in_part_loses_all_that_it_added_and_only_that() -> None:
-    """The first to join has a lower index than a worker that was there before."""
+    """The first worker to join has a lower index than a worker that was there before."""
     job = requested(4, policy={"joinTimeoutSeconds": 50})
     job.ask("less", names=["digits-worker-1"])
     job.finish()
@@ -185,7 +185,7 @@ def test_scale_in_by_name_takes_exactly_these() -> None:
     assert job.known.admission.indexes == "0,2,4"
     job.ask("more", add=1)
     job.finish()
-    assert job.indexes() == [0, 1, 2, 4], "the lowest free index comes first"
+    assert job.indexes() == [0, 1, 2, 4], "a new worker gets the lowest free index"
 
 
 def test_scale_in_by_name_takes_them_even_if_the_job_has_fewer_than_it_wants() -> None:
@@ -293,7 +293,7 @@ def test_request_that_is_deleted_before_its_turn_is_not_begun() -> None:
 
 @pytest.mark.parametrize("steps", range(1, 4))
 def test_scale_out_that_is_deleted_while_it_begins_changes_nothing(steps: int) -> None:
-    """After each of the first writes: the finalizer, the size in the status, numTasks."""
+    """The request is deleted after each of the first writes: the finalizer, the size in the status, numTasks."""
     job = requested(2)
     job.ask("more", add=2)
     for _ in range(steps):

@@ -16,7 +16,7 @@ from tests.support.reconcilers.builders import NOW, all_pods, job, observe, stat
 
 NUMBER = str(int(NOW.timestamp()))
 CAUSES = [{"suspend": True}, {}]
-"""What makes the job leave: its spec, else its queue."""
+"""The cause for which the job leaves: a suspension in its spec, or else the drain of its queue."""
 
 
 def saver(seconds: int = 60, annotations: Any = None, **spec: Any) -> TorchJob:
@@ -51,12 +51,14 @@ def deletes(found: Plan) -> bool:
 @pytest.mark.parametrize("answer", ["annotation", "report"])
 def test_pods_are_deleted_once_the_job_has_saved(spec: dict[str, Any], answer: str) -> None:
     asked = after(saver(**spec), decide(saver(**spec)))
-    assert asked.save_request == int(NUMBER), "reports are answered with it"
+    assert asked.save_request == int(NUMBER), "the answers to reports have this number"
     found = decide(asked)
     assert not deletes(found)
     waits = after(asked, found)
     assert waits.metadata.annotations[labels.CHECKPOINT_REQUESTED] == NUMBER
-    assert (decide(waits, 10).actions, decide(waits, 10).requeue_after) == ((), 30.0), "its grace is 30 s of 70"
+    assert (decide(waits, 10).actions, decide(waits, 10).requeue_after) == ((), 30.0), (
+        "30 s of the 70 s are for its grace period"
+    )
     if answer == "report":
         assert deletes(decide(waits, 11, reported_save=int(NUMBER)))
         return

@@ -22,7 +22,7 @@ from tests.support.reconcilers.resizing import (
 
 
 def idle(job: Resizing) -> int:
-    """Return how many granted workers are not paid for; the store says the same."""
+    """Return how many granted workers are not paid for, after a check that the store has the same numbers."""
     job.lower()
     admission, held = job.known.admission, job.reservation
     assert admission is not None
@@ -53,7 +53,7 @@ def grown(wish: int, size: int, **spec: Any) -> Resizing:
 
 
 def end(job: Resizing) -> None:
-    """Let the victims end, and the rest be written."""
+    """End the victims, and let the worker write the rest of the removal."""
     job.work()
     job.end()
     job.work()
@@ -218,7 +218,7 @@ class TestGivingBack:
         job.reconcile()
         admission = job.known.admission
         assert admission is not None
-        assert (admission.workers, admission.declined) == (3, 1), "its queue is not charged for it"
+        assert (admission.workers, admission.declined) == (3, 1), "the queue of the job is not charged for this growth"
         end(job)
         assert (grant_of(job)[0], job.indexes()) == (2, [0, 1])
 
@@ -255,7 +255,7 @@ class TestGivingBack:
 class TestOver:
     @pytest.mark.parametrize(("wish", "workers", "reason"), [(3, 3, "GiveBack"), (3, 2, "Idle"), (3, 10, "Idle")])
     def test_target_that_is_over_is_removed(self, wish: int, workers: int, reason: str) -> None:
-        """It is reached, below the wish, or beyond numMaxReplicas."""
+        """The target is reached, is below the wish, or is beyond numMaxReplicas."""
         job = resizing(wish, **ELASTIC)
         job.aim(workers, reason)
         job.work()
@@ -279,7 +279,7 @@ class TestOver:
         job = grown(2, 4)
         job.suspend(True)
         job.work()
-        job.aim(4)  # by a leader that has not heard of it
+        job.aim(4)  # a leader that has not heard of the suspension writes this target
         end(job)
         status = job.known.status
         assert (status.phase, status.target, status.admission) == ("Suspended", None, None)

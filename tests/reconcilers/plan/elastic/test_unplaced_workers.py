@@ -1,4 +1,6 @@
-"""Workers that left their nodes and find no other: an elastic job gives them up, charge and all, down to its least."""
+"""Workers that left their nodes and find no other node. An elastic job gives these workers and their charge up, down to
+its least size.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +14,7 @@ SECONDS = 100
 
 
 def leave(job: Resizing, *indexes: int) -> None:
-    """Cordon the node of some workers, and let these workers end; the new ones find no node."""
+    """Cordon the node of some workers, and let these workers end; the new workers find no node."""
     for index in indexes:
         name = f"digits-worker-{index}"
         job.pods[name] = replace(job.pods[name], node="n2")
@@ -23,7 +25,7 @@ def leave(job: Resizing, *indexes: int) -> None:
 
 
 def wait(job: Resizing) -> None:
-    """Let the time pass that the plan names, and what follows from it."""
+    """Let the time pass that the plan names, and let the worker do the due work."""
     seconds = job.plan().requeue_after
     assert seconds is not None
     job.now += timedelta(seconds=seconds)
@@ -74,9 +76,9 @@ def test_worker_that_runs_elsewhere_in_time_stays() -> None:
 @pytest.mark.parametrize(
     ("wish", "least", "step", "left", "leaving"),
     [
-        (4, 3, 1, 4, (2, 3)),  # fewer than its least run, so it waits for both
+        (4, 3, 1, 4, (2, 3)),  # fewer workers than its least run, so the job waits for both workers
         (3, 3, 1, 3, (2,)),
-        (5, 1, 2, 3, (4,)),  # another one goes, because the job has steps of two
+        (5, 1, 2, 3, (4,)),  # another worker is given up, too, because the job has steps of two
         (3, 1, 1, 1, (1, 2)),
     ],
 )

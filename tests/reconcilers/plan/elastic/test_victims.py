@@ -1,4 +1,4 @@
-"""Which workers a job loses first, and which names are refused."""
+"""The workers that a job loses first, and the names that are refused."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The world that follows from a change of the number of workers, and the generation that it begins."""
+"""The world that follows from a change of the number of workers, and the generation that the new world begins."""
 
 from typing import Any
 
@@ -15,8 +15,9 @@ IN_PLACE: dict[str, Any] = {"torchElasticPolicy": {"numMinReplicas": 1, "mode": 
 def world(
     before: dict[str, Any], after: dict[str, Any], *, size: int = 3, policy: dict[str, Any] = IN_PLACE, **how: Any
 ) -> tuple[int, str | None]:
-    """Return the generation and the named world after `scaling` and number of workers have changed, from the first
-    generation."""
+    """Return the generation and the named world after `scaling` and the number of workers have changed. The job begins
+    in the first generation.
+    """
     job = sizes.workers(9, sizes.granted("Running", size, 9, **before), **policy)
     number = after.pop("size", size)
     assert job.admission is not None
@@ -29,12 +30,12 @@ def world(
 
 def test_added_workers_wait_for_a_world_of_their_own() -> None:
     assert world({}, {"size": 5}) == (0, "0-2")
-    assert world({"world": "0-1"}, {"size": 5}) == (0, "0-1"), "also those that were added before"
+    assert world({"world": "0-1"}, {"size": 5}) == (0, "0-1"), "workers that were added before wait, too"
 
 
 def test_waiting_workers_join_a_new_world_together() -> None:
     assert world({"world": "0-1"}, {}, join=True) == (1, None)
-    assert world({}, {}, join=True) == (0, None), "nobody waits"
+    assert world({}, {}, join=True) == (0, None), "no worker waits"
 
 
 def test_removal_of_a_waiting_worker_leaves_the_world_as_it_is() -> None:

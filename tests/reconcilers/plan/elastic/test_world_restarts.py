@@ -1,4 +1,6 @@
-"""The restart that brings all pods into a new world: places first, then all containers at once."""
+"""The restart that brings all pods into a new world: first the places are written, then all containers restart at
+once.
+"""
 
 import math
 from dataclasses import replace
@@ -30,7 +32,7 @@ NEW = worker(2, phase="Pending", place="", shut_since=NOW.timestamp())
 
 
 def step(*pods: PodView, indexes: str | None = None, size: int = 3, driver: Any = "local") -> RestartStep:
-    """Return the first step into the world of the granted workers, which is the second one."""
+    """Return the first step into the world of the granted workers, which is the second world."""
     found = sizes.granted("Running", size, size, indexes=indexes) | {"restartGeneration": 1}
     job = sizes.workers(size, found, **POLICY)
     assert job.admission is not None
@@ -47,7 +49,7 @@ def step(*pods: PodView, indexes: str | None = None, size: int = 3, driver: Any 
 
 
 def notes(found: RestartStep) -> list[tuple[list[int], dict[str, str]]]:
-    """Return which annotations the pods get, by index."""
+    """Return the annotations that the pods get, by the indexes of the pods."""
     patches = (each for each in found.actions if isinstance(each, PatchPodMetadata))
     return [([each.index for each in one.pods], dict(one.metadata.get("annotations", {}))) for one in patches]
 
@@ -71,9 +73,9 @@ def place(index: int, size: int = 3) -> str:
 def test_places_are_written_before_any_container_is_restarted() -> None:
     size = {labels.WORLD_SIZE: "3", labels.RENDEZVOUS_ID: AFTER}
     first, second, third = notes(step(worker(0), worker(1), NEW))
-    assert first == ([0, 1], size), "those that keep their rank are written together"
+    assert first == ([0, 1], size), "pods that keep their rank are written together"
     assert second == ([2], {labels.RANK: "2", **size})
-    assert (third[0], third[1][labels.RESTART_CONTAINERS]) == ([0, 1], "1"), "all at once"
+    assert (third[0], third[1][labels.RESTART_CONTAINERS]) == ([0, 1], "1"), "both pods are restarted at once"
 
 
 def test_rank_is_the_position_among_the_granted() -> None:
@@ -87,7 +89,7 @@ def test_nobody_is_in_the_new_world_before_rank_0() -> None:
     assert marked(step(asked, done(1), waiting)) == []
     found = step(done(0), done(1), waiting)
     assert (marked(found), found.done, found.blocked) == ([0, 1, 2], True, True)
-    assert marked(step(done(1), waiting)) == [1, 2], "rank 0 is made again"
+    assert marked(step(done(1), waiting)) == [1, 2], "the pod of rank 0 is made again"
 
 
 def test_gates_open_with_the_same_write_as_soon_as_the_world_before_has_ended() -> None:

@@ -25,7 +25,7 @@ def failed(restart: int, seconds: float = 5, **fields: Any) -> PodView:
 
 
 def settle(of: TorchJob, worker: PodView) -> TorchJob:
-    """Return the job after the failure of a worker is handled, as if it ran again."""
+    """Return the job after the failure of a worker is handled, with a status as if the job ran again."""
     others = [pod("Worker", 1, restart=worker.restart)]
     others += [pod("Rendezvous", restart=worker.restart)] if of.spec.rendezvous else []
     found = plan(observe(of, worker, *others), ReconcileSettings(in_place="recreate"), NOW)

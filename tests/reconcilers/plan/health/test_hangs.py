@@ -1,4 +1,4 @@
-"""The plan for a job that hangs: what is written, told, restarted and counted, and how often."""
+"""The plan for a job that hangs: its writes, Events, restarts and counts, and how often the plan has each of these."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -41,7 +41,7 @@ def written(found: Plan) -> dict[str, Any]:
 
 
 def after(of: TorchJob, found: Plan) -> TorchJob:
-    """Return the job as the API server has it after the write of a plan."""
+    """Return the job as the API server stores it after the write of a plan."""
     before = of.status.manifest()
     merged = {name: value for name, value in (before | written(found)).items() if value is not None}
     return torchjob.parse(manifest(status=merged, health=of.spec.health.model_dump(by_alias=True)))

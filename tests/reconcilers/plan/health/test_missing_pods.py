@@ -41,14 +41,14 @@ def decide(described: TorchJob, *pods: PodView, after: float, groups: tuple[Grou
 
 
 def written(found: Plan, kind: str = "Admitted") -> tuple[str, str]:
-    """Return the reason and the message of the condition that a plan writes; empty if it writes none."""
+    """Return the reason and the message of the condition that a plan writes; empty if the plan writes no condition."""
     patches = [each.change["status"] for each in found.actions if isinstance(each, WriteStatus)]
     said = [each for patch in patches for each in patch.get("conditions", ()) if each["type"] == kind]
     return (said[0]["reason"], said[0]["message"]) if said else ("", "")
 
 
 def with_conditions(described: TorchJob, found: Plan) -> TorchJob:
-    """Return a job whose status has what a plan writes."""
+    """Return a job with the status that a plan writes."""
     (patch,) = (each.change["status"] for each in found.actions if isinstance(each, WriteStatus))
     updated = described.status.model_validate({**described.status.manifest(), **patch})
     return described.model_copy(update={"status": updated})
@@ -68,7 +68,7 @@ def test_reason_of_pods_without_nodes_is_written_once_when_they_have_waited() ->
     assert written(found) == ("PodsUnschedulable", f"Worker: 1 {NO_ROOM.replace(':', ' (digits-worker-0):', 1)}")
     told = with_conditions(described, found)
     other = waiting("Schedulable: it fits", NO_ROOM.replace("3", "7"), "Schedulable: it fits")
-    assert not decide(told, *other, after=15, groups=(group(),)).actions, "only a number is another"
+    assert not decide(told, *other, after=15, groups=(group(),)).actions, "only a number differs"
     tainted = waiting(*["Unschedulable: 0/3 nodes are available: 3 node(s) had untolerated taint"] * 3)
     assert "taint" in written(decide(told, *tainted, after=20, groups=(group(),)))[1]
     bound = [replace(each, node="n1", problem="ContainerCreating") for each in pods]
@@ -91,7 +91,7 @@ def test_group_that_is_not_let_in_is_the_reason_of_its_job() -> None:
     foreign = replace(pending, name="digits-7", uid="other")
     assert written(decide(admitted(), after=10, groups=(foreign,))) == ("", "")
     early_pods = decide(admitted(), *waiting("", "", ""), after=40, groups=(pending,))
-    assert written(early_pods)[0] == "PodGroupPending", "its scheduler has said why nobody looks at them"
+    assert written(early_pods)[0] == "PodGroupPending", "the scheduler has said why it does not look at the pods"
     told = with_conditions(admitted(), found)
     assert not decide(told, after=15, groups=(pending,)).actions
     let_in = decide(told, after=16, groups=(group(),))

@@ -1,4 +1,6 @@
-"""Gangs that their scheduler does not bind: what a worker reports, and how room is given back, with each of them."""
+"""Gangs that their scheduler does not bind: the reports of a worker, and how the job gives its room back. The tests run
+for each gang scheduler.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -18,7 +20,7 @@ from tests.support.reconcilers.builders import ADMISSION, NOW, RESERVATION, mani
 from tests.support.reconcilers.gang_simulation import GangSimulation
 
 WORDS = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu"
-"""What the scheduler says."""
+"""The message of the scheduler."""
 TOGETHER = sorted(set(backends.BACKENDS) - {"none"})
 KINDS = {"v1beta1": frozenset({NATIVE_POD_GROUPS}), "v1alpha2": frozenset({ALPHA_POD_GROUPS})}
 
@@ -34,7 +36,7 @@ def refusing(scheduler: str, served: str = "v1beta1", **spec: Any) -> GangSimula
 
 
 def turn(world: GangSimulation, seconds: float = 0.0, *, let_in: bool = True) -> TorchJobStatus:
-    """Let time pass and a worker do what follows; the scheduler has no node for the pods. Return the status."""
+    """Let time pass, and let a worker do the due work. The scheduler has no node for the pods. Return the status."""
     world.now += timedelta(seconds=seconds)
     for _ in range(5):
         world.pods = {name: pod for name, pod in world.pods.items() if not pod.deleting}
@@ -64,11 +66,11 @@ def recall(world: GangSimulation, at: TorchJobStatus) -> None:
 @pytest.mark.parametrize("scheduler", TOGETHER)
 def test_refused_gang_gives_its_room_back_when_it_is_recalled(scheduler: str, served: str, let_in: bool) -> None:
     world = refusing(scheduler, served)
-    assert turn(world, let_in=let_in).refused_since is None, "it may be bound soon"
+    assert turn(world, let_in=let_in).refused_since is None, "the gang may be bound soon"
     began = world.now
     told = turn(world, 11, let_in=let_in)
     assert told.refused_since == began.replace(microsecond=0)
-    assert turn(world, 500, let_in=let_in).phase == "Admitted", "nobody else waits"
+    assert turn(world, 500, let_in=let_in).phase == "Admitted", "no other job waits"
     recall(world, told)
     after = turn(world, let_in=let_in)
     assert (after.phase, world.pods, world.groups) == ("Queued", {}, {})
@@ -119,7 +121,7 @@ def test_only_a_gang_that_has_not_begun_is_refused(scheduler: str) -> None:
     )
     world = refusing(scheduler, status=ran)
     turn(world)
-    assert turn(world, 40).refused_since is None, "its pods are made again after a restart"
+    assert turn(world, 40).refused_since is None, "the pods are made again after a restart"
 
 
 @pytest.mark.parametrize(("scheduler", "minimum", "bound"), [("none", 3, 0), ("kubernetes", 2, 2)])
@@ -156,7 +158,7 @@ def test_group_that_the_api_server_does_not_take_is_a_refusal(reason: str) -> No
     world.reconcile(1)
 
     def blocked() -> TorchJobStatus:
-        """Plan as after a webhook has refused the group, and carry it out."""
+        """Make a plan as if a webhook has refused the group, and carry the plan out."""
         planned = plan(replace(world.observe(), obstacle=Blocker(reason, "closed")), world.settings, world.now)
         for action in planned.actions:
             world.carry_out(action)
@@ -168,7 +170,7 @@ def test_group_that_the_api_server_does_not_take_is_a_refusal(reason: str) -> No
     assert told.refused_since == world.now.replace(microsecond=0)
     world.now += timedelta(seconds=30)
     writes = [each for each in world.plan().actions if isinstance(each, WriteStatus)]
-    assert not writes, "the next try says nothing before its end"
+    assert not writes, "the next try writes nothing before its end"
     assert blocked() == told
     recall(world, told)
     assert conditions.find(blocked().conditions, "Admitted") is not None

@@ -1,4 +1,4 @@
-"""What restarts pods in place, what a job is charged for it, and what happens where an agent is in the way."""
+"""The driver that restarts pods in place, the charge of a job for its agents, and pods in which an agent cannot run."""
 
 from dataclasses import replace
 from typing import Any
@@ -81,7 +81,7 @@ def views(found: Plan, **fields: Any) -> tuple[PodView, ...]:
 
 
 def running(driver: Any = AGENTS, **fields: Any) -> TorchJob:
-    """Return a job whose pods have agents, charged for them."""
+    """Return a job whose pods have agents and which is charged for the agents."""
     begun = decide(see(job()), AUTO)
     described = act(begun, job())
     assert described.status.measured is not None
@@ -145,7 +145,7 @@ class TestAdmission:
         assert (change["admission"]["charge"], change.get("measured")) == (CHARGE, None)
         assert [has_agent(each) for each in made(found)] == [False] * 3
         later = act(found, job())
-        assert later.charge == CHARGE, "its next admission needs no more"
+        assert later.charge == CHARGE, "the next admission is not charged for agents"
         again = decide(see(later, *views(found)[:2]), AUTO)
         assert [has_agent(each) for each in made(again)] == [False]
         assert "RaiseCharge" not in kinds(again)
@@ -186,7 +186,7 @@ class TestLater:
         assert (change["inPlace"]["driver"], change["inPlace"]["message"]) == ("recreate", OLD_NODE)
         assert "admission" not in change, "a charge never falls while a job runs"
         later = act(found, running())
-        assert later.charge == WITH_AGENTS, "two pods still have theirs"
+        assert later.charge == WITH_AGENTS, "two pods still have their agents"
         assert replace_status(later, statuses.requeue_late(later, 1.0, 5, NOW)).charge == CHARGE
 
     def test_an_old_node_changes_nothing_while_no_pod_is_missing(self) -> None:
@@ -200,7 +200,7 @@ class TestLater:
     def test_pods_larger_than_their_charge_are_settled_before_agents(self) -> None:
         large = replace(all_pods()[0], requests=(("cpu", 5000), ("pods", 1)))
         found = decide(see(job(status=status("Running")), large, met=NoRoom("quota")), AUTO)
-        assert deleted(found), "there is no room for the pods themselves"
+        assert deleted(found), "there is no room even for the pods"
 
 
 REFUSALS: list[Obstacle] = [
@@ -237,7 +237,9 @@ class TestRefusals:
         assert (after.in_place.driver, after.in_place.settled) == ("recreate", True)
         bound = [replace(each, node="n1") for each in waits]
         assert choice.decline_unbound(begun, late, bound, AUTO).in_place == begun.status.in_place
-        assert choice.decline_unbound(begun, begun.status, waits, AUTO) == begun.status, "it leaves for another reason"
+        assert choice.decline_unbound(begun, begun.status, waits, AUTO) == begun.status, (
+            "the job gives its room back for another reason"
+        )
 
 
 WHY = 'exec: "sh": executable file not found in $PATH'

@@ -1,4 +1,4 @@
-"""The driver of each pod: by the pod, the settings and what its node would do."""
+"""The driver of each pod, as the pod, the settings and the state of its node decide."""
 
 import json
 from dataclasses import replace
@@ -68,7 +68,7 @@ def texts(found: RestartStep) -> list[str]:
         ("kruise", AGENT, "agent"),
         ("kruise", KRUISE, "kruise"),
         ("kruise", PLAIN, "none"),
-        # What its node would have to wait for is faster with a new pod.
+        # A new pod is faster than a restart for which the node would have to wait.
         ("auto", replace(KRUISE, **ONCE, ended=T - 599), "none"),
         ("kruise", replace(KRUISE, **ONCE, ended=T - 599), "none"),
         ("auto", replace(KRUISE, **ONCE, ended=T - 600), "kruise"),
@@ -149,7 +149,7 @@ class TestAgent:
             ({"restarts": 3, "problem": "RestartingAllContainers"}, "InProgress"),
             ({"restarts": 3, "phase": "Pending", "problem": "PodInitializing"}, "InProgress"),
             ({"restarts": 3, "requested_restart": "0/2"}, "NotAsked"),
-            ({"requested_restart": "0/2"}, "InProgress"),  # its agent may take a second request for the first one
+            ({"requested_restart": "0/2"}, "InProgress"),  # the agent may take a second request for the first request
             ({"restart_requested_at": T - 61}, "Failed"),
             ({"restart_requested_at": None}, "NotAsked"),
             ({"problem": "ErrImagePull: not found"}, "Failed"),
@@ -173,7 +173,7 @@ class TestAgent:
         [
             ({"phase": "Failed", "exit_code": 137, "has_running_containers": True}, True),
             ({"phase": "Failed", "reason": interruptions.INTERRUPTED, "has_running_containers": True}, True),
-            ({"phase": "Pending", "restarts": 3}, True),  # its init containers run again
+            ({"phase": "Pending", "restarts": 3}, True),  # the init containers of the pod run again
             ({"phase": "Failed", "exit_code": 3}, False),
             ({"phase": "Failed", "reason": interruptions.INTERRUPTED}, False),
             ({"phase": "Failed", "exit_code": 3, "has_running_containers": True, "restarts": 3}, False),
@@ -194,7 +194,7 @@ class TestAgent:
 
 
 def recorded(name: str) -> list[dict[str, Any]]:
-    """Return what a watcher received of one pod while it was restarted and then deleted."""
+    """Return the objects of one pod that a watcher received while the pod was restarted and then deleted."""
     path = Path(__file__).parents[2] / "views" / "recorded_ends" / f"{name}.json"
     return [each["object"] for each in json.loads(path.read_text())]
 
@@ -256,7 +256,7 @@ class TestKruise:
             ),
             ({"counted_restarts": 1}, (), RestartProgress("NotAsked")),
             ({"self_healing": False}, (), RestartProgress("NotAsked")),
-            # The restart was the owner's, and older than the failure that restarts the job.
+            # The owner requested the restart, before the failure that restarts the job.
             ({}, (request(generation=0, verdict="Done"),), RestartProgress("NotAsked")),
         ],
     )
@@ -297,7 +297,7 @@ def test_healthy_pod_is_asked_so_that_it_starts_when_the_back_off_is_over(
 
 def test_new_pods_wait_for_the_end_of_runs_and_not_for_the_next_ones() -> None:
     asked = replace(AGENT, requested_restart="1/0", restart_requested_at=T)
-    assert step("auto", asked).blocked, "its run goes on"
+    assert step("auto", asked).blocked, "the run of the pod goes on"
     between = replace(asked, phase="Pending", restarts=1)
     found = step("auto", between)
     assert (found.blocked, found.done, found.actions) == (False, False, ())

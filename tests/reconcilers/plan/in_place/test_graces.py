@@ -1,4 +1,6 @@
-"""What a planned restart leaves to containers that an agent restarts: a save, their grace, or neither."""
+"""The time that a planned restart gives containers that an agent restarts: time to save, their grace period, or
+none.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -133,7 +135,7 @@ def test_pods_keep_their_grace_when_another_one_leaves_its_node() -> None:
 
 
 def growing(**spec: Any) -> Resizing:
-    """Return a job of two workers with agents, whose third one has come to its start gate."""
+    """Return a job of two workers with agents, whose third worker has reached its start gate."""
     found = resizing(2, **{"torchElasticPolicy": STATIC} | spec)
     found.settings = AUTO
     found.add_agents()
@@ -176,7 +178,7 @@ def test_growth_restarts_pods_in_place_unless_they_have_a_grace(seconds: int) ->
     after = {name: pod.uid for name, pod in job.pods.items()}
     kept = [name for name in before if after[name] == before[name]]
     assert (kept == list(before)) is not bool(seconds)
-    assert "digits-worker-2" in kept, "it has run nothing yet"
+    assert "digits-worker-2" in kept, "the worker has run nothing yet"
     assert (job.known.status.phase, job.indexes()) == ("Running", [0, 1, 2])
     assert any(said.startswith("Scaled: from 2 to 3 workers") for said in job.events)
 
@@ -195,7 +197,7 @@ def test_removal_is_told_when_the_others_run_without_the_removed() -> None:
     job = resizing(3, torchElasticPolicy=STATIC)
     job.want(2)
     for _ in range(2):
-        job.reconcile()  # the restart is asked for, and the node has not done it yet
+        job.reconcile()  # the restart is requested, but the node has not made it yet
     job.end()
     for _ in range(3):
         job.reconcile()

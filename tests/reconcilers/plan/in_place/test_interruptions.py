@@ -53,7 +53,7 @@ def told(found: Plan) -> list[str]:
         ({}, (replace(OPEN, generation=5),)),
         ({}, (replace(OPEN, verdict="Done"),)),
         ({}, (replace(OPEN, verdict="Failed"),)),
-        ({"restarts": 1}, (OPEN,)),  # it was restarted by its node, and then ended by the request
+        ({"restarts": 1}, (OPEN,)),  # its node restarted the pod, and then the request ended the pod
         ({"requested_restart": "7/0", "restart_requested_at": T}, ()),  # the cache of requests is late
         ({"restarts": 2, "requested_restart": "7/2", "restart_requested_at": T}, ()),
         ({"requested_restart": "7", "restart_requested_at": T}, ()),
@@ -111,7 +111,7 @@ def test_container_that_an_agent_is_restarting_has_not_failed() -> None:
     waits = decide(RUNNING, replace(asked, has_running_containers=True), WORKER, OTHER, driver="auto")
     assert waits == Plan(requeue_after=59.0)
     ended = decide(RUNNING, asked, WORKER, OTHER, driver="auto")
-    assert written(ended)["restartCount"] == 1, "its pod has ended, so the end was its own"
+    assert written(ended)["restartCount"] == 1, "the pod has ended, so torchq did not cause the end"
 
 
 def test_restart_of_the_whole_job_replaces_it_at_once_and_says_so() -> None:
@@ -144,7 +144,7 @@ def test_pod_is_marked_before_the_request_that_may_end_it_is_created() -> None:
     assert [type(each).__name__ for each in found.actions[:5]] == ["PatchPodMetadata"] * 2 + ["CreateObject"] * 2 + [
         "WriteStatus"
     ]
-    # Whoever goes on from here asks again, and gives up a request that was never created.
+    # A worker that continues from here requests the restart again, and gives up a request that was never created.
     lost = replace(OTHER, requested_restart="7/0", restart_requested_at=T - 61)
     late = decide(job(status=status("Running", restartRequest="a", admission=UNDER_MASTER)), MASTER, WORKER, lost)
     assert written(late)["replacing"] == ["worker-1"]

@@ -95,7 +95,7 @@ class TestTheWholeJob:
         assert through(scene(open_, done).job_step()) == []
         led = scene(replace(open_, completed_restart="1"), done).job_step()
         assert (through(led), led.done) == (["digits-master-0", "digits-worker-0"], True)
-        # It has met the rank 0 from before, and failed with it: that is no failure of the job.
+        # The pod met rank 0 from before the restart, and failed together with it. This end is no failure of the job.
         met = scene(open_, replace(done, phase="Failed", exit_code=1)).job_step()
         assert (deleted(met), through(met)) == (["digits-worker-0"], [])
 
@@ -227,7 +227,7 @@ class TestKruise:
                 labels.RESTARTS_HANDLED: "1",
                 labels.RESTART_CONTAINERS: "1",
             },
-        }, "and so that it is no proof that its upstreams are there"
+        }, "without the mark, the pod would prove that its upstreams exist"
         assert self.judge(MASTER, verdict="Done").actions == ()
         assert self.judge(MASTER, verdict="Done", created=T - 61).failed
 
@@ -235,7 +235,7 @@ class TestKruise:
         ("fields", "failed"),
         [
             ({}, False),
-            ({"created": T - 61}, True),  # always Pending, behind another request
+            ({"created": T - 61}, True),  # the request is always Pending, behind another request
             ({"verdict": "Failed", "message": "pod has gone"}, True),
             ({"created": None}, True),
         ],

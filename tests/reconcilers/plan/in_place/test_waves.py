@@ -1,4 +1,4 @@
-"""Whether a gang keeps its room over a restart that replaces its pods, beside a gang that is not torchq's."""
+"""Whether a gang keeps its room over a restart that replaces its pods, while a foreign gang waits for room."""
 
 from dataclasses import replace
 from typing import Any
@@ -94,7 +94,7 @@ def test_pods_that_have_no_nodes_in_time_keep_nobody_waiting() -> None:
     assert world.taken == 1
     for _ in range(int(waves.LONGEST) - 3):
         world.turn()
-    assert sum(pod.restart == 0 for pod in world.pods.values()) == 7, "they hold the room of the gang"
+    assert sum(pod.restart == 0 for pod in world.pods.values()) == 7, "the old pods hold the room of the gang"
     for _ in range(5):
         world.turn()
     assert not any(pod.restart == 0 for pod in world.pods.values())

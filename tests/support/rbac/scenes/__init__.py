@@ -1,4 +1,4 @@
-"""One scene for each permission of each account: the action that needs it, and the error without it."""
+"""One scene for each permission of each account: the action that needs the permission, and the error without it."""
 
 from tests.support.rbac.scenes import admins, coordinator, restore, users, worker
 from tests.support.rbac.scenes.stage import OTHERS, SCENES, Stage

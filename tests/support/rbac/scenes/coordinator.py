@@ -1,4 +1,4 @@
-"""The scenes of the coordinator's account: what it follows, writes and leads."""
+"""The scenes of the coordinator's account: watches, writes and the leader's Lease."""
 
 import contextlib
 import logging
@@ -103,7 +103,7 @@ def _queues_say_how_they_do(stage: Stage) -> str:
         for _ in range(3):
             figures.look()
             writer.step()
-    assert len(stage.log.records) <= 1, "said once"
+    assert len(stage.log.records) <= 1, "the error is logged once"
     return stage.log.text
 
 
@@ -120,7 +120,7 @@ def _jobs_say_why_they_wait(stage: Stage) -> str:
             assert job is not None
             reasons.note(job, Eligibility("Held", "held back by its owner"))
             writer.step()
-    assert len(stage.log.records) <= 1, "said once"
+    assert len(stage.log.records) <= 1, "the error is logged once"
     return stage.log.text
 
 
@@ -153,14 +153,14 @@ def foreign_object(resource: Resource, key: JobKey) -> Manifest:
     metadata = {
         "name": "train-0",
         "labels": {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name},
-        "annotations": {labels.POD_UID: key.uid},  # the uid of the job stands for that of a pod
+        "annotations": {labels.POD_UID: key.uid},  # the uid of the job stands for the uid of a pod
         "ownerReferences": [owner(key)],
     }
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
 def made_for(stage: Stage, resource: Resource, key: JobKey) -> str:
-    """Create such an object for a job and return its uid."""
+    """Create such an object for a job, and return the uid of the object."""
     made = stage.admin.create(resource, foreign_object(resource, key), TENANT)
     return str(made["metadata"]["uid"])
 

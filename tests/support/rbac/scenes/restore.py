@@ -20,7 +20,7 @@ from tests.support.rbac.scenes.users import CODE
 
 
 def saved_job(uid: str) -> Manifest:
-    """Return a finished job as a backup has it."""
+    """Return a finished job as it stands in a backup."""
     status = {"phase": "Succeeded", "conditions": [], "completionTime": "2026-01-01T00:00:00Z"}
     metadata = {"uid": uid, "namespace": TENANT, "creationTimestamp": "2026-01-01T00:00:00Z"}
     body = manifest("train", TENANT, {"Master": task()})
@@ -44,7 +44,7 @@ def _restore_a_backup(stage: Stage) -> str:
 
 
 def saved_code() -> tuple[Manifest, Manifest]:
-    """Return a waiting job as a backup has it, and the ConfigMap with its code."""
+    """Return a waiting job as it stands in a backup, and the ConfigMap with its code."""
     archive = code_stores.code(b"pass")
     [part] = config_maps.manifests(archive, 1, TENANT)
     body = saved_job("old") | {"status": {"phase": "Queued"}}

@@ -1,6 +1,6 @@
 """The stage of a scene: an API server with a job, the accounts that act on it, and what a scene may find there.
 
-One rule: a scene returns the text that a user would read: of a command, of the log, or of a process's health.
+One rule: a scene returns the text that a user would read: the output of a command, the log, or the health of a process.
 """
 
 import logging
@@ -53,10 +53,10 @@ from tests.support.rbac.access import TENANT, Access, Gated
 
 SYNC_SECONDS = 60.0
 OTHERS = tuple(each for each in optional_kinds.KINDS if each not in (ALPHA_POD_GROUPS, ALPHA_RECREATE_REQUESTS))
-"""All foreign kinds; one version of each is enough."""
+"""All foreign kinds. One version of each kind is enough."""
 
 POLICY = {"mode": "InPlaceRestart"}
-"""An elastic policy without a rendezvous store: the first worker has a service that others connect to."""
+"""An elastic policy without a rendezvous store: the first worker has a service to which the other workers connect."""
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Stage:
         return JobKey(TENANT, name, made["uid"])
 
     def reconcile(self, key: JobKey, *, room: bool = True, worker: Cluster | None = None) -> str:
-        """Let a worker reconcile the job once, and return its error, or an empty text."""
+        """Let a worker reconcile the job once. Return the error, or an empty text."""
         cluster = worker or self.access.cluster(WORKER)
         held = Reservation(
             key=key, queue=TENANT, attempt=1, epoch=1, pick=1, charge={"jobs": 1, "pods": 1, "cpu": 1000}
@@ -98,7 +98,7 @@ class Stage:
         return ""
 
     def apply(self, key: JobKey, *actions: Action) -> str:
-        """Let a worker carry out a plan, and return its error and its log."""
+        """Let a worker carry out a plan. Return its error and its log."""
         cluster, settings = self.access.cluster(WORKER), ReconcileSettings()
         with ThreadPoolExecutor(1) as threads, self.log.at_level(logging.DEBUG, "reconcilers"):
             work = Application(cluster, settings, threads, time.time, key, lambda: True, lambda *_: "")
@@ -121,8 +121,9 @@ class Stage:
         return result.output if result.exit_code == 1 or code is not None else ""
 
     def kubectl(self, role: Role, *arguments: str) -> str:
-        """Run kubectl under an account, with an elastic job in the tenant's namespace; return its error, empty if it
-        succeeds."""
+        """Run kubectl under an account, with an elastic job in the tenant's namespace. Return the error; empty if
+        kubectl succeeds.
+        """
         if not shutil.which("kubectl"):
             pytest.skip("kubectl is not on PATH")
         body = manifest("train", TENANT, torchElasticPolicy={}, suspend=True)
@@ -132,12 +133,12 @@ class Stage:
         return "" if said.code == 0 else said.err
 
     def follow(self, role: Role, resource: Resource, namespace: str = "") -> str:
-        """Run an informer of this account; return its error, empty if it follows."""
+        """Run an informer of this account. Return its error; empty if the informer follows its objects."""
         informer = Informer(self.access.cluster(role), resource, trim=lambda each: each, namespace=namespace)
         return self.trouble(informer)
 
     def trouble(self, informer: Informer[Any]) -> str:
-        """Return the informer's error, or an empty text once its watch has shown a change."""
+        """Return the error of the informer, or an empty text once its watch has shown a change."""
         seen = threading.Event()
         informer.on_change = lambda before, _: seen.set() if before is not None else None
         with informer:
@@ -175,7 +176,7 @@ def owner(key: JobKey) -> Manifest:
 
 
 def pod(stage: Stage, key: JobKey | None = None, name: str = "train-master-0") -> None:
-    """Create a pod of a job, or one without an owner."""
+    """Create a pod of a job, or a pod without an owner."""
     body: Manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
     if key is not None:
         found = {labels.JOB_UID: key.uid, labels.JOB_NAME: key.name, labels.ATTEMPT: "1", labels.RESTART: "0"}
@@ -194,7 +195,7 @@ def service(stage: Stage, key: JobKey | None = None) -> None:
 
 
 def budget(stage: Stage, key: JobKey) -> None:
-    """Create a budget with the name of the first one that a job needs."""
+    """Create a disruption budget with the name of the first budget that a job needs."""
     own = owner(key)
     metadata = {"name": "train-evictions-1", "labels": {labels.JOB_UID: own["uid"]}, "ownerReferences": [own]}
     body = {"apiVersion": POD_DISRUPTION_BUDGETS.api_version, "kind": "PodDisruptionBudget", "metadata": metadata}
@@ -218,7 +219,7 @@ def only_forbidden(said: str) -> str:
 
 
 def installation(stage: Stage, role: Role) -> str:
-    """Read whose the installation is under an account, and return the error, or an empty text."""
+    """Read the owner of the installation under an account. Return the error, or an empty text."""
     try:
         own_installation.read(stage.access.cluster(role), LEASE_NAMESPACE)
     except errors.ClusterError as error:
@@ -227,7 +228,7 @@ def installation(stage: Stage, role: Role) -> str:
 
 
 class Nothing:
-    """An empty store and work queue, since the scenes with it read the cluster only."""
+    """An empty store and work queue. The scenes that use it read only the cluster."""
 
     def inspect(self) -> None:
         """Return None; see Collector."""

@@ -86,7 +86,7 @@ CODE = {
 
 
 def _user_of(key: JobKey) -> Manifest:
-    """Return the owner reference of a job that uses an object and does not control it."""
+    """Return the owner reference of a job that uses an object but does not control it."""
     return {name: value for name, value in owner(key).items() if name != "controller"}
 
 
@@ -132,7 +132,7 @@ def _delete(stage: Stage) -> str:
 @scene(USER, "pods", "get")
 def _which_run_a_log_is_of(stage: Stage) -> str:
     _with_container(stage, stage.job({"phase": "Succeeded"}))
-    # No node runs the pod, so nobody has its output.
+    # No node runs the pod, so no log of the pod exists.
     stage.monkeypatch.setattr(LogStreams, "job_runs", _no_runs)
     stage.monkeypatch.setattr(LogStreams, "logs", lambda *_, **__: NoPieces())
     return only_forbidden(stage.run(USER, "job", "logs", "train"))

@@ -1,4 +1,4 @@
-"""The scenes of a worker's account: caches, pods and what they need, groups, and events."""
+"""The scenes of a worker's account: caches, pods and the objects that pods need, groups, and events."""
 
 import contextlib
 import logging
