@@ -128,8 +128,7 @@ def show(session: Session, name: str, form: str | None) -> None:
     ]
     facts += [("Gang queues", listed)] if (listed := _gang_queues(spec)) else []
     facts += [("Held by", held)] if (held := _held_by(session, name)) else []
-    for title, value in facts:
-        click.echo(f"{title + ':':<15}{value}")
+    click.echo(output.facts(facts, 15))
     for problem in ineffective(item):
         click.echo(f"note: {problem.field}: {problem.message}; it has another effect than it says")
 

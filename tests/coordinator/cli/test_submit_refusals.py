@@ -134,6 +134,12 @@ NOT_HERE = [
         ),
         "Master.template.spec.containers[0].volumeMounts[0].mountPath: '/d' cannot be mounted",
     ),
+    (body("no", "wide", pod={"nodeName": "local"}), "Master.template.spec.nodeName: is not supported"),
+    (body("no", "wide", pod={"hostPID": True}), "Master.template.spec.hostPID: is not supported"),
+    (
+        body("no", "wide", pod={"priorityClassName": "system-node-critical"}),
+        "Master.template.spec.priorityClassName: 'system-node-critical' is for parts of a cluster",
+    ),
     (body("no", "wide", pod={"nodeSelector": {"gpu": "a100"}}), "does not have the label gpu=a100"),
 ]
 
