@@ -249,7 +249,11 @@ class QueueState:
         """Return the record of the first job; a new record if the first job has none."""
         if self.first is None:
             raise ValueError(f"queue {self.spec.name} has no job that could be overtaken")
-        return self.first_overtaken or OvertakenJob(key=self.first.waiting.entry.key, times=0, since=now)
+        if (record := self.first_overtaken) is not None:
+            return record
+        # The next job inherits the number: else an owner who withdraws jobs could idle the cohort without end.
+        uncollected = 0 if self.overtaken is None else self.overtaken.uncollected
+        return OvertakenJob(key=self.first.waiting.entry.key, times=0, since=now, uncollected=uncollected)
 
     def overtake(self, now: float) -> OvertakenJob:
         """Record that another job is picked before the first job, and return the record."""
@@ -287,6 +291,12 @@ class QueueState:
         """
         record = self.overtaken
         return record is not None and record.late and self.first_overtaken is record
+
+    @property
+    def collects(self) -> bool:
+        """Whether the queue's cohort collects what the first job asks for (`queues.picking.collected_room`)."""
+        record = self.overtaken
+        return record is not None and record.collected_until > 0 and self.first_overtaken is record
 
     @property
     def may_be_kept_room(self) -> bool:
