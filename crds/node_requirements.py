@@ -56,8 +56,12 @@ def place_condition(spec: Mapping[str, Any], avoided: Sequence[str] = ()) -> str
     """Return where a pod with this spec may run, as a text that is equal for equal requirements; empty for a pod that
     requires nothing of its node and tolerates nothing.
 
-    `avoided` are the nodes that the pod leaves to others, as long as there are any.
+    `avoided` are the nodes that the pod leaves to others, as long as there are any. A taint with the name of a resource
+    that the pod requests counts as tolerated: clusters with the admission plugin ExtendedResourceToleration add such
+    tolerations when the pod is made, and taint their nodes with devices so.
     """
+    devices = sorted(_devices(spec))
+    implied = [{"key": name, "operator": "Exists", "effect": "NoSchedule"} for name in devices]
     affinity = spec.get("affinity")
     node_affinity = affinity.get("nodeAffinity") if isinstance(affinity, dict) else None
     required = node_affinity.get(REQUIRED) if isinstance(node_affinity, dict) else None
@@ -65,11 +69,21 @@ def place_condition(spec: Mapping[str, Any], avoided: Sequence[str] = ()) -> str
         "nodeName": spec.get("nodeName"),
         "nodeSelector": spec.get("nodeSelector"),
         "required": required,
-        "tolerations": spec.get("tolerations"),
+        "tolerations": [*(spec.get("tolerations") or ()), *implied],
         "avoided": sorted(avoided),
     }
     found = {name: value for name, value in fields.items() if value}
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS).decode() if found else ""
+
+
+def _devices(spec: Mapping[str, Any]) -> set[str]:
+    """Return the names of the extended resources that the containers of a pod request."""
+    found: set[str] = set()
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        for requested in (container.get("resources") or {}).values():
+            if isinstance(requested, dict):
+                found.update(name for name in requested if "/" in name)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

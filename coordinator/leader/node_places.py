@@ -63,11 +63,12 @@ class NodePlaces:
         if not self.counts:
             return False
         self._refreshed = self.elapsed()
-        changed = self.watches.node_changes.take()
+        changed, places = self.watches.node_changes.take(), self.places
+        if changed.everything:
+            self._built = -math.inf  # until it was possible to make them anew
         is_late = abs(self.elapsed() - self._built) >= REBUILD_SECONDS
-        places = self.places
         with self._lock:
-            if places is None or changed.everything or places.is_outdated or is_late:
+            if places is None or places.is_outdated or is_late:
                 self._rebuild()
                 return True
             before = places.empty.version
@@ -111,15 +112,15 @@ class NodePlaces:
             self._follow(places, key)
 
     def _rebuild(self) -> None:
-        before = self.places
-        places = self.places = Places(NodeRoom(self._allowed), NodeRoom(self._ever_allowed), self.gang_of, self._ends)
+        reserved = sorted(self.reservations().values(), key=lambda charge: (charge.epoch, charge.pick))
+        before, room, empty = self.places, NodeRoom(self._allowed), NodeRoom(self._ever_allowed)
         self._nodes, self._foreign, self._built = {}, {}, self.elapsed()
+        places = self.places = Places(room, empty, self.gang_of, self._ends)
         for node in self.watches.nodes.values() if self.watches.nodes else ():
             self._look_at(places, node.name)
         places.usable = self._usable(places)
         for key in {pod.job for pod in self.watches.pods.values() if pod.job is not None and pod.node}:
             self._follow(places, key)
-        reserved = sorted(self.reservations().values(), key=lambda charge: (charge.epoch, charge.pick))
         for charge in reserved:
             places.take(str(charge.key), None)
             job = self.watches.job(charge.key)
@@ -129,6 +130,7 @@ class NodePlaces:
             kept = (before.room.names[index] for index in range(len(before.room.names)) if before.kept >> index & 1)
             places.kept = sum(1 << places.room.index(name) for name in kept if name in self._nodes)
             places.kept_for, places.kept_since = before.kept_for, before.kept_since
+            places.is_kept_in_vain = before.is_kept_in_vain
 
     # Nodes
 
