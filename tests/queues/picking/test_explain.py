@@ -109,7 +109,7 @@ def test_the_numbers_say_how_many_jobs_have_passed_and_whether_more_may(record: 
         ),
         (
             [reservation("mine", "a", gpu=3), reservation("theirs", "b", gpu=5)],
-            "own jobs use 3 of 4 nvidia.com/gpu; beyond their quotas: b 5 of 4 nvidia.com/gpu",
+            "own jobs use 3 of 4 nvidia.com/gpu; beyond their quotas: another queue 5 of 4 nvidia.com/gpu",
         ),
         (
             [reservation("mine", "a", gpu=4), reservation("theirs", "b", gpu=4)],
