@@ -77,7 +77,9 @@ def bases() -> dict[Path, str]:
     rendered = [_for_kustomize(each) for each in chart.render()]
     is_redis = [_component(each) == "redis" and each["kind"] != "Secret" for each in rendered]
     monitoring = {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
-    everything = chart.render({"metrics": {**monitoring, "dashboards": {"enabled": True}}})
+    metrics = {"metrics": {**monitoring, "dashboards": {"enabled": True}}}
+    prometheus = {"namespaceLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    everything = chart.render({**metrics, "networkPolicy": {"metrics": prometheus}})
     own = {_identity(each) for each in rendered}
     return {
         OVERLAYS / "base" / "torchq.yaml": _stream(

@@ -385,7 +385,7 @@ def test_the_network_policy_lets_in_the_addresses_of_the_api_server(helm: Helm, 
     finally:
         admin.delete(slices, "kubernetes", "default")
     policies = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
-    api, _metrics = admin.get(policies, "prod-torchq-coordinator", "batch")["spec"]["ingress"]
+    [api] = admin.get(policies, "prod-torchq-coordinator", "batch")["spec"]["ingress"]
     blocks = [each["ipBlock"]["cidr"] for each in api["from"] if "ipBlock" in each]
     assert blocks == ["10.1.2.3/32", "10.1.2.4/32"]
 
