@@ -167,8 +167,8 @@ def test_a_release_beside_coordinators_that_hold_the_lease_is_refused(helm: Helm
 
 
 def blocks(heading: str) -> list[str]:
-    """Return the blocks of commands of a section of docs/operators.md."""
-    text = (ROOT / "docs" / "operators.md").read_text()
+    """Return the blocks of commands of a section of docs/operators.md or docs/access.md."""
+    text = "".join((ROOT / "docs" / page).read_text() for page in ("operators.md", "access.md"))
     [section] = re.findall(rf"^##+ {heading}\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     return re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
