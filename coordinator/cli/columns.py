@@ -4,6 +4,7 @@ that lists of jobs share with these lists. The columns of jobs are in `coordinat
 One rule: a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -49,15 +50,22 @@ def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], 
 
     `in_order` are the picks as they would be if the pool had room for everything.
     """
-    now = {_pick_identity(pick) for pick in fitting}
-    later = [pick for pick in in_order if _pick_identity(pick) not in now]
+    now = Counter(map(_pick_identity, fitting))
+    later = []
+    for pick in in_order:
+        identity = _pick_identity(pick)
+        if now[identity]:
+            now[identity] -= 1
+        else:
+            later.append(pick)
     merged = [pick | {"when": NOW} for pick in fitting] + [pick | {"when": LATER} for pick in later]
     return [pick | {"pick": number} for number, pick in enumerate(merged[:count], start=1)]
 
 
 def _pick_identity(pick: Document) -> tuple[str, bool, int]:
-    """Return the identity of a pick: a job is picked once, and then once for each further step of its growth."""
-    return pick["uid"], bool(pick.get("growth")), int(pick.get("workers") or 0)
+    """Return the identity of a pick: a job is picked once, and then once for each further step of its growth. The jobs
+    of other teams cannot be told apart."""
+    return pick.get("uid", ""), bool(pick.get("growth")), int(pick.get("workers") or 0)
 
 
 def submission_order(job: Document) -> tuple[float, str]:
@@ -137,16 +145,16 @@ def creation_order(item: Document) -> str | None:
 
 PICK_COLUMNS = (
     TableColumn("PICK", lambda pick: pick["pick"]),
-    TableColumn("QUEUE", lambda pick: pick["queue"]),
+    TableColumn("QUEUE", lambda pick: pick.get("queue", "-")),
     TableColumn("JOB", lambda pick: pick["job"]),
-    TableColumn("COST", lambda pick: pick["cost"]),
-    TableColumn("WAITED", lambda pick: output.duration(pick["waitSeconds"]), lambda pick: pick["waitSeconds"]),
-    TableColumn("DEMAND", lambda pick: format_amounts(pick["demand"])),
+    TableColumn("COST", lambda pick: pick.get("cost", "-"), lambda pick: pick.get("cost")),
+    TableColumn("WAITED", lambda pick: output.duration(pick.get("waitSeconds")), lambda pick: pick.get("waitSeconds")),
+    TableColumn("DEMAND", lambda pick: format_amounts(pick.get("demand"))),
     TableColumn("WHEN", lambda pick: pick.get("when", "-")),
-    TableColumn("PRIORITY", lambda pick: pick["priority"], wide=True),
-    TableColumn("UID", lambda pick: pick["uid"], wide=True),
+    TableColumn("PRIORITY", lambda pick: pick.get("priority", "-"), lambda pick: pick.get("priority"), wide=True),
+    TableColumn("UID", lambda pick: pick.get("uid", "-"), wide=True),
 )
-"""The columns of the picks that `next` forecasts."""
+"""The columns of the picks that `next` forecasts. Of the jobs of other teams only the number of the pick is known."""
 
 
 def _words(amounts: Mapping[str, str]) -> str:

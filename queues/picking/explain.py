@@ -132,13 +132,13 @@ def _room(picker: Picker, queue: QueueState, code: Code, demand: Amounts) -> Sca
 
 
 def _format_shares(picker: Picker, queue: QueueState, room: ScarceRoom, demand: Amounts) -> str:
-    """Return what the own jobs of a queue use of its quota, which members of its cohort use more than theirs, and
-    whether others have a claim to what is free."""
+    """Return what the own jobs of a queue use of its quota, what members of its cohort use beyond theirs, and whether
+    others have a claim to what is free. The members are not named: the owner of the job may not know their teams."""
     cohort = picker.cohort(queue.spec.cohort)
     assert cohort is not None
     own = [_format_use(queue, name) for name in room.short if name in queue.spec.quota]
     above = [
-        f"{member.spec.name} {_format_use(member, name)}"
+        f"another queue {_format_use(member, name)}"
         for _, member in sorted(cohort.queues.items())
         for name in room.short
         if member is not queue and member.used.get(name, 0) > member.spec.quota.get(name, member.used.get(name, 0))

@@ -17,6 +17,7 @@ from coordinator.query.questions import MOST_FORECAST_PICKS, Document, Queries, 
 from coordinator.runs.submission_findings import CheckUnavailable
 from crds.errors import InvalidObject
 from crds.torchjob import torchjob
+from kube import errors
 from kube.api import Manifest
 
 POOL = "/v1/pool"
@@ -59,7 +60,16 @@ def _locate(session: Session, item: Manifest) -> Document:
         silence = text.describe_silence(item, training, output.now())
         parts = {"rest": rest, "silence": silence, "sharing": text.describe_sharing(context.pods)}
         return settled | {name: part for name, part in parts.items() if part}
-    return text.describe_waiting(item, holders.read(session, api_client.find(session).job(job_ref.key(item))))
+    return text.describe_waiting(item, holders.read(session, _place(session, item)))
+
+
+def _place(session: Session, item: Manifest) -> Document:
+    """Return the position of a job. What the status of the job says has to do where no coordinator tells more."""
+    try:
+        return api_client.find(session).job(job_ref.key(item))
+    except (errors.Forbidden, api_client.Withheld) as error:
+        click.echo(f"note: {error}", err=True)
+        return {"state": "absent"}
 
 
 def _too_small(session: Session, item: Manifest) -> Document:
@@ -88,13 +98,13 @@ def _if_resumed(session: Session, item: Manifest) -> Document | None:
     "-n", "count", type=click.IntRange(1, MOST_FORECAST_PICKS), default=20, show_default=True, help="how many picks"
 )
 @click.option("--roomy", is_flag=True, help="show the order alone, as if the pool had room for everything")
-@click.option("-A", "--all-namespaces", is_flag=True, help="no effect: picks are from all namespaces")
+@click.option("-A", "--all-namespaces", is_flag=True, help="name jobs of every namespace")
 @output.table_options
 @pass_session
-def forecast(session: Session, count: int, roomy: bool, all_namespaces: bool, listing: TableOptions) -> None:  # noqa: ARG001
+def forecast(session: Session, count: int, roomy: bool, all_namespaces: bool, listing: TableOptions) -> None:
     """Show which jobs would be admitted next. Those that fit now are first. The others go in this order when room is
-    free."""
-    queries = api_client.find(session)
+    free. Jobs of other namespaces are named with -A."""
+    queries = api_client.find(session.with_all_namespaces() if all_namespaces else session)
     document = queries.next(count, roomy=roomy)
     items = document["items"] if roomy else upcoming(queries, document, count)
     listing.show(columns.PICK_COLUMNS, items)

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import click
 
+from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.completions import Completions
@@ -118,11 +119,12 @@ def coordinator(session: Session, health_port: int | None) -> None:
     reports = connection.connect(settings.redis, client_name="torchq-reports")
     watches, lane = coordinator.watches, coordinator.statuses.jobs
     hangs = HangWatch(lane, watches, RedisStore(reports), RedisReports(reports))
+    key, reviews = _report_key(settings), TokenReviews(session.review_cluster)
     with (
         _alive(session, CoordinatorLife(coordinator), figures),
         _checked(session, COORDINATOR),
-        coordinator_server.serving(coordinator, settings.health_port, queries),
-        report_port.serving(coordinator, _report_key(settings), RedisReports(reports)) as port,
+        coordinator_server.serving(coordinator, settings.health_port, queries, reviews, key),
+        report_port.serving(coordinator, key, RedisReports(reports)) as port,
     ):
         hangs.is_open = lambda: port != 0
         queues = QueueStatuses(coordinator.statuses.queues, watches, settings.cost, parse_pool(settings.pool))
@@ -130,7 +132,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
         loops: list[_Loop] = [coordinator.statuses, queues, coordinator.reasons, hangs, completions]
         loops += [WorkerLog(lambda: stats.read(reports)), ClockLog(session.cluster.server_time.problem)]
         loops += _metrics(coordinator, figures, queries, lambda: stats.read(reports))
-        _serve(coordinator, loops, [session.cluster, session.status_cluster])
+        _serve(coordinator, loops, [session.cluster, session.status_cluster, session.review_cluster])
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from kube.client import KubernetesCluster
 from queues.values import QueueSpec
 from tests.coordinator.cli.test_api_client import Store, answering
 from tests.doubles.memory_work import MemoryWork
+from tests.support.coordinator import asking
 from tests.support.coordinator.command import Torchq
 from tests.support.coordinator.desk import manifest
 from tests.support.waiting import SECONDS, until
@@ -317,7 +318,9 @@ def test_a_coordinator_of_an_earlier_version_refuses_no_job(
     path.
     """
     answer = QueueApi.answer
-    monkeypatch.setattr(QueueApi, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
+    monkeypatch.setattr(
+        QueueApi, "answer", lambda self, path, reader: answer(self, path.replace("/v1/check", "/v1/unknown"), reader)
+    )
     said = place.submit(body("one", "nobody"))
     assert warnings(said) == f"note: it was not checked whether the jobs can ever run: {outlook.EARLIER}\n"
     assert jobs(embedded_cluster, place.namespace) == ["one"]
@@ -333,8 +336,9 @@ def test_a_coordinator_that_is_not_synced_says_so(place: Place, monkeypatch: pyt
     "question", ["", "job=", "job=5", "job={}", 'job={"namespace":"a","queue":"b","charge":{"x":"y"}}']
 )
 def test_check_rejects_a_malformed_question(place: Place, question: str) -> None:
+    headers = asking.headers(place.desk.cluster)
     with pytest.raises(Exception, match="job"):
-        api_client.via_url(place.desk.leadership.address)(f"/v1/check?{question}")
+        api_client.via_url(place.desk.leadership.address, headers=lambda _: headers)(f"/v1/check?{question}")
 
 
 def test_the_embedded_node_rejects_only_dry_runs_with_the_annotation(

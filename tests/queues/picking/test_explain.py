@@ -143,7 +143,7 @@ def test_a_job_that_wants_to_borrow_is_told_for_whom_the_cohort_collects() -> No
         ),
         (
             [reservation("mine", "a", gpu=3), reservation("theirs", "b", gpu=5)],
-            "own jobs use 3 of 4 nvidia.com/gpu; beyond their quotas: b 5 of 4 nvidia.com/gpu",
+            "own jobs use 3 of 4 nvidia.com/gpu; beyond their quotas: another queue 5 of 4 nvidia.com/gpu",
         ),
         (
             [reservation("mine", "a", gpu=4), reservation("theirs", "b", gpu=4)],
