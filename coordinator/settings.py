@@ -150,6 +150,11 @@ class Settings(GangSettings, LeaseSettings, NodeRules, PortSettings):
     idle_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
         default=30.0, description="how long room must have been idle before such a job grows into it"
     )
+    idle_grace: Seconds = Field(
+        default=120.0,
+        description="how long workers of idle growth may take to save and end once others need their room; a job whose "
+        "checkpointSeconds and longest grace exceed it does not grow into idle room",
+    )
     in_place: Literal["auto", "recreate", "local", "kruise", "kubernetes"] = Field(
         default="auto",
         description="how containers of healthy pods are restarted with their job; auto: kubernetes (1.36, with a "
@@ -172,7 +177,7 @@ class Settings(GangSettings, LeaseSettings, NodeRules, PortSettings):
     )
     longest_restart_backoff: Seconds = Field(default=360.0, description="longest wait before such a restart")
     longest_grace: Seconds = Field(
-        default=3600.0,
+        default=600.0,
         description="how long a pod that a worker deletes may take to end, whatever its terminationGracePeriodSeconds; "
         "pods of a job that its owner deletes keep theirs until their queue is drained",
     )

@@ -2,7 +2,7 @@
 
 One rule: pure, and no field is ignored that would change the environment of a program. The node runs a pod as written,
 or it refuses the pod with the field and a solution. Isolation (images, users, capabilities, limits) is the exception:
-the processes have none here.
+the processes have none here, and all pods share network and IPC of the machine, as `hostNetwork` and `hostIPC` ask.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ from typing import Any
 from crds.resources.amounts import Amounts
 from embedded import config_sources, downward
 from embedded.pod import INVALID_SPEC_ERRORS, PodFailure
+from embedded.status_conditions import well_formed
 
 SHARED_MEMORY = "/dev/shm"
 OUTPUT_VOLUME, OUTPUT = "torchq-output", "TORCHQ_OUTPUT"
@@ -29,6 +30,22 @@ _FIELDS = (
 )
 _MAPS = ("metadata.labels['", "metadata.annotations['")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
+
+
+SYSTEM_CLASSES = "system-"
+"""The beginning of the names of PriorityClasses that only parts of a cluster have."""
+
+
+OWN_NODE = "is not supported; remove it: the scheduler chooses the node once there is room for the pod and its gang"
+
+
+def unscheduled(status: Mapping[str, Any]) -> PodFailure | None:
+    """Return why a pod of this status cannot run: it has its node not from the scheduler, but from its maker; None if
+    the scheduler has bound it.
+    """
+    if any(each["type"] == "PodScheduled" for each in well_formed(status.get("conditions"))):
+        return None
+    return PodFailure("NotSupported", f"the embedded node cannot run this pod: spec.nodeName {OWN_NODE}")
 
 
 def refusal(spec: Mapping[str, Any], demand: Amounts, allocatable: Amounts) -> PodFailure | None:
@@ -60,6 +77,10 @@ def _problems(spec: Mapping[str, Any]) -> Iterator[str]:
     for kind in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(kind) or ()):
             yield from _container_problems(container, volumes, f"spec.{kind}[{index}]")
+    if spec.get("hostPID"):
+        yield "spec.hostPID is not supported; remove it: the pod would have a right that nobody checks here"
+    if str(spec.get("priorityClassName") or "").startswith(SYSTEM_CLASSES):
+        yield f"spec.priorityClassName: {spec['priorityClassName']!r} is for parts of a cluster; name another class"
     if spec.get("ephemeralContainers"):
         yield "spec.ephemeralContainers are not supported"
 

@@ -200,12 +200,14 @@ class PickCycle:
         """Numbers that change with the reads and picks of the last round; empty if the round did not stand."""
         return () if self._picker is None else (self._change, len(self._others), *self._picker.version)
 
-    def plan_resizes(self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom) -> Plan | None:
+    def plan_resizes(
+        self, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom, seen: frozenset[str] = frozenset()
+    ) -> Plan | None:
         """Return which jobs grow and which jobs give room back after the last round; None if that round did not stand.
 
-        `idle_since` is that of the previous plan.
+        `idle_since` and `seen` are those of the previous plan.
         """
-        return None if self._picker is None else resize_plan.plan(self._picker, jobs, now, idle_since)
+        return None if self._picker is None else resize_plan.plan(self._picker, jobs, now, idle_since, seen)
 
     def find_recalls(
         self, holders: Sequence[HeldRoom], leaving: Sequence[HeldRoom], refused: Collection[JobKey], now: float

@@ -60,11 +60,10 @@ class Entry:
     step: int = 1
     """A pick gives a multiple of this number of further workers."""
     grown: int = 0
-    """For the kind "grow", the reservation's number of growths when the request was made. The entry counts only while
-    the reservation has the same number."""
+    """For the kind "grow", the reservation's number of growths at the request; the entry counts only while it is so."""
     idle: int = 0
-    """For the kind "grow", the number of workers that the job has already, and for which the queue pays with this
-    entry (`Reservation.idle`). Such an entry demands nothing."""
+    """For the kind "grow", the number of workers that the job has, and for which the queue pays with this entry
+    (`Reservation.idle`). Such an entry demands nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,15 +121,13 @@ class QueueSpec:
 class WaitingEntry:
     """An entry in a snapshot, with the version that a commit checks."""
 
-    __slots__ = ("_entry", "demand", "gang", "port", "queue", "ticket", "version")
+    __slots__ = ("_entry", "demand", "gang", "placeable", "port", "queue", "ticket", "version")
 
     def __init__(self, entry: Entry, version: int) -> None:
         self.gang: Gang | None = None  # the pods that need nodes; None: not known, or nodes do not matter
+        self.placeable = True  # whether the nodes could hold them if they were empty
         self._entry: Entry | None = entry
-        self.version = version
-        self.queue = entry.queue
-        self.demand = entry.demand
-        self.port = entry.port
+        self.version, self.queue, self.demand, self.port = version, entry.queue, entry.demand, entry.port
         self.ticket: tuple[str, int, Kind] = (str(entry.key), entry.attempt, entry.kind)  # as a commit sends them
 
     @property
@@ -223,6 +220,10 @@ class OvertakenJob:
     """Whether its patience towards other queues has ended before its time."""
     claimed: bool = False
     """Whether it has an open claim, which is like `late` but may end (`queues.picking.open_claims`)."""
+    collected_until: float = 0.0
+    """Until when its cohort collects what it asks for (`queues.picking.collected_room`); 0: the cohort does not."""
+    uncollected: int = 0
+    """How often that was in vain for first jobs of the queue, since one of them began with what was collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,8 +317,7 @@ class Batch:
     settlement: Settlement | None = None
     """The change after the last pick, if all picks stand."""
     change: int = 0
-    """The last change that the picker knew. If the batch follows another commit, that commit's change counts
-    instead."""
+    """The last change that the picker knew. If the batch follows another commit, that one's change counts instead."""
     follows: str = ""
     """The name of the commit that must be the last one and stand whole; empty: any commit."""
     heads: int = 0

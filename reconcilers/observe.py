@@ -29,6 +29,7 @@ from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import NOT_ASKED, InvalidJob, Observation
 from reconcilers.views import node_view, pod_history, pod_view
+from reconcilers.views.claimed_devices import ClaimReader
 from reconcilers.views.node_view import NodeCache
 from reconcilers.views.pod_group_view import GroupCache, GroupReader
 from reconcilers.views.pod_view import PodView
@@ -129,18 +130,20 @@ class Observer:
     _groups: GroupReader = field(init=False)
     _requests: RequestReader = field(init=False)
     _restart_support: RestartSupport = field(init=False)
+    _claims: ClaimReader = field(init=False)
 
     def __post_init__(self) -> None:
         self._groups = GroupReader(self.cluster, self.caches.groups, self.clock)
         self._requests = RequestReader(self.cluster, self.caches.requests)
         self._restart_support = RestartSupport(self.cluster, self.caches.nodes, self.clock)
+        self._claims = ClaimReader(self.cluster)
 
     def observe(self, task: Task) -> Observation:
         """Return the current state of the key. Raises any ClusterError of the API server."""
         # The job is read first: pods that are newer than the job can only show more of the job's progress.
         manifest = self._read(task.key)
         job = None if manifest is None else self._parse(task.key, manifest)
-        pods = self._pods(task)
+        pods = self._claims.with_devices(self._pods(task))
         if pods:
             self.wrote(task.key, max(pod.version for pod in pods))
         queue = self._paying_queue(job, task.reservation)
@@ -176,6 +179,7 @@ class Observer:
             ready_again=self._ready_again(job),
             other_nodes=self._elsewhere(job, observation.dead_nodes),
             restart_obstacle=self._restart_obstacle(job, pods),
+            claimed=self._claims.of_templates(job) if job.uncounted_claims and not job.is_finished else None,
             reported_save=self.caches.reported_saves(job.key)
             if self.caches.reported_saves is not None and is_asked
             else 0,
@@ -241,6 +245,7 @@ class Observer:
             pods=observation.pods if pod is None else (pod_view.trim(pod),),
             draining=self._paying_queue(job, observation.reservation).draining,
             other_nodes=self._elsewhere(job, observation.dead_nodes),
+            claimed=observation.claimed if job.uncounted_claims else None,
         )
 
     def wrote(self, key: JobKey, resource_version: int) -> None:

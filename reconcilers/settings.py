@@ -76,8 +76,10 @@ class ReconcileSettings:
     dead_node_grace: float = 60.0
     """How long a node may be silent, and how long a pod may outlive its own grace, before the pod is deleted without
     the node."""
-    longest_grace: float = 3600.0
+    longest_grace: float = 600.0
     """The longest grace of a pod that a worker deletes, whatever the pod template requests."""
+    idle_grace: float = 120.0
+    """How long workers for which the queue has not paid may take to save and end, once their room is asked back."""
     cancelled_ttl_seconds: int = 86_400
     """How long after its end a cancelled job without a `ttlSecondsAfterFinished` is deleted."""
     most_writes: int = 1_000

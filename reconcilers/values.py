@@ -144,6 +144,9 @@ class Observation:
     """Why Kubernetes cannot restart all containers of the job's next pods on request; empty if it can."""
     reported_save: int = 0
     """The number of the latest request to save that a report of a pod answers; read only while a request is open."""
+    claimed: Mapping[str, Amounts] | None = None
+    """The devices of one pod by task type that the claims in the job's templates ask for, if no worker has counted them
+    before; None if there is nothing to count, or if a claim cannot be read."""
     obstacle: Obstacle | None = None
     """What ended the plan of the last attempt."""
     result: str | None = None

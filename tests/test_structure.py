@@ -164,3 +164,20 @@ def test_everything_that_a_document_names_exists(document: Path) -> None:
 def test_every_help_summary_fits_in_one_line() -> None:
     summaries = {name: command.get_short_help_str(limit=200) for name, command in commands(main)}
     assert {name: text for name, text in summaries.items() if not 0 < len(text) <= LONGEST_SUMMARY} == {}
+
+
+AROUND_THE_DOOR = re.compile(
+    r"^\s*print\(|\bprint\)|sys\.__std(?:out|err)__|sys\.std(?:out|err)\.buffer|\bbeneath\(|os\.write\([12],|Console\(|\\x1b",
+    re.MULTILINE,
+)
+BENEATH = {
+    "coordinator/terminal.py": "the door",
+    "coordinator/cli/commands/top.py": "a screen, whose lines are cleaned as they are made",
+    "coordinator/cli/top/keyboard.py": "the sequences of keys, which are read",
+    "coordinator/code/unpack.py": "the text of a program that runs in pods",
+}
+
+
+def test_nothing_that_is_printed_goes_around_the_door_to_the_terminal() -> None:
+    found = {name for name in MODULES if name.startswith("coordinator/") and AROUND_THE_DOOR.search(FILES[name])}
+    assert found == set(BENEATH)

@@ -32,6 +32,18 @@ class NodeView:
     taints: tuple[Taint, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class NodeFree:
+    """What is free on a node, as the places of jobs on nodes have it."""
+
+    node: NodeView
+    free: Amounts
+    """What the node offers, less its pods and the places of pods that are on no node yet. An amount below 0 is used
+    beyond what the node offers."""
+    foreign: Amounts
+    """The part that foreign pods use."""
+
+
 def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeView:
     """Trim a node; `leaving_taints` are the keys of the taints of nodes that are about to go away."""
     status, spec = manifest.get("status") or {}, manifest.get("spec") or {}

@@ -83,8 +83,9 @@ class JobView:
     """The ports of a node that it chooses itself."""
     invalid: bool = False
     """Whether the object cannot be run as it is; a worker writes the reason into its status."""
-    claims: str = ""
-    """The field with resource claims, which the charge does not count; empty if there is none."""
+    claims: str = ""  # the field with resource claims; empty if there is none
+    uncounted: bool = False
+    """Whether no worker has counted the devices of its resource claims."""
     gang_scheduler: str = ""
     """The gang scheduler that it names; empty: the one of the installation."""
     gang_queue: str = ""
@@ -172,8 +173,7 @@ class PodView:
     attempt: int
     occupies: bool
     """Whether the pod holds room: until it is Succeeded, Failed or deleted.
-    A terminating pod holds room unless it is on no node, because no API server binds it to a node any more.
-    """
+    A terminating pod holds room unless it is on no node, because no API server binds it to a node any more."""
     version: int = 0
     """The resourceVersion of the pod; 0 for a foreign pod, where it is not used."""
     deleting: bool = False
@@ -235,6 +235,7 @@ def job_view(manifest: Manifest) -> JobView:
         wants_port=job.spec.wants_port,
         ports=job.spec.chosen_ports,
         claims=sys.intern(job.spec.claims),
+        uncounted=bool(job.uncounted_claims),
         finished=job.is_finished,
         ended=ended.timestamp() if (ended := job.status.completion_time) is not None else None,
         expires=job.spec.ttl_seconds_after_finished is not None or job.is_cancelled,

@@ -139,7 +139,18 @@ def _events(events: Iterable[Manifest]) -> list[Document]:
     """Return the newest events, in the order of their time."""
     names = {"type": "type", "reason": "reason", "message": "message", "lastTimestamp": "at"}
     newest = sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))[-MOST_EVENTS:]
-    return [{name: event[key] for key, name in names.items() if event.get(key)} for event in newest]
+    return [
+        {name: event[key] for key, name in names.items() if event.get(key)} | {"from": _reporter(event)}
+        for event in newest
+    ]
+
+
+def _reporter(event: Manifest) -> str:
+    """Return who says that it wrote an event: a component, and where it runs. Nobody checks what a writer says."""
+    source = event.get("source") or {}
+    component = event.get("reportingComponent") or source.get("component") or "unknown"
+    where = event.get("reportingInstance") or source.get("host")
+    return f"{component} on {where}" if where else str(component)
 
 
 def _tasks(item: Manifest, job_context: JobContext) -> list[Document]:

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from coordinator import terminal
 from coordinator.cli import job_growth, output, text
 from coordinator.query.questions import Document
 from crds import excerpts, labels
@@ -35,8 +36,9 @@ LONGEST_COMMAND = 80
 
 def format_job(item: Manifest, document: Document, pods: Iterable[Manifest], *, wide: bool = False) -> str:
     """Format everything about a job, in paragraphs; with `wide`, ranks of pods and labels of their nodes, too."""
-    facts = "\n".join(f"{title + ':':<{LABEL}}{value}" for title, value in _facts(item, document))
-    return "\n\n".join(filter(None, [facts, *_tables(item, document, pods, wide), *document["notes"]]))
+    notes = map(terminal.one_line, document["notes"])
+    facts = output.facts(_facts(item, document), LABEL)
+    return "\n\n".join(filter(None, [facts, *_tables(item, document, pods, wide), *notes]))
 
 
 def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
@@ -126,8 +128,7 @@ def _tables(item: Manifest, document: Document, pods: Iterable[Manifest], wide: 
     more = ("RANK", "LABELS") if wide else ()
     rows = [(*_pod(pod), *(_place(pod) if wide else ())) for pod in pods]
     yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON", *more), rows)
-    events = ((event.get("at", "-"), event.get("reason", ""), event.get("message", "")) for event in document["events"])
-    yield from _table(("EVENT", "REASON", "MESSAGE"), events)
+    yield from _table(("EVENT", "FROM", "REASON", "MESSAGE"), map(_event, document["events"]))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
@@ -141,6 +142,10 @@ def _condition(condition: Document) -> tuple[object, ...]:
     since = condition["lastTransitionTime"]
     message = excerpts.excerpt(excerpts.one_line(condition.get("message", "")), LONGEST)
     return condition["type"], condition["status"], condition.get("reason", ""), since, message
+
+
+def _event(event: Document) -> tuple[object, ...]:
+    return event.get("at", "-"), event["from"], event.get("reason", ""), event.get("message", "")
 
 
 def _workload(task: Document) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from coordinator import terminal
 from coordinator.errors import CoordinatorError
 from crds.errors import InvalidObject
 from kube.errors import ClusterError
@@ -54,7 +55,12 @@ class LazyGroup(click.Group):
 
 
 class CommandGroup(LazyGroup):
-    """A group that turns the errors of its commands into messages."""
+    """A group that turns the errors of its commands into messages, and whose output passes the door to the terminal."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run the program. Messages about errors pass the door, too."""
+        with terminal.doors():
+            return super().main(*arguments, **options)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. An expected error becomes one message and exit code 1; Ctrl-C becomes exit code 130 without

@@ -9,12 +9,22 @@ from typing import Any, Literal
 
 import orjson
 
+from coordinator import terminal
+
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def formatter(name: Literal["text", "json"]) -> logging.Formatter:
     """Return the formatter of the setting `log_format`."""
-    return JsonFormatter() if name == "json" else logging.Formatter(TEXT)
+    return JsonFormatter() if name == "json" else TextFormatter(TEXT)
+
+
+class TextFormatter(logging.Formatter):
+    """Writes each event as a line. A traceback follows in lines of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name in logging
+        """Return the line of an event: a name in it cannot begin another line."""
+        return terminal.one_line(super().formatMessage(record))
 
 
 class JsonFormatter(logging.Formatter):
@@ -30,7 +40,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             document["traceback"] = _readable(self.formatException(record.exc_info))
-        return orjson.dumps(document, default=str).decode()
+        return terminal.clean_json(orjson.dumps(document).decode())
 
 
 def _readable(text: str) -> str:

@@ -25,6 +25,7 @@ from coordinator.routing.feasibility import JobRequest, Obstacle
 from coordinator.runs.submission_findings import CheckedJob, CheckUnavailable, Verb, Vetting
 from crds.errors import InvalidObject
 from crds.torchjob import torchjob
+from crds.torchjob.demand import FirstPods
 from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Manifest
@@ -33,6 +34,8 @@ AGAIN_SECONDS = 0.5
 """The pause, in seconds, before the coordinator is asked again about a job that it would refuse.
 
 The coordinator may not have seen a queue or another object yet that was created a moment ago."""
+MOST_PLACE_TEXT = 2_000
+"""The most characters of place conditions that a question has. A coordinator reads 16 KiB of a request's head."""
 EARLIER = "the coordinator runs an earlier version of torchq, which does not check jobs"
 
 
@@ -50,7 +53,14 @@ def question(job: TorchJob) -> JobRequest:
         save_seconds=job.spec.scheduling_policy.checkpoint_seconds,
         grace_seconds=pod_grace.longest(job),
         ports=tuple(sorted(job.spec.chosen_ports)),
+        starts=_starts(job),
     )
+
+
+def _starts(job: TorchJob) -> tuple[FirstPods, ...]:
+    """Return the pods that start together; none if their place conditions are too long for a URL."""
+    starts = job.first_pods
+    return starts if sum(len(each.place) for each in starts) <= MOST_PLACE_TEXT else ()
 
 
 def whole_question(job: TorchJob) -> JobRequest:

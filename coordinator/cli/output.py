@@ -3,7 +3,7 @@
 One rule: columns are stable and plain, so that `awk` works on them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import wraps
@@ -13,6 +13,7 @@ import click
 import orjson
 import yaml
 
+from coordinator import terminal
 from crds import timestamps
 
 FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
@@ -41,11 +42,16 @@ def as_value(name: str, kind: type[Any], *options: Callable[[Command], Command])
 
 def columns(header: Sequence[str], rows: Sequence[Row]) -> str:
     """Format left-aligned columns, three spaces apart, as kubectl prints them."""
-    table = [list(map(str, row)) for row in (header, *rows)]
+    table = [list(map(terminal.one_line, row)) for row in (header, *rows)]
     widths = [max(len(row[index]) for row in table) for index in range(len(header))]
     return "\n".join(
         "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
     )
+
+
+def facts(values: Iterable[tuple[str, object]], width: int) -> str:
+    """Format values one below the other, each in a line with its title."""
+    return "\n".join(terminal.one_line(f"{title + ':':<{width}}{value}") for title, value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +133,15 @@ def show(document: Any, form: str | None, format_text: Callable[[Any], str]) -> 
 def print_document(value: Any, form: str) -> None:
     """Print a JSON value as JSON or YAML, as `-o` says."""
     if form == "json":
-        click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+        click.echo(json_text(value, indent=True))
     else:
         click.echo(yaml.safe_dump(value, sort_keys=False), nl=False)
+
+
+def json_text(value: Any, *, indent: bool = False) -> str:
+    """Format a JSON value."""
+    text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None).decode()
+    return terminal.clean_json(text)
 
 
 def age(since: str | None, now: datetime) -> str:

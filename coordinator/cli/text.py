@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from coordinator import terminal
 from coordinator.cli import columns, job_growth, output
 from coordinator.cli.jobs import holders
 from coordinator.follow import deletion, endings, wait_reasons
@@ -143,7 +144,7 @@ def _condition(status: dict[str, Any], kind: str) -> str:
 
 def format_why(document: Document) -> str:
     """Format the state of a job: a line with the reason, then lines with details and numbers."""
-    return "\n  ".join(_why(document))
+    return "\n  ".join(map(terminal.one_line, _why(document)))
 
 
 def _why(document: Document) -> Iterator[str]:
@@ -226,7 +227,7 @@ def format_blocker(task: str, against: Document) -> str:
     """Format the reasons that keep pods of a task from running."""
     example = f" ({against['pod']})" if against["pod"] else ""
     message = f": {against['message']}" if against["message"] else ""
-    return f"{task}: {against['pods']} {against['reason']}{example}{message}"
+    return terminal.one_line(f"{task}: {against['pods']} {against['reason']}{example}{message}")
 
 
 def format_position(document: Document) -> str:

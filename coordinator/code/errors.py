@@ -8,6 +8,7 @@ One rule: the message names the file or the folder, and what to do.
     └── StoreFailed    the code could not be kept
 """
 
+from coordinator import terminal
 from coordinator.errors import CoordinatorError
 
 
@@ -17,6 +18,10 @@ class CodeError(CoordinatorError):
 
 class FolderRefused(CodeError):
     """The folder, or one of its entries, cannot be packed."""
+
+    def __init__(self, message: str) -> None:
+        """Create an error of one line: the name of a file may have line ends."""
+        super().__init__(terminal.one_line(message))
 
 
 class CodeTooLarge(CodeError):

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import coordinator
+from coordinator import terminal
 from coordinator.code import archive, folder_listing, ignore_rules, largest, reading, secret_files, selection
 from coordinator.code.archive import Archive, CodeFile
 from coordinator.code.errors import CodeTooLarge, FolderRefused
@@ -36,6 +37,8 @@ class PackedCode:
     files: int
     """The number of files of the folder that are packed."""
     left_out: tuple[LeftOut, ...]
+    secrets: tuple[str, ...] = ()
+    """Files that look like a secret and are packed, since a pattern with `!` takes them back."""
 
 
 def pack(
@@ -52,22 +55,23 @@ def pack(
     if rules.takes_back:
         found = folder_listing.with_ignored_files(folder, found)
     chosen = selection.select(found, rules)
-    secrets: list[LeftOut] = []
+    suspects: list[str] = []
     sizes = reading.sizes(folder, chosen.paths)
     if sum(sizes.values()) > min(LARGEST_RATIO * limit, LARGEST_SUM):
         raise _too_large(folder, sizes, limit)
     try:
         # The files of the client come first, because their paths are first.
-        packed = archive.build(chain(client_files(), _files(folder, chosen, secrets)), limit)
+        packed = archive.build(chain(client_files(), _files(folder, chosen, suspects)), limit)
     except archive.LimitReached:
         raise _too_large(folder, sizes, limit) from None
+    secrets = [LeftOut(path, selection.SECRET) for path in suspects if path not in chosen.taken_back]
     left_out = (*secrets, *chosen.left_out)
     files = len(chosen.paths) - len(secrets)
     if not files:
         texts = "; ".join(map(str, left_out))
         shown = f" (left out: {texts})" if texts else ""
         raise FolderRefused(f"{folder} has no file to pack{shown}: change to the folder of the code")
-    return PackedCode(packed, files, left_out)
+    return PackedCode(packed, files, left_out, tuple(path for path in suspects if path in chosen.taken_back))
 
 
 def _rules(folder: Path, exclude: Iterable[str]) -> IgnoreRules:
@@ -83,13 +87,13 @@ def _rules(folder: Path, exclude: Iterable[str]) -> IgnoreRules:
     return ignore_rules.parse([*lines, *(PatternLine(pattern, EXCLUDE) for pattern in exclude)])
 
 
-def _files(folder: Path, chosen: Selection, secrets: list[LeftOut]) -> Iterator[CodeFile]:
-    """Yield the files of the folder; note those whose content looks like a secret."""
+def _files(folder: Path, chosen: Selection, suspects: list[str]) -> Iterator[CodeFile]:
+    """Yield the files of the folder. Note those that look like a secret: only what the user takes back is packed."""
     for path in chosen.paths:
         file = reading.read(folder, path)
-        if path not in chosen.trusted and secret_files.in_content(file.content):
-            secrets.append(LeftOut(path, selection.SECRET))
-        else:
+        if is_suspect := secret_files.in_name(path) or secret_files.in_content(file.content):
+            suspects.append(path)
+        if not is_suspect or path in chosen.taken_back:
             yield file
 
 
@@ -102,7 +106,9 @@ def client_files() -> list[CodeFile]:
 
 
 def _too_large(folder: Path, sizes: Mapping[str, int], limit: int) -> CodeTooLarge:
-    entries = "\n".join(f"  {largest.size_text(size):>8}  {path}" for path, size in largest.largest(sizes))
+    entries = "\n".join(
+        f"  {largest.size_text(size):>8}  {terminal.one_line(path)}" for path, size in largest.largest(sizes)
+    )
     return CodeTooLarge(
         f"{folder}: the code is larger than {largest.size_text(limit)} when packed: {len(sizes)} files, "
         f"{largest.size_text(sum(sizes.values()))}. Its largest entries:\n{entries}\n"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from coordinator import terminal
 from coordinator.code import secret_files
 from coordinator.code.ignore_rules import IgnoreRules
 
@@ -49,7 +50,7 @@ class LeftOut(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.path} {self.reason}"
+        return terminal.one_line(f"{self.path} {self.reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,14 @@ class Selection:
 
     paths: Sequence[str]
     left_out: Sequence[LeftOut]
-    trusted: frozenset[str]
-    """Paths that the user has taken back: their content is not searched for secrets."""
+    taken_back: frozenset[str]
+    """Paths that a pattern with `!` includes: they are packed, whatever they look like."""
 
 
 def select(listing: FolderListing, rules: IgnoreRules) -> Selection:
     """Return the files to pack."""
     environments = find_environments([*listing.paths, *listing.ignored])
-    paths, left_out, trusted = [], dict[LeftOut, None](), set()
+    paths, left_out, taken_back = [], dict[LeftOut, None](), set()
     ignored = frozenset(listing.ignored)
     for path in sorted({*listing.paths, *ignored}):
         if is_never_code(path) or is_inside(path, environments):
@@ -86,9 +87,9 @@ def select(listing: FolderListing, rules: IgnoreRules) -> Selection:
             continue
         paths.append(path)
         if _is_taken_back(path, rules):
-            trusted.add(path)
+            taken_back.add(path)
     in_order = sorted(left_out, key=lambda each: (each.reason != SECRET, each.path))
-    return Selection(paths, in_order, frozenset(trusted))
+    return Selection(paths, in_order, frozenset(taken_back))
 
 
 def _reason(path: str, rules: IgnoreRules, *, is_ignored: bool) -> LeftOut | None:

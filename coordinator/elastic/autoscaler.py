@@ -126,7 +126,8 @@ class Autoscaler:
             self._times.wait(now)
             return False
         self.memory.update(jobs, plan.idle_since, now)
-        acts = bool(plan.resizes or plan.claims or plan.hasten or plan.needed)
+        self.memory.seen = plan.seen
+        acts = bool(plan.resizes or plan.claims or plan.hasten or plan.needed or plan.seen)
         unsettled = acts or self._has_unsettled(jobs, circumstances)
         self._times.note(state, elastic, now, acts=unsettled, patient_until=plan.patient_until)
         claimed = self._claim(plan)
@@ -182,7 +183,7 @@ class Autoscaler:
         if self.settings.autoscale == "off":
             return Plan()
         try:
-            plan = self.pick_cycle.plan_resizes(jobs, now, self.memory.idle_since)
+            plan = self.pick_cycle.plan_resizes(jobs, now, self.memory.idle_since, self.memory.seen)
         except Exception as error:
             self.watches.errors.record(PLAN, error)
             return None

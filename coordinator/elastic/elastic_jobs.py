@@ -21,8 +21,13 @@ giving back.
     GainTooSmall    the last workers that were added have made the others slower
     Ending          a worker has succeeded, after which none is added
     PodsMissing     pods that left their nodes do not run elsewhere yet, or pods wait for room for more memory
+    EndsSlowly      its workers may take longer than the setting idle_grace to save and end
+
+A busy job with idle growth gives this growth back all the same while it does not run, restarts, or grows: its room is
+not paid, and nobody knows for how long the job stays so.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -41,6 +46,8 @@ from queues.values import Reservation
 
 SLOW_GROWTHS = 5
 """A job grows only where room was idle for this many times as long as its last growth took."""
+_YIELDING = ("NotRunning", "Restarting", "Resizing")
+"""The codes of busy jobs that give idle growth back."""
 _OBSTACLES: Mapping[Obstacle, str] = {
     "": "",
     "Ending": "a worker of it has succeeded",
@@ -55,6 +62,7 @@ class Circumstances:
     rules: RoutingRules
     now: float
     idle_seconds: float
+    idle_grace: float = math.inf
     held: Mapping[JobKey, Reservation] = field(default_factory=dict)
     """The reservations of the jobs for which the store may hold something else than their status says."""
     requested: Callable[[JobKey], bool] = lambda _: False
@@ -100,6 +108,7 @@ def of(job: JobView, circumstances: Circumstances) -> ElasticJob | None:
         return None
     counts, scaling = found.counts, found.scaling
     unfreed = 0 if found.is_unwritten else found.size - found.granted  # room that the store has yet to free
+    busy = _busy(found, circumstances)
     going = 0 if job.key in circumstances.late else unfreed + leaving(job)
     obstacle, _ = growth_obstacle(job, circumstances)
     return ElasticJob(
@@ -115,7 +124,8 @@ def of(job: JobView, circumstances: Circumstances) -> ElasticJob | None:
         autoscale=scaling.on,
         priority=eligibility.priority(job, circumstances.rules),
         submitted=job.submitted,
-        busy=_busy(found, circumstances),
+        busy=busy,
+        yields=busy in _YIELDING and not found.is_unwritten,
         resting_until=float("inf") if obstacle else scaling.resized_at + scaling.every,
         idle_seconds=max(circumstances.idle_seconds, SLOW_GROWTHS * scaling.growth_seconds),
         leaving=going,
@@ -146,7 +156,11 @@ def growth_obstacle(job: JobView, circumstances: Circumstances) -> tuple[str, st
         return "NotAllowed", f"queue {queue} does not exist, or is not for namespace {key.namespace}"
     if key in circumstances.slower:
         return "GainTooSmall", "the last workers that were added made the others slower"
-    obstacle = job.autoscaling.obstacle if job.autoscaling is not None else ""
+    scaling, limit = job.autoscaling, circumstances.idle_grace
+    if scaling is not None and scaling.exit_seconds > limit:
+        seconds = f"{scaling.exit_seconds:g} s, are more than the setting idle_grace, {limit:g} s"
+        return "EndsSlowly", f"its checkpointSeconds and the longest grace of its pods together, {seconds}"
+    obstacle = scaling.obstacle if scaling is not None else ""
     return obstacle, _OBSTACLES[obstacle]
 
 

@@ -30,6 +30,8 @@ class Memory:
 
     settings: Settings
     idle_since: IdleRoom = field(default_factory=lambda: NO_IDLE_ROOM)
+    seen: frozenset[str] = frozenset()
+    """The queues that the plans of this turn have looked at."""
     refused: Mapping[JobKey, float] = field(default_factory=dict)
     """The jobs whose last change no worker process has carried out, and until when they are left alone."""
     late: frozenset[JobKey] = frozenset()
@@ -40,7 +42,7 @@ class Memory:
     def clear(self) -> None:
         """Forget everything: a new term begins."""
         self.idle_since, self.refused, self.late, self._leaving_since = NO_IDLE_ROOM, {}, frozenset(), {}
-        self.gains = Gains()
+        self.gains, self.seen = Gains(), frozenset()
 
     def forget_idle_room(self) -> None:
         """Forget how long room has been idle, because no plan reads it now."""
@@ -76,6 +78,7 @@ class Memory:
             rules=rules,
             now=now,
             idle_seconds=self.settings.idle_seconds,
+            idle_grace=self.settings.idle_grace,
             held=held,
             requested=requested,
             refused=self.refused,

@@ -1,7 +1,7 @@
 """The leader's decisions about the target of one job, from the newest plan of resizes.
 
 One rule: pure. A target that no worker process has begun with is judged anew at each look, whoever wrote it. A target
-that a worker process has begun to carry out is left alone.
+that a worker process has begun to carry out is left alone, but for a growth whose idle workers others need.
 
     target                          newest plan                 decision
     none                            resizes the job             write the target
@@ -61,7 +61,8 @@ def decide(job: JobView, resize: Resize | None, needed: Collection[JobKey], now:
         return NOTHING_TO_DO
     if job.admission is None or job.admission.workers is None:
         return Decision(writes=True) if scaling.target is not None and not job.stopped else NOTHING_TO_DO
-    if scaling.change == "Resizing":
+    asks_back = resize is not None and resize.reason == GIVE_BACK and not scaling.leaving
+    if scaling.change == "Resizing" and not asks_back:
         return NOTHING_TO_DO
     if resize is not None and not _is_written(scaling.target, resize, job.admission.workers):
         if _stands(scaling.target, now) and resize.workers > scaling.target.workers:

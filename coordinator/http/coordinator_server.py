@@ -25,7 +25,7 @@ from coordinator.cache import noted_jobs
 from coordinator.cache.routing_rules import DEFAULT_QUEUE
 from coordinator.cache.views import JobView
 from coordinator.elastic import dry_run
-from coordinator.http import life_port, listening_ports
+from coordinator.http import life_port, listening_ports, pool_reading
 from coordinator.http.bounded_server import Answer, HttpServer, Question
 from coordinator.http.queue_api import QueueApi, StaleCaches, wait_percentiles
 from coordinator.leader.coordinator import Coordinator
@@ -209,6 +209,7 @@ def queue_api(coordinator: Coordinator, queries: StoreQueries) -> QueueApi:
         lambda: limits(coordinator),
         queries.suppose,
         lambda: scale_plan(coordinator, queries),
+        lambda: pool(coordinator, queries),
         lambda: settings_module.describe(coordinator.settings),
     )
 
@@ -218,6 +219,12 @@ def scale_plan(coordinator: Coordinator, queries: StoreQueries) -> Document:
     _check_caches(coordinator)
     watches, leading = coordinator.watches, coordinator.leadership.leading
     return dry_run.describe(watches, coordinator.memory, coordinator.settings, queries.snapshot, leading=leading)
+
+
+def pool(coordinator: Coordinator, queries: StoreQueries) -> Document:
+    """Return what is free on the nodes of the pool. Raises StaleCaches if the caches may be outdated."""
+    _check_caches(coordinator)
+    return pool_reading.document(coordinator, queries.node_places)
 
 
 def idle_usage(coordinator: Coordinator) -> dict[str, Amounts]:

@@ -9,6 +9,7 @@ One rule: answers are bounded, hold nothing secret, and are the same from a coor
     /v1/jobs/NAMESPACE/NAME/report  what the pods of a job have reported last; ?uid= as above
     /v1/check?job=JSON              whether a job could ever run (coordinator.routing.feasibility), before it is created
     /v1/next?n=20                   the next picks, made by the picker itself; &roomy=1: in a pool without limits
+    /v1/pool                        the nodes by shape: what is free on them, and in which pieces
     /v1/scale/plan                  which elastic jobs would grow, or give back to whom, and which would not and why
     /v1/status                      leader, workers, counters, waits
     /v1/settings                    the settings of this coordinator, without passwords
@@ -41,8 +42,8 @@ LATEST = 1000
 """The number of last admissions from which the percentiles of waits are computed."""
 NEXT = 20
 KNOWN_PATHS = (
-    "try /v1/queues, /v1/next, /v1/places, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/scale/plan, "
-    "/v1/status, /v1/settings or /v1/openapi.json"
+    "try /v1/queues, /v1/next, /v1/places, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/pool, "
+    "/v1/scale/plan, /v1/status, /v1/settings or /v1/openapi.json"
 )
 
 
@@ -71,6 +72,8 @@ class QueueApi:
     """A function that returns the forecast for a job if it took its place in its queue now. Raises QueueError."""
     scale_plan: Callable[[], Document]
     """A function that returns the plan of resizes as it would be now. Raises QueueError and StaleCaches."""
+    pool: Callable[[], Document]
+    """A function that returns what is free on the nodes of the pool. Raises QueueError and StaleCaches."""
     settings: Callable[[], Document] = dict
     """A function that returns the settings of this process, without anything secret."""
     clock: Callable[[], float] = time.time
@@ -108,6 +111,7 @@ class QueueApi:
             "check": lambda query: feasibility.document(feasibility.judge_submission(_parse_job(query), self.limits())),
             "next": lambda query: self.queries.next(_parse_count(query), roomy=query.get("roomy") == "1"),
             "places": lambda query: {"items": self.queries.places([*filter(None, query.get("queues", "").split(","))])},
+            "pool": lambda _: self.pool(),
             "scale/plan": lambda _: self.scale_plan(),
             "status": lambda _: self._status(),
             "settings": lambda _: self.settings(),

@@ -60,7 +60,8 @@ class NodePlaces:
     """By node, what foreign pods use there."""
 
     def refresh(self) -> bool:
-        """Bring the places up to date. Return whether a waiting job asks for other pods than before."""
+        """Bring the places up to date. Return whether jobs must be read anew: some ask for other pods than before,
+        or the nodes could hold other jobs."""
         if not self.counts:
             return False
         self._refreshed = self.elapsed()
@@ -71,8 +72,9 @@ class NodePlaces:
             if places is None or changed.everything or places.is_outdated or is_late:
                 self._rebuild()
                 return True
+            before = places.empty.version
             self._apply(places, changed)
-        return changed.edited
+        return changed.edited or places.empty.version != before
 
     def forget(self) -> None:
         """Make the places anew at the next refresh: a term begins, with reservations of its own, or has ended."""
@@ -97,8 +99,13 @@ class NodePlaces:
             return self.places.copy() if self.places is not None else None
 
     def _apply(self, places: Places, changed: Changed) -> None:
-        looked_at = [self._look_at(places, name) for name in changed.nodes]
-        if any(looked_at):
+        before = dict(self._nodes)
+        for name in changed.nodes:
+            self._look_at(places, name)
+        rules = [(_rules_of(before.get(name)), _rules_of(self._nodes.get(name))) for name in changed.nodes]
+        if any(old != new for old, new in rules):
+            places.empty.forget_sets()
+        if any(old != new for old, new in rules) or places.usable != self._usable(places):
             places.room.forget_sets()
             places.usable = self._usable(places)
         moved = places.vacate(~places.usable)
@@ -107,7 +114,7 @@ class NodePlaces:
 
     def _rebuild(self) -> None:
         before = self.places
-        places = self.places = Places(NodeRoom(self._allowed), self.gang_of, self._ends)
+        places = self.places = Places(NodeRoom(self._allowed), NodeRoom(self._ever_allowed), self.gang_of, self._ends)
         places.names_nodes = self.hints
         self._nodes, self._foreign, self._built = {}, {}, self.elapsed()
         for node in self.watches.nodes.values() if self.watches.nodes else ():
@@ -128,9 +135,8 @@ class NodePlaces:
 
     # Nodes
 
-    def _look_at(self, places: Places, name: str) -> bool:
-        """Note what a node offers, and what foreign pods use of it. Return whether other pods may run there than
-        before."""
+    def _look_at(self, places: Places, name: str) -> None:
+        """Note what a node offers, and what foreign pods use of it."""
         node = self.watches.nodes.get("", name) if self.watches.nodes else None
         before = self._nodes.get(name)
         index = places.room.index(name)
@@ -139,7 +145,8 @@ class NodePlaces:
         else:
             self._nodes[name] = node
         if node is None or before is None or node.allocatable != before.allocatable:
-            places.room.set_capacity(index, NOTHING if node is None else node.allocatable)
+            for room in (places.room, places.empty):
+                room.set_capacity(room.index(name), NOTHING if node is None else node.allocatable)
         used: dict[str, int] = {}
         for pod in self.watches.pods.indexed(foreign_on(name)):
             for resource, amount in pod.demand.items() if pod.occupies else ():
@@ -149,26 +156,31 @@ class NodePlaces:
             places.room.use(index, used.items(), 1)
             places.room.use(index, last.items(), -1)
             self._foreign[index] = used
-        return _rules_of(node) != _rules_of(before)
 
     def _usable(self, places: Places) -> NodeSet:
-        return self._set(places)
+        return self._set(places.room, lambda node: node.ready)
 
     def _allowed(self, where: str) -> NodeSet:
-        """Return the nodes on which pods with a place condition may run. Nodes that the pods avoid are left out only
-        if others remain."""
+        """Return the nodes that take pods with a place condition now. Nodes that the pods avoid are left out only if
+        others remain."""
+        assert self.places is not None
+        condition, room = PlaceCondition.parse(where), self.places.room
+        found = self._set(room, lambda node: node.ready and condition.allows(node.name, node.labels, node.taints))
+        avoided = frozenset(condition.avoided)
+        return self._set(room, lambda node: node.name not in avoided) & found or found if avoided else found
+
+    def _ever_allowed(self, where: str) -> NodeSet:
+        """Return the nodes on which pods with a place condition may run if all nodes take pods."""
         assert self.places is not None
         condition = PlaceCondition.parse(where)
-        found = self._set(self.places, lambda node: condition.allows(node.name, node.labels, node.taints))
-        avoided = frozenset(condition.avoided)
-        return self._set(self.places, lambda node: node.name not in avoided) & found or found if avoided else found
+        return self._set(self.places.empty, lambda node: condition.allows(node.name, node.labels, node.taints))
 
-    def _set(self, places: Places, belongs: Callable[[NodeView], bool] = lambda _: True) -> NodeSet:
-        """Return the nodes that take pods and belong to a set."""
+    def _set(self, room: NodeRoom, belongs: Callable[[NodeView], bool]) -> NodeSet:
+        """Return the nodes that belong to a set."""
         found = 0
         for node in list(self._nodes.values()):  # copies of the places ask from other threads
-            if node.ready and belongs(node):
-                found |= 1 << places.room.index(node.name)
+            if belongs(node):
+                found |= 1 << room.index(node.name)
         return found
 
     # Jobs
@@ -224,5 +236,5 @@ class NodePlaces:
 
 
 def _rules_of(node: NodeView | None) -> object:
-    """Return what decides which pods may run on a node, apart from its room."""
-    return None if node is None else (node.ready, node.labels, node.taints)
+    """Return what decides which pods may run on a node that takes pods, apart from its room."""
+    return None if node is None else (node.labels, node.taints)

@@ -19,6 +19,8 @@ from crds.api_resources import (
     PODS,
     PRIORITY_CLASSES,
     RECREATE_REQUESTS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
     SCALE_INS,
     SCALE_OUTS,
@@ -195,6 +197,9 @@ WORKER = Role(
         PolicyRule(resource=POD_DISRUPTION_BUDGETS, verbs=("get", "create", "delete")),
         PolicyRule(resource=NODES, verbs=_FOLLOW),
         PolicyRule(resource=EVENTS, verbs=("create",)),
+        # The devices that claims of pods ask for. Without this permission these are not counted.
+        *_of_each(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, verbs=("get",), optional=True),
+        *_of_each(RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, verbs=("list",), optional=True),
         # Volcano says only in Events why it does not let a group without pods in.
         PolicyRule(resource=EVENTS, verbs=("list",), optional=True),
         # These kinds exist only where a gang scheduler is installed.

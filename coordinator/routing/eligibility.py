@@ -6,7 +6,9 @@ One rule: pure. The first row of the table that is true applies. A job that is o
     Held                    no             its owner holds it
     QueueNotFound           no             the queue that it names does not exist and is not implied
     NotAllowed              no             the queue is not for its namespace, or not for the gang queue that it names
-    ClaimsNotCounted        no             it has resource claims, and the queue's quota names a device
+    ClaimsNotCounted        no             the queue's quota names devices, but not those that its resource claims ask
+                                           for
+    CountingClaims          no             no worker has counted the devices of its resource claims yet
     PriorityClassNotFound   no             the PriorityClass that it names does not exist
     NamespaceQuota          no             a ResourceQuota of its namespace has no room for its pods
     WaitingForGangQueue     no             its queue of the gang scheduler is closed, missing, or has no room for it
@@ -43,6 +45,7 @@ Code = Literal[
     "QueueNotFound",
     "NotAllowed",
     "ClaimsNotCounted",
+    "CountingClaims",
     "PriorityClassNotFound",
     "NamespaceQuota",
     "WaitingForGangQueue",
@@ -58,6 +61,8 @@ CODES = frozenset(get_args(Code))
 
 UNTIL_CREATED = ": it waits until there is one"
 """The end of a sentence about a queue or a PriorityClass that does not exist."""
+COUNTING = "its resource claims are not counted yet: each claim and template must exist, and workers may read them"
+"""The sentence about a job whose claimed devices no worker has counted."""
 NOT_BOUND = "its scheduler did not bind it while others waited: it is tried again when something has changed"
 """The sentence about a job whose status has no words of its scheduler."""
 MOST_COMPARED = 256
@@ -170,8 +175,11 @@ def _admin_block(job: JobView, rules: RoutingRules) -> Eligibility | None:
         return Eligibility("NotAllowed", sentence, ordered=False)
     if spec is not None and not spec.allows_gang_queue(job.gang_queue):
         return Eligibility("NotAllowed", gang_queue_refusal(queue, job.gang_queue, spec), ordered=False)
-    if job.claims and spec is not None and (refusal := claims.refusal(queue, spec.quota_amounts)):
-        return Eligibility("ClaimsNotCounted", f"{job.claims}: {refusal}", ordered=False)
+    if job.claims and spec is not None:
+        if refusal := claims.refusal(queue, spec.quota_amounts, () if job.uncounted else job.charge):
+            return Eligibility("ClaimsNotCounted", f"{job.claims}: {refusal}", ordered=False)
+        if job.uncounted and claims.devices(spec.quota_amounts):
+            return Eligibility("CountingClaims", f"{job.claims}: {COUNTING}", ordered=False)
     if job.priority_class and job.priority_class not in rules.priorities:
         sentence = f"there is no PriorityClass {job.priority_class}{UNTIL_CREATED}"
         return Eligibility("PriorityClassNotFound", sentence, ordered=False)

@@ -57,6 +57,9 @@ DRAINING_SECONDS = 5.0
 """How soon, in seconds, an admitted job of a draining queue is routed again: the worker may not know of the drain
 yet."""
 
+COUNT_AGAIN = 30.0
+"""How soon, in seconds, a worker looks again for the resource claims of a job that it could not count."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
@@ -183,7 +186,7 @@ def _waiting(job: JobView, offer: Offer, rules: RoutingRules, now: float) -> Rou
         offer=_delay_offer(job, offer, rules.queued_after),
         in_turn=True,
         finished_attempt=_finished_attempt(job, rules) if job_eligibility.ordered else 0,
-        due_at=job_eligibility.until,
+        due_at=job_eligibility.until or (now + COUNT_AGAIN if job.uncounted else 0.0),
         reason=_news(job, job_eligibility),
     )
 
@@ -210,6 +213,8 @@ def _news(job: JobView, job_eligibility: Eligibility) -> Eligibility | None:
 
 def _delay_offer(job: JobView, offer: Offer, queued_after: float) -> Offer | None:
     """Return the offer for the write of Queued, delayed if the job is new; None if Queued is written already."""
+    if job.uncounted:
+        return replace(offer, delay=0.0)  # a worker counts the devices of its claims
     if job.phase == "Queued":
         return None
     # A job that is admitted within the delay needs no write of Queued: that saves a write for most jobs. The status of

@@ -86,6 +86,15 @@ def of_ports(body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
                 )
 
 
+def of_sharing(body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
+    """Yield a note for each field that asks for what all pods of one machine have anyway."""
+    for task_type, task in body["spec"]["torchTaskSpecs"].items() if embedded else ():
+        for field in ("hostNetwork", "hostIPC"):
+            if task["template"]["spec"].get(field):
+                message = "changes nothing: on this cluster, all pods share the network and the IPC of the machine"
+                yield Obstacle("SharedHost", f"{TASKS}.{task_type}.template.spec.{field}", message, firm=False)
+
+
 def of_gangs(cluster: Cluster, body: Manifest) -> Iterator[Obstacle]:
     """Yield the warnings that a cluster lacks the kind of the job's gangs, or the queue of the gang scheduler."""
     policy = body["spec"].get("schedulingPolicy") or {}

@@ -5,10 +5,10 @@ One rule: after `prepare`, nothing depends on the folder any more.
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from coordinator import settings
+from coordinator import settings, terminal
 from coordinator.code import largest, pack, unpack
 from coordinator.code.archive import Archive
 from coordinator.code.config_map_store import ConfigMapStore
@@ -29,7 +29,7 @@ SOURCE = "run"
 NO_IMAGE = "python"
 """The image that is recorded on one machine, where images are not run."""
 MOST_SHOWN = 6
-"""The most entries that were left out which the line about the code names."""
+"""The most entries that a line about the code names."""
 _RANDOM = random.SystemRandom()
 
 
@@ -45,14 +45,25 @@ class CodeSummary:
     packed_bytes: int
     digest: str
     left_out: list[str]
+    secrets: list[str] = field(default_factory=list)
+    """The files that look like a secret and are packed."""
 
     def describe(self) -> str:
         """Return the line about the code: how many files, how large, the digest, and what was left out."""
         files = f"{self.files} file" if self.files == 1 else f"{self.files} files"
-        rest = len(self.left_out) - MOST_SHOWN
-        shown = "; ".join([*self.left_out[:MOST_SHOWN], *([f"{rest} more"] if rest > 0 else [])])
         size = largest.size_text(self.packed_bytes)
-        return f"code: {files}, {size} packed, {self.digest[:8]}{f' (left out: {shown})' if shown else ''}"
+        shown = f" (left out: {_listed(self.left_out)})" if self.left_out else ""
+        return f"code: {files}, {size} packed, {self.digest[:8]}{shown}"
+
+    def warning(self) -> str:
+        """Return the line about secrets that are packed; empty if there are none."""
+        shown = terminal.one_line(_listed(self.secrets))
+        return f"packed with the job's code, although it looks like a secret: {shown}" if shown else ""
+
+
+def _listed(entries: list[str]) -> str:
+    rest = len(entries) - MOST_SHOWN
+    return "; ".join([*entries[:MOST_SHOWN], *([f"{rest} more"] if rest > 0 else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +109,9 @@ def prepare(
     code = RunCode(archive.digest, store.source(archive), Path(unpack.__file__).read_text(encoding="utf-8"))
     return PreparedRun(
         manifest.build(request, name, code, python),
-        CodeSummary(packed.files, len(archive.content), archive.digest, [str(each) for each in packed.left_out]),
+        CodeSummary(
+            packed.files, len(archive.content), archive.digest, list(map(str, packed.left_out)), list(packed.secrets)
+        ),
         tuple(store.objects(archive, request.namespace)),
         request.if_exists,
         archive,

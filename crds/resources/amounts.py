@@ -19,10 +19,14 @@ PODS = "pods"
 """The resource name of pods: every pod requests one, and a node offers as many as it may run."""
 
 OTHERS = "*"
-"""The name that limits every resource which the limit does not list, except `jobs`.
+"""The name that limits every resource which the limit does not list, except `jobs` and the devices of claims.
 
 Without this name, unlisted resources are unlimited.
 """
+
+DEVICES = ".deviceclass.resource.k8s.io/devices"
+"""The end of the name under which the devices of a DeviceClass count that resource claims ask for, as in a
+ResourceQuota. No node offers such names, so only a limit that lists one of them limits it."""
 
 _FREE = math.inf
 
@@ -78,7 +82,7 @@ def fits(demand: Amounts, used: Amounts, limit: Amounts) -> bool:
     others = limit.get(OTHERS, _FREE)
     for name, amount in demand.items():
         if amount > 0:
-            allowed = limit.get(name, _FREE if name == JOBS else others)
+            allowed = limit.get(name, _FREE if _is_apart(name) else others)
             if used.get(name, 0) + amount > allowed:
                 return False
     return True
@@ -87,4 +91,9 @@ def fits(demand: Amounts, used: Amounts, limit: Amounts) -> bool:
 def limit_for(limit: Amounts, name: str) -> int | None:
     """Return the amount of a resource that a limit allows, or None if the limit does not restrict it."""
     limit_of_name = limit.get(name)
-    return limit.get(OTHERS) if limit_of_name is None and name != JOBS else limit_of_name
+    return limit.get(OTHERS) if limit_of_name is None and not _is_apart(name) else limit_of_name
+
+
+def _is_apart(name: str) -> bool:
+    """Return whether OTHERS does not limit a resource."""
+    return name == JOBS or name.endswith(DEVICES)

@@ -217,7 +217,7 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def claims(self) -> str:
-        """The path of the first field with resource claims, which the charge does not count; empty if there is none."""
+        """The path of the first field with resource claims, whose devices a worker counts; empty if there is none."""
         return claims.field(self)
 
     @cached_property

@@ -21,7 +21,7 @@ from typing import Any
 
 from crds import excerpts
 from crds.resources import quantities
-from crds.resources.amounts import JOBS, NOTHING, PODS, Amounts, add, peak, scale
+from crds.resources.amounts import DEVICES, JOBS, NOTHING, PODS, Amounts, add, peak, scale
 from crds.torchjob import demand
 from crds.torchjob.tasks import WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
@@ -236,7 +236,8 @@ def _limits_as_requests(container: Mapping[str, Any]) -> dict[str, Any]:
 
 def _quota_names(charge: Amounts) -> dict[str, int]:
     """Return a charge under the names of ResourceQuotas, without the prefix `requests.`."""
-    counted = {name: amount for name, amount in charge.items() if name != JOBS}
+    # A ResourceQuota counts claims when they are made, and refuses no pod for them.
+    counted = {name: amount for name, amount in charge.items() if name != JOBS and not name.endswith(DEVICES)}
     return counted | ({COUNT_PODS: counted[PODS]} if PODS in counted else {})
 
 

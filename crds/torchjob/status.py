@@ -19,7 +19,8 @@ from crds.torchjob.conditions import FINISHED, Condition, Phase
 from crds.torchjob.tasks import MOST_TASKS
 
 Tally = Annotated[int, Field(ge=0)]
-ResourceName = Annotated[str, Field(max_length=253)]
+ResourceName = Annotated[str, Field(max_length=317)]
+Charge = Annotated[dict[ResourceName, int], Field(max_length=65)]
 PodName = Annotated[str, Field(max_length=253)]
 TaskName = Annotated[str, Field(max_length=63)]
 NodeName = Annotated[str, Field(max_length=253)]
@@ -75,7 +76,7 @@ class QueueStatus(LenientModel):
     """The number of consecutive admissions in which the job did not run in time."""
     drained: bool = False
     """Whether the job was sent back because its queue was drained, or to be resized. It is then first in the queue."""
-    held: Annotated[dict[ResourceName, int], Field(max_length=65)] | None = None
+    held: Charge | None = None
     """The charge of the drained job, in canonical names and units. The job is first in the queue only while it
     requests no more."""
     refused_by: QuotaRefusal | None = None
@@ -90,7 +91,7 @@ class Admission(LenientModel):
     queue: ResourceName
     attempt: Tally
     epoch: Tally
-    charge: Annotated[dict[ResourceName, int], Field(max_length=65)] = Field(default_factory=dict)
+    charge: Charge = Field(default_factory=dict)
     """The resources that count against the queue and the pool, in canonical names and units."""
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     """The port that is reserved for the job if its pods share one address, else 0."""
@@ -112,8 +113,8 @@ class Admission(LenientModel):
     grown: Tally | None = None
     """The number of times that workers were added to this admission. Versions without it did not write the field."""
     declined: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
-    """The number of the last growth that was declined in whole or in part before it was granted; absent after any
-    other change of the admission."""
+    """The number of the last growth that was declined in whole or in part although its owner wanted it; absent after
+    any other change of the admission."""
     idle: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
     """The number of granted workers that the queue has not paid for: the job has them while nobody else can use their
     room."""
@@ -270,15 +271,15 @@ class InPlace(LenientModel):
 
 
 class PodMeasurements(LenientModel):
-    """The measured requests of the job's pods, where the API server has increased them beyond their templates: by
-    defaults of a LimitRange, the overhead of a RuntimeClass or a webhook."""
+    """The measured requests of the job's pods, where they exceed those of the templates: by resource claims, defaults
+    of a LimitRange, the overhead of a RuntimeClass or a webhook."""
 
     templates: Annotated[str, Field(max_length=64)] = ""
     """The digest of the measured templates; the measurement does not apply to other templates."""
-    pods: Annotated[dict[TaskName, Annotated[dict[ResourceName, int], Field(max_length=65)]], Field(max_length=16)] = (
-        Field(default_factory=dict)
-    )
+    pods: Annotated[dict[TaskName, Charge], Field(max_length=16)] = Field(default_factory=dict)
     """For each task type, the requests of one pod, in canonical names and units."""
+    claims: Annotated[bool, Field(exclude_if=not_)] = False
+    """Whether the devices of all resource claims of these templates are included."""
 
 
 class TorchJobStatus(LenientModel):

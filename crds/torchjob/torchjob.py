@@ -120,6 +120,14 @@ class TorchJob(StrictModel):
         return measured.pods if measured is not None and measured.templates == self.spec.digest else demand.NO_TASKS
 
     @property
+    def uncounted_claims(self) -> str:
+        """The path of the first field with resource claims whose devices no worker has counted; empty if there is
+        none."""
+        measured = self.status.measured
+        is_counted = measured is not None and measured.claims and measured.templates == self.spec.digest
+        return "" if is_counted else self.spec.claims
+
+    @property
     def grown_memory(self) -> Mapping[str, Amounts]:
         """For each task type whose memory has grown, the memory that one of its next pods requests."""
         raised = self.status.memory

@@ -77,19 +77,23 @@ def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
         else ""
     )
     nodes = node_words.describe(picker.pool.places, place.entry) if code == "WaitingForNodes" else ""
-    passed = "" if queue is None else _format_passed(picker, queue, place)
-    return Explanation(
-        code, sentence, "; ".join(part for part in (needs, limits, nodes, shares, passed, ahead) if part), room
-    )
+    passed = "" if queue is None else _format_passed(picker, queue, place, now)
+    parts = (needs, limits, nodes, shares, passed, ahead)
+    return Explanation(code, sentence, "; ".join(part for part in parts if part), room)
 
 
-def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition) -> str:
+def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition, now: float) -> str:
     """Return how many jobs have passed the first one of a queue, whether others may still, and whether room was kept
-    for it."""
-    record = queue.first_overtaken
+    or collected for it."""
+    record, cohort = queue.first_overtaken, picker.cohort(queue.spec.cohort)
     if record is None or record.key != place.entry.key:
         return ""
-    parts = [f"passed by {record.times} job{'' if record.times == 1 else 's'}"] if record.times else []
+    if not record.times:
+        parts = []
+    elif cohort is not None and quotas.has_to_borrow(queue):  # loans that pass it are not counted
+        parts = [f"others have passed it for {max(0.0, now - record.since):.0f} s"]
+    else:
+        parts = [f"passed by {record.times} job{'' if record.times == 1 else 's'}"]
     if parts and record.kept is not None:
         parts.append("room is kept for it: no other job takes it any more, and its queue pays for the time")
     elif parts and record.late:
@@ -98,6 +102,12 @@ def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition) -> s
         ahead = -picker.behind(queue.spec.name) / picker.pool.prices.of(place.entry.demand)
         until = f", which has paid for it and is ahead by {ahead:.1f} such jobs" if ahead > 0 else ""
         parts.append(f"room was kept for it in vain: it is again at the next turn of queue {queue.spec.name}{until}")
+    if queue.collects:
+        rest = max(0.0, record.collected_until - now)
+        parts.append(f"cohort {queue.spec.cohort} lends nothing of what it asks for to others, for {rest:.0f} s more")
+    elif record.uncollected:
+        times = f"{record.uncollected} time{'' if record.uncollected == 1 else 's'}"
+        parts.append(f"room was collected for its queue {times} in vain: the pause before the next time doubles")
     return "; ".join(parts)
 
 
@@ -134,10 +144,12 @@ def _format_shares(picker: Picker, queue: QueueState, room: ScarceRoom, demand: 
         if member is not queue and member.used.get(name, 0) > member.spec.quota.get(name, member.used.get(name, 0))
     ]
     beyond = f"beyond their quotas: {', '.join(above)}" if above else "no other member is beyond its quota"
-    claimed = (
-        "; what is free is kept for members that lend it" if amounts.fits(demand, cohort.used, cohort.total) else ""
-    )
-    return f"own jobs use {', '.join(own)}; {beyond}{claimed}"
+    claimed = "; what is free is kept for members that lend it"
+    collector = next((name for name, member in sorted(cohort.queues.items()) if member.collects), "")
+    if collector and collector != queue.spec.name:
+        claimed = f"; what is free is collected for the first job of queue {collector}, which waits longer to borrow"
+    is_free = amounts.fits(demand, cohort.used, cohort.total)
+    return f"own jobs use {', '.join(own)}; {beyond}{claimed if is_free else ''}"
 
 
 def _format_use(queue: QueueState, name: str) -> str:
@@ -161,6 +173,9 @@ def _reason(picker: Picker, queue: QueueState | None, place: QueuePosition) -> t
     for ceiling in (quota, queue.ceiling) if queue.spec.open else (quota,):
         if not amounts.fits(demand, NOTHING, ceiling):
             return "ExceedsQuota", too_large_message(name, demand, ceiling)
+    places, gang = picker.pool.places, node_words.gang_of(picker.pool.places, place.entry)
+    if places is not None and not places.could_hold(gang):
+        return "WaitingForNodes", "the nodes could not hold all pods of the job even if they were empty"
     if not queue.spec.open:
         return "QueueHeld", f"queue {name} is on hold"
     return _limit(picker, queue, place) if _is_due(queue, place) else _behind(name)

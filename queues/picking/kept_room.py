@@ -152,6 +152,7 @@ class PoolReservation:
         idle = self._pool.idle_part(record.kept)
         if idle and seconds > 0:  # the clock may have been set back
             amount = math.ceil(prices.of(idle) * UNIT * min(seconds, MOST_SECONDS) / hold)
+            self._fair_share.settle()  # else only a picker that made the picks before would drop who is even by this
             self._fair_share.charge_room(name, amount, queue.spec.weight)
             self._paid = True
         is_spent = -self._fair_share.lag(name) > MOST_JOBS * max(1, record.vain) * prices.of(record.kept)

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state, quotas
 from queues.picking.backfill import Backfill, Shadows
+from queues.picking.collected_room import CohortClaims
 from queues.picking.fair_share import FairShare
 from queues.picking.further_workers import FurtherWorkers
 from queues.picking.grouped_index import Bid
 from queues.picking.kept_room import PoolReservation
-from queues.picking.open_claims import OpenClaims
 from queues.picking.pool import Pool
 from queues.picking.prices import Prices
 from queues.picking.queue_state import QueueState
@@ -109,7 +109,7 @@ class PickerState:
         self._fair_share = FairShare(snapshot.clock, accounts, prices.scheme)
         self._queues: dict[str, QueueState] = {}
         self.reservation = PoolReservation(self._queues, self.pool, self._fair_share, self.patience.pool)
-        self.claims = OpenClaims(self._queues, self.reservation)
+        self.claims = CohortClaims(self._queues, self._cohorts, self.reservation)
         self._further = FurtherWorkers(self._cohorts, self.pool, self.reservation)
         self._backfill = Backfill(
             self._queues, self._cohorts, self.pool, self._fair_share, self.reservation, self._shadows
@@ -183,6 +183,7 @@ class PickerState:
         if places is not None:
             for entry in entries:
                 entry.gang = places.gang_of(entry.ticket[0], entry.ticket[2], entry.demand)
+                entry.placeable = places.could_hold(entry.gang)
 
     def _mark_dirty(self, queue: QueueState) -> None:
         """Mark a queue whose known entries have changed."""
@@ -230,7 +231,12 @@ class PickerState:
     # Bids
 
     def _refresh(self) -> None:
-        """Apply what was loaded or picked since the last refresh."""
+        """Apply what was loaded or picked since the last refresh, and let queues bid again."""
+        self._apply()
+        self._refresh_bids()
+
+    def _apply(self) -> None:
+        """Sum up again what cohorts use whose members were loaded, and what is claimed where claims have changed."""
         for name in self._uncounted:
             cohort = self._cohorts[name]
             roomy = cohort.roomy
@@ -239,18 +245,11 @@ class PickerState:
                 self._stale_cohorts.add(name)
             self._dirty |= self._further.members(name)
         self._uncounted = set()
-        if self.claims.outdated:
-            self._apply_claims()
-        self._refresh_bids()
-
-    def _apply_claims(self) -> None:
-        """Let the queues bid again whose claims have changed, and the members of their cohorts."""
-        self._dirty |= self.claims.outdated
         for name in self.claims.outdated:
             queue = self._queues[name]
-            cohort = self._cohorts.get(queue.spec.cohort)
-            if cohort is not None:
-                cohort.note_claim(queue)
+            self._dirty.add(name)
+            if queue.spec.cohort:
+                self._cohorts[queue.spec.cohort].note_claim(queue)
                 self._stale_cohorts.add(queue.spec.cohort)
         self.claims.outdated.clear()
 

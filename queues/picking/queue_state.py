@@ -1,7 +1,7 @@
 """One queue while picks are made: which of its jobs may be picked, and how often its first job was overtaken.
 
 One rule: a queue's state changes only by what the store shows and by the picks made since. A job that is larger than
-its queue, its cohort or the pool can ever give is skipped: it delays no other job.
+its queue, its cohort or the pool can ever give, or whose pods no nodes could hold, is skipped: it delays no other job.
 """
 
 from collections import deque
@@ -132,7 +132,7 @@ class QueueState:
         """Yield the runnable jobs that are known and not picked, in order."""
         for position in range(self._next, len(self.entries)):
             entry = self.entries[position]
-            if position not in self._picked and amounts.fits(entry.demand, NOTHING, self.ceiling):
+            if position not in self._picked and self._can_run(entry):
                 yield Candidate(entry, entry.demand, position)
 
     @property
@@ -151,7 +151,7 @@ class QueueState:
             waiting = entries[position]
             if position not in self._picked:
                 demand = waiting.demand
-                if demand is self.bid_demand or amounts.fits(demand, NOTHING, self.ceiling):
+                if self._can_run(waiting):
                     self._next = position
                     return Candidate(waiting, demand, position)
                 self._unrunnable.append(waiting)
@@ -159,11 +159,16 @@ class QueueState:
         self._next = position
         return None
 
+    def _can_run(self, entry: WaitingEntry) -> bool:
+        """Return whether a job could run one day. Most jobs have the demand of the one before."""
+        is_small = entry.demand is self.bid_demand or amounts.fits(entry.demand, NOTHING, self.ceiling)
+        return is_small and entry.placeable
+
     def _group_by_shape(self) -> dict[tuple[Shape, Gang | None], deque[int]]:
         positions: dict[tuple[Shape, Gang | None], deque[int]] = {}
         for position in range(self._next, len(self.entries)):
             entry = self.entries[position]
-            if position not in self._picked and amounts.fits(entry.demand, NOTHING, self.ceiling):
+            if position not in self._picked and self._can_run(entry):
                 positions.setdefault((shape(entry.demand), entry.gang), deque()).append(position)
         return positions
 
@@ -244,7 +249,11 @@ class QueueState:
         """Return the record of the first job; a new record if the first job has none."""
         if self.first is None:
             raise ValueError(f"queue {self.spec.name} has no job that could be overtaken")
-        return self.first_overtaken or OvertakenJob(key=self.first.waiting.entry.key, times=0, since=now)
+        if (record := self.first_overtaken) is not None:
+            return record
+        # The next job inherits the number: else an owner who withdraws jobs could idle the cohort without end.
+        uncollected = 0 if self.overtaken is None else self.overtaken.uncollected
+        return OvertakenJob(key=self.first.waiting.entry.key, times=0, since=now, uncollected=uncollected)
 
     def overtake(self, now: float) -> OvertakenJob:
         """Record that another job is picked before the first job, and return the record."""
@@ -282,6 +291,12 @@ class QueueState:
         """
         record = self.overtaken
         return record is not None and record.late and self.first_overtaken is record
+
+    @property
+    def collects(self) -> bool:
+        """Whether the queue's cohort collects what the first job asks for (`queues.picking.collected_room`)."""
+        record = self.overtaken
+        return record is not None and record.collected_until > 0 and self.first_overtaken is record
 
     @property
     def may_be_kept_room(self) -> bool:

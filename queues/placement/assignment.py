@@ -23,8 +23,8 @@ Assignment = tuple[Placed, ...]
 
 _ORDERS = 6
 """The most orders of members that are tried."""
-_ORDERED_PODS = 2_000
-"""The most pods that are placed in all orders together, but for the first order."""
+_WORK = 6_000
+"""The most work of all orders but the first: each pod is a step for each kind of pods."""
 
 
 def assign(room: NodeRoom, members: tuple[Members, ...], within: NodeSet = EVERY) -> Assignment | None:
@@ -78,7 +78,8 @@ def _assign_mixed(room: NodeRoom, members: tuple[Members, ...], within: NodeSet)
 
 def _orders(room: NodeRoom, members: tuple[Members, ...], pods: int) -> Iterator[tuple[Members, ...]]:
     """Return some orders of members, the largest first at first."""
-    return islice(permutations(_largest_first(room, members)), max(1, min(_ORDERS, _ORDERED_PODS // pods)))
+    most = max(1, min(_ORDERS, _WORK // (pods * len(members))))
+    return islice(permutations(_largest_first(room, members)), most)
 
 
 def _largest_first(room: NodeRoom, members: tuple[Members, ...]) -> list[Members]:

@@ -60,6 +60,8 @@ class Gang:
 
 def merged(members: tuple[Members, ...]) -> tuple[Members, ...]:
     """Return the members with each shape once, in the order of the first of each."""
+    if len(members) == 1 and members[0].count:
+        return members
     counts: dict[Shape, int] = {}
     for shape, count in members:
         counts[shape] = counts.get(shape, 0) + count

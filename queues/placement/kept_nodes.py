@@ -105,7 +105,7 @@ def _end(places: Places, ends: Sequence[ExpectedEnd], ended: int, wanted: int) -
     low, high, times = (ended, wanted, -1) if ended < wanted else (wanted, ended, 1)
     for _, key in ends[low:high]:
         job = places.jobs.get(key)
-        for pods in (job.bound, job.waiting) if job is not None else ():
-            for (node, demand), count in pods.items():
-                places.room.use(node, demand, times * count)
+        pods = (*job.bound.items(), *job.waiting.items()) if job is not None else ()
+        for (node, demand), count in pods:
+            places.room.use(node, demand, times * count)
     return wanted

@@ -54,6 +54,16 @@ class _ShapeFits:
         self.by_node[node] = fit
         self.total += fit - before
 
+    def set_all(self, by_node: dict[int, int]) -> None:
+        """Note how many pods each node takes."""
+        alike: dict[int, list[int]] = {}
+        for node, fit in by_node.items():
+            alike.setdefault(fit, []).append(node)
+        alike.pop(0, None)
+        self.takes = {fit: set_of(nodes) for fit, nodes in alike.items()}
+        self.total = sum(by_node.values())
+        self.by_node = by_node
+
 
 class NodeRoom:
     """The free amounts of nodes, and for each shape how many of its pods each node takes.
@@ -91,7 +101,7 @@ class NodeRoom:
         copied = NodeRoom(self._allowed)
         copied.names, copied._indexes = [*self.names], {**self._indexes}
         copied._capacity, copied._free = [*self._capacity], [{**free} for free in self._free]
-        copied._sets = {**self._sets}
+        copied._sets, copied.version = {**self._sets}, self.version
         return copied
 
     def index(self, name: str) -> int:
@@ -204,15 +214,14 @@ class NodeRoom:
 
     def _bring_up_to_date(self, fits: _ShapeFits) -> None:
         """Look at the nodes that have changed; at all nodes if that is less work."""
-        shape, count, behind = fits.shape, len(self.names), self.version - fits.version
-        changed = set(self._changed[-behind:]) if behind <= count else set(range(count))
-        if fits.version < self._resolved:
-            nodes = self.allowed(shape.where)
-            changed.update(bits(nodes ^ fits.nodes))
-            fits.nodes = nodes
-        for node in changed:
-            fits.set_fit(node, count_fitting(self._free[node], shape.demand) if fits.nodes >> node & 1 else 0)
-        fits.version = self.version
+        behind, demand, free = self.version - fits.version, fits.shape.demand, self._free
+        nodes = fits.nodes if fits.version >= self._resolved else self.allowed(fits.shape.where)
+        if behind > len(self.names):
+            fits.set_all({node: count_fitting(free[node], demand) for node in bits(nodes)})
+        else:
+            for node in {*self._changed[-behind:], *bits(nodes ^ fits.nodes)}:
+                fits.set_fit(node, count_fitting(free[node], demand) if nodes >> node & 1 else 0)
+        fits.nodes, fits.version = nodes, self.version
 
 
 def count_fitting(free: Amounts, demand: Iterable[tuple[str, int]]) -> int:
@@ -229,7 +238,18 @@ def count_fitting(free: Amounts, demand: Iterable[tuple[str, int]]) -> int:
 
 def bits(nodes: NodeSet) -> Iterator[int]:
     """Yield the indexes of the nodes of a set, the lowest first."""
-    while nodes:
-        lowest = nodes & -nodes
-        yield lowest.bit_length() - 1
-        nodes ^= lowest
+    digits = bin(nodes)[:1:-1]
+    node = digits.find("1")
+    while node >= 0:
+        yield node
+        node = digits.find("1", node + 1)
+
+
+def set_of(nodes: Iterable[int]) -> NodeSet:
+    """Return the set of the nodes with these indexes."""
+    digits = bytearray()
+    for node in nodes:
+        if node >> 3 >= len(digits):
+            digits.extend(bytes((node >> 3) + 1 - len(digits)))
+        digits[node >> 3] |= 1 << (node & 7)
+    return int.from_bytes(digits, "little")

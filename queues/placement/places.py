@@ -21,6 +21,8 @@ from queues.placement.node_room import NodeRoom, bits
 Demand = tuple[tuple[str, int], ...]
 PodsOnNodes = Counter[tuple[int, Demand]]
 """By node and by what one pod asks for, the number of pods."""
+NO_PODS: PodsOnNodes = Counter()
+"""The pods of a job that has none on nodes. Nobody changes it."""
 
 
 GangOf = Callable[[str, str, Amounts], Gang | None]
@@ -46,12 +48,16 @@ class JobPlaces:
     """The pods that the job starts with, and its further workers."""
     lasting: bool = True
     """Whether a pod that ends keeps its place for the next pod (`Gang.lasting`)."""
-    bound: PodsOnNodes = field(default_factory=Counter)
+    bound: PodsOnNodes = field(default_factory=lambda: NO_PODS)
     """Pods that are on nodes."""
-    waiting: PodsOnNodes = field(default_factory=Counter)
+    waiting: dict[tuple[int, Demand], int] = field(default_factory=dict)
     """Places that are kept for pods that are on no node yet."""
     has_started: bool = False
     """Whether all members were on nodes at once."""
+
+    def places(self) -> int:
+        """Return the number of places without pods."""
+        return sum(self.waiting.values())
 
     def missing(self) -> int:
         """Return how many members are on no node, and keep a place."""
@@ -67,13 +73,16 @@ class Places:
     def __init__(
         self,
         room: NodeRoom,
+        empty: NodeRoom,
         gang_of: GangOf,
         ends: Callable[[float], Sequence[ExpectedEnd]] = lambda _: (),
     ) -> None:
-        """`room` belongs to the caller, who counts in it what is used by others than these jobs.
+        """`room` and `empty` belong to the caller, who counts in `room` what is used by others than these jobs. `empty`
+        has all nodes, also those that take no pods now, without anything that uses them.
 
         `ends` returns, at a time, when jobs are expected to have ended, in the order of time."""
         self.room = room
+        self.empty = empty
         self.gang_of = gang_of
         self.ends = ends
         self.jobs: dict[str, JobPlaces] = {}
@@ -96,7 +105,7 @@ class Places:
 
     def copy(self) -> "Places":
         """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
-        copied = Places(self.room.copy(), self.gang_of)
+        copied = Places(self.room.copy(), self.empty.copy(), self.gang_of)
         copied.usable = self.usable
         copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
         copied.is_kept_in_vain = self.is_kept_in_vain
@@ -114,10 +123,16 @@ class Places:
             return False
         return assignment.fits(self.room, members, EVERY if on_kept else ~self.kept)
 
+    def could_hold(self, gang: Gang | None) -> bool:
+        """Return whether the nodes could hold a gang if they were empty, and all took pods."""
+        return gang is None or assignment.fits(self.empty, gang.members)
+
     def take(self, key: str, gang: Gang | None, units: int = 0) -> str:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
         others. Return the nodes as a text (`queues.placement.pod_nodes`) if `names_nodes`."""
-        job = self.jobs.setdefault(key, JobPlaces())
+        job = self.jobs.get(key)
+        if job is None:
+            job = self.jobs[key] = JobPlaces()
         job.reserved = True
         if gang is None:
             return ""
@@ -135,7 +150,7 @@ class Places:
         job = self.jobs.get(key)
         if job is not None:
             job.reserved, job.members = False, ()
-            self._give_up(job, Counter(), job.waiting.total())
+            self._give_up(job, NO_PODS, job.places())
             self._forget_if_empty(key, job)
 
     # What the nodes show
@@ -151,14 +166,15 @@ class Places:
         gained, lost = bound - job.bound, job.bound - bound
         for place, count in gained.items():
             self.is_kept_in_vain |= self._breaks_kept(key, job, place[0])
-            self._change(job.bound, *place, count)
+            self.room.use(*place, count)
         for place, count in lost.items():
-            self._change(job.bound, *place, -count)
+            self.room.use(*place, -count)
+        job.bound = bound
         missing = job.missing()
-        self._give_up(job, gained, job.waiting.total() - missing)
-        if missing > job.waiting.total():
-            self._return(job, lost, missing - job.waiting.total())
-            self._find(job, missing - job.waiting.total())
+        self._give_up(job, gained, job.places() - missing)
+        if missing > job.places():
+            self._return(job, lost, missing - job.places())
+            self._find(job, missing - job.places())
         self._forget_if_empty(key, job)
 
     def _breaks_kept(self, key: str, job: JobPlaces, node: int) -> bool:
@@ -185,7 +201,7 @@ class Places:
         limits += [item for item in job.waiting.items() if item[0][1] in demands and item[0] not in gained]
         limits += job.waiting.items()
         for place, most in limits:
-            count = min(surplus, most, job.waiting[place])
+            count = min(surplus, most, job.waiting.get(place, 0))
             if count > 0:
                 self._change(job.waiting, *place, -count)
                 surplus -= count
@@ -201,17 +217,21 @@ class Places:
     def _find(self, job: JobPlaces, missing: int) -> None:
         """Take places for members that have none, as far as there are nodes for them."""
         for shape, count in job.members:
-            placed = sum(pods for (_, demand), pods in (job.bound + job.waiting).items() if demand == shape.demand)
+            found = (*job.bound.items(), *job.waiting.items())
+            placed = sum(pods for (_, demand), pods in found if demand == shape.demand)
             number = min(missing, count - placed, self.room.total(shape))
             for node, _, pods in (assignment.assign(self.room, (Members(shape, number),)) or ()) if number > 0 else ():
                 self._change(job.waiting, node, shape.demand, pods)
                 missing -= pods
 
-    def _change(self, places: PodsOnNodes, node: int, demand: Demand, count: int) -> None:
+    def _change(self, places: dict[tuple[int, Demand], int], node: int, demand: Demand, count: int) -> None:
         self.room.use(node, demand, count)
-        places[node, demand] += count
-        if places[node, demand] <= 0:
-            del places[node, demand]
+        place = node, demand
+        pods = places.get(place, 0) + count
+        if pods > 0:
+            places[place] = pods
+        else:
+            places.pop(place, None)
 
     def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
         if not job.reserved and not job.bound:

@@ -17,18 +17,29 @@ class Trial:
         """What is free on the nodes on which pods were placed."""
         self._touched: NodeSet = 0
 
+    @property
+    def touched(self) -> int:
+        """The number of nodes on which pods were placed."""
+        return len(self._free)
+
     def free(self, node: int) -> Amounts:
         """Return what is free on a node."""
         return self._free[node] if self._touched >> node & 1 else self._room.free(node)
 
     def place(self, node: int, shape: Shape, times: int) -> None:
-        """Count pods of a shape on a node; a number below 0 takes them away again."""
-        free = self._free.get(node)
-        if free is None:
-            free = self._free[node] = dict(self._room.free(node))
-            self._touched |= 1 << node
+        """Count pods of a shape on a node."""
+        free = dict(self.free(node))
         for name, amount in shape.demand:
             free[name] = free.get(name, 0) - amount * times
+        self._free[node] = free
+        self._touched |= 1 << node
+
+    def with_pod(self, node: int, shape: Shape) -> "Trial":
+        """Return a trial with one more pod on a node. This one stays as it is."""
+        after = Trial(self._room, self._within)
+        after._free, after._touched = dict(self._free), self._touched
+        after.place(node, shape, 1)
+        return after
 
     def fit(self, node: int, shape: Shape) -> int:
         """Return how many pods of a shape a node takes."""
@@ -38,10 +49,6 @@ class Trial:
         """Return a value that is equal for nodes that are alike for some shapes."""
         rest = frozenset((name, amount) for name, amount in self.free(node).items() if amount)
         return rest, tuple(self._room.allowed(shape.where) >> node & 1 for shape in shapes)
-
-    def total(self, shape: Shape) -> int:
-        """Return how many pods of a shape alone find a node."""
-        return sum(fit * nodes.bit_count() for fit, nodes in self.takes(shape).items())
 
     def takes(self, shape: Shape) -> dict[int, NodeSet]:
         """Return the nodes by how many pods of a shape they take, above 0."""

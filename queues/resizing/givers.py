@@ -63,7 +63,7 @@ class Giver:
         self.workers = job.workers
         self.idle = min(whole, job.idle // job.step * job.step)
         """The idle growth that can go."""
-        self.paid = whole - self.idle if job.autoscale else 0
+        self.paid = whole - self.idle if _may_give_paid(job) else 0
         """The further workers above the least that can go."""
 
     @property
@@ -75,6 +75,14 @@ class Giver:
     def given(self) -> int:
         """How many workers the job gives."""
         return self.job.workers - self.workers
+
+
+def _may_give_idle(job: ElasticJob) -> bool:
+    return job.idle > 0 and (job.yields or not job.busy)
+
+
+def _may_give_paid(job: ElasticJob) -> bool:
+    return job.autoscale and not job.busy
 
 
 def fulfilment(job: ElasticJob, workers: int) -> float:
@@ -95,7 +103,7 @@ def by_queue(jobs: Iterable[ElasticJob], shares: Shares) -> dict[str, list[Giver
     able = [
         job
         for job in jobs
-        if not job.busy and not job.leaving and job.workers > job.least and (job.idle or job.autoscale)
+        if not job.leaving and job.workers > job.least and (_may_give_idle(job) or _may_give_paid(job))
     ]
     found: dict[str, list[Giver]] = {}
     for place, job in enumerate(sorted(able, key=lambda job: rank(job, shares))):

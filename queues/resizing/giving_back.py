@@ -7,6 +7,9 @@ which workers are on their way out, then the queues that are furthest behind the
 as running for the jobs behind it. When the first job of a queue is served, the jobs behind it follow; if the first job
 is not served and may be passed, the jobs of its queue that may pass it follow.
 
+A plan makes a limited number of searches. So queues take turns over several plans: those that no plan has looked at yet
+in this turn go before the others. A turn is over once each queue was looked at.
+
 Room that comes back belongs to its job: in the pool by the reservation, in quota and cohort by a claim (`Plan.claims`).
 Workers that are on their way out count as gone, so that one waiting job never makes other jobs give room twice.
 """
@@ -40,6 +43,10 @@ class GivingBack:
     """It has in the end what is left if everything goes as planned."""
     _shares: Shares
     _now: float
+    _seen: frozenset[str] = frozenset()
+    """The queues at which earlier plans have looked in this turn."""
+    _looked: set[str] = field(default_factory=set)
+    _able: Sequence[QueueState] = ()
     _asked: dict[Giver, Waiting] = field(default_factory=dict)
     claims: dict[str, JobKey] = field(default_factory=dict)
     hasten: dict[str, JobKey] = field(default_factory=dict)
@@ -56,10 +63,17 @@ class GivingBack:
         if not givers_by_queue and not any(job.leaving for job in self._jobs if waiting):
             return
         self._search = Search(self._room, givers_by_queue, self._shares)
-        lines = [self._line(queue) for queue in self._in_order(waiting)]
+        self._able = self._in_order(waiting)
+        lines = [self._line(queue) for queue in self._able]
         while lines:
             lines = [line for line in lines if not self._search.is_tired and next(line, False)]
         self._spare()
+
+    @property
+    def seen(self) -> frozenset[str]:
+        """The queues that were looked at in this turn; empty if the turn is over."""
+        seen = self._seen | self._looked
+        return seen if any(queue.spec.name not in seen for queue in self._able) else frozenset()
 
     @property
     def resizes(self) -> tuple[Resize, ...]:
@@ -90,10 +104,10 @@ class GivingBack:
         holder = self._picker.reservation_holder
         leaving = {str(job.leaving_for) for job in self._jobs if job.leaving and job.leaving_for is not None}
 
-        def order(queue: QueueState) -> tuple[bool, bool, float, str]:
+        def order(queue: QueueState) -> tuple[bool, bool, bool, float, str]:
             name, first = queue.spec.name, queue.first
             expected = first is not None and first.waiting.ticket[0] in leaving
-            return name != holder, not expected, -self._picker.behind(name), name
+            return name != holder, not expected, name in self._seen, -self._picker.behind(name), name
 
         able = (queue for queue in waiting if self._may_take_paid(queue) or self._search.may_serve(queue))
         return sorted(able, key=order)
@@ -116,6 +130,7 @@ class GivingBack:
 
     def _line(self, queue: QueueState) -> Iterator[bool]:
         """Serve the jobs of a queue in order, and yield after each."""
+        self._looked.add(queue.spec.name)
         failed: set[Shape] = set()
         first, may_take_paid = queue.first, self._may_take_paid(queue)
         holder = self._picker.reservation_holder == queue.spec.name

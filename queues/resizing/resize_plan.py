@@ -56,17 +56,18 @@ def plan(
     jobs: Iterable[ElasticJob],
     now: float,
     idle_since: IdleRoom = NO_IDLE_ROOM,
+    seen: frozenset[str] = frozenset(),
     *,
     with_kept: bool = False,
 ) -> Plan:
-    """Return which jobs grow and which jobs give room back now. `idle_since` is that of the previous plan;
-    `with_kept` asks for the reasons of the jobs that are not resized.
+    """Return which jobs grow and which jobs give room back now. `idle_since` and `seen` are those of the previous
+    plan; `with_kept` asks for the reasons of the jobs that are not resized.
     """
     queues = picker.queues(now)
     known = [job for job in jobs if job.queue in queues]
     room = Room(picker, queues, known)
     shares = Shares(room, picker.pool.prices)
-    giving_back = GivingBack(picker, queues, known, room, shares, now)
+    giving_back = GivingBack(picker, queues, known, room, shares, now, seen)
     giving_back.serve()
     resizes, needed = giving_back.resizes, giving_back.needed()
     asked = {resize.key for resize in resizes}
@@ -82,6 +83,7 @@ def plan(
         patient_until=giving_back.patient_until,
         kept=reasons_kept(known, {resize.key for resize in resizes}, grown.kept) if with_kept else (),
         idle_since=grown.idle_since,
+        seen=giving_back.seen,
     )
 
 

@@ -57,6 +57,8 @@ class ElasticJob:
     submitted: float = 0.0
     busy: str = ""
     """The code of why the job cannot be resized now at all; empty: it can."""
+    yields: bool = False
+    """Whether the job gives idle growth back although it is busy."""
     resting_until: float = 0.0
     """Until when the job must not grow, because of its last resize. Giving back does not wait for it."""
     idle_seconds: float = 0.0
@@ -126,3 +128,6 @@ class Plan:
     """The jobs that are not resized, if the caller asked for them."""
     idle_since: IdleRoom = field(default_factory=lambda: NO_IDLE_ROOM)
     """What the next plan must be given."""
+    seen: frozenset[str] = frozenset()
+    """The queues that plans have looked at since each queue had its turn, which the next plan must be given; empty if
+    no queue waits for its turn."""

@@ -28,7 +28,7 @@ from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, ending, grown_memory, lifecycle, over_quota, status
 from reconcilers.plan.advance import Advance
-from reconcilers.plan.elastic import change_steps, checkpoints, current_request, request_steps
+from reconcilers.plan.elastic import change_steps, checkpoints, current_request, request_steps, unpaid
 from reconcilers.plan.elastic.change import Change
 from reconcilers.plan.elastic.change_steps import next_step
 from reconcilers.plan.elastic.request_steps import RequestPlan
@@ -124,12 +124,12 @@ def _plan_by_state(job: TorchJob, at: Moment) -> Plan:
         case DeletePodsFirst() as state:
             return _plan_deletions(state, at)
         case NotAdmitted() as state:
-            return Plan(_plan_not_admitted(state, at.now) + at.group_deletions)
+            return Plan(_plan_not_admitted(state, at) + at.group_deletions)
         case Requeue() as requeue:
             return _send_back(requeue.job, requeue.why, _requeue_status(requeue, at), at)
         case Active() as active:
             result = _plan_active(active, at)
-            removals = _delete_removed(active, result, at.deletion)
+            removals = _delete_removed(active, result, at)
             if removals and not any(isinstance(action, PatchObject) for action in result.actions):
                 # The minimum of a group is lowered before any of its pods is removed: a restart of the other pods may
                 # come first.
@@ -239,7 +239,10 @@ def _settle_charge(active: Active, at: Moment) -> Plan | None:
     raised charge.
     """
     job = active.job
-    excess = measure.find_excess(job, active.admission.charge, active.pods)
+    claimed = at.observation.claimed
+    excess = measure.find_excess(job, active.admission.charge, active.pods, claimed)
+    if excess is None and claimed is not None:
+        return Plan(status.write(job, measure.count_claims(job, claimed), active.pods), requeue_after=0.0)
     if excess is None:
         raises, after = grown_memory.charge_growth(job, job.status, at.observation.met(NoMemory))
         return Plan((*raises, *status.write(job, after, active.pods)), requeue_after=0.0) if raises else None
@@ -314,18 +317,21 @@ def _plan_admission(active: Active, at: Moment) -> Plan:
         update={"scaling": rest, "in_place": chosen.in_place, "measured": chosen.measured}
     )
     begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
-    created = Advance(run=begun, at=at).actions()
+    created = Advance(run=begun, at=at).actions() if at.observation.claimed is None else ()
     return Plan((*chosen.raises, *status.write(active.job, after, active.pods), *created))
 
 
-def _delete_removed(active: Active, result: Plan, deletion: PodDeletion) -> tuple[Action, ...]:
-    """Delete the pods that the job no longer has, beside those that its plan deletes. A plan that waits for the report
-    of a pod is empty.
+def _delete_removed(active: Active, result: Plan, at: Moment) -> tuple[Action, ...]:
+    """Delete the pods that the job no longer has, beside those that its plan deletes, and soon those of unpaid workers
+    that had to be gone by now. A plan that waits for the report of a pod is empty.
     """
     if result.is_incomplete:
         return ()
     deleted = {pod.uid for action in result.actions if isinstance(action, DeletePods) for pod in action.pods}
-    return deletion.delete(pod for pod in active.removed if pod.uid not in deleted)
+    left = [pod for pod in active.removed if pod.uid not in deleted]
+    late = unpaid.late_pods(active, at)
+    soon = at.deletion.for_late().delete((pod for pod in left if pod in late), shorten=True)
+    return soon + at.deletion.delete(pod for pod in left if pod not in late)
 
 
 def _plan_over_quota(active: Active, refused: OverQuota, at: Moment) -> Plan:
@@ -374,8 +380,12 @@ def _recover(active: Active, at: Moment) -> Recovery:
     return RecoveryContext(active, at, active.job).recover() if unable is None else unable
 
 
-def _plan_not_admitted(state: NotAdmitted, now: datetime) -> tuple[Action, ...]:
-    job = state.job
+def _plan_not_admitted(state: NotAdmitted, at: Moment) -> tuple[Action, ...]:
+    job, claimed = state.job, at.observation.claimed
     if job.status.phase == state.phase and job.admission is None:
-        return status.write(job, status.observe_generation(job), ())
-    return status.write(job, status.release(job, state.phase, state.reason, state.message, now), ())
+        after = status.observe_generation(job)
+    else:
+        after = status.release(job, state.phase, state.reason, state.message, at.now)
+    if claimed is not None:  # the charge of the job includes its devices from now on
+        after = measure.count_claims(job.model_copy(update={"status": after}), claimed)
+    return status.write(job, after, ())

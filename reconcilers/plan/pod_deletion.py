@@ -16,6 +16,10 @@ from reconcilers.views.pod_view import PodView
 MOST_NAMED = 10
 UNPAID_SECONDS = 30.0
 UNPAID = "they take more resources than the job is charged for"
+AT_ONCE_SECONDS = 1
+"""The shortest grace after which a node still reports the end of a pod. With 0 the API server forgets the pod at once,
+and its processes may go on."""
+NEEDED = "setting idle_grace: others need the room of this idle growth"
 SHORTENED = "GracePeriodShortened"
 """The reason of an event: pods request a longer grace than the setting `longest_grace` allows."""
 
@@ -38,6 +42,10 @@ class PodDeletion:
         grace of these pods is limited to Kubernetes' default.
         """
         return replace(self, longest=UNPAID_SECONDS, limit_reason=UNPAID) if self.longest > UNPAID_SECONDS else self
+
+    def for_late(self) -> "PodDeletion":
+        """Return the deletion of pods of idle growth that have not ended in time, although others need their room."""
+        return replace(self, longest=AT_ONCE_SECONDS, limit_reason=NEEDED)
 
     def delete(self, pods: Iterable[PodView], *, shorten: bool = False) -> tuple[DeletePods, ...]:
         """Delete the pods that are not being deleted yet. With `shorten`, pods that another program deleted with a
@@ -66,16 +74,19 @@ class PodDeletion:
 
     def grace_events(self, actions: Iterable[Action]) -> tuple[EmitEvent, ...]:
         """Return an event for the pods of these actions that get less grace than they request."""
-        deletions = (
-            deletion for deletion in actions if isinstance(deletion, DeletePods) and deletion.seconds is not None
-        )
-        affected = [pod for deletion in deletions for pod in deletion.pods if pod_view.occupies(pod)]
+        deletions = (each for each in actions if isinstance(each, DeletePods) and each.seconds is not None)
+        return tuple(event for each in deletions if (event := self._grace_event(each)) is not None)
+
+    def _grace_event(self, deletion: DeletePods) -> EmitEvent | None:
+        affected = [pod for pod in deletion.pods if pod_view.occupies(pod)]
         if not affected:
-            return ()
+            return None
         names = pod_view.list_names([pod.name for pod in affected], MOST_NAMED)
-        requested = max(pod.grace or 0 for pod in affected)
-        message = f"pods request up to {requested} s of grace, get {self._max_grace} s ({self.limit_reason}): {names}"
-        return (EmitEvent(SHORTENED, message, warning=True),)
+        requested, reason = max(pod.grace or 0 for pod in affected), self.limit_reason
+        if deletion.seconds == AT_ONCE_SECONDS:
+            reason = NEEDED
+        message = f"pods request up to {requested} s of grace, get {deletion.seconds} s ({reason}): {names}"
+        return EmitEvent(SHORTENED, message, warning=True)
 
     def next_change(self, pods: Iterable[PodView]) -> float | None:
         """Return the seconds after which the deletion of pods may proceed although no event arrives; None if only an

@@ -1,11 +1,11 @@
 """The requests of a job's pods as they were created, compared with the job's charge.
 
 One rule: pure. An API server changes pods at creation: by defaults of a LimitRange, the overhead of a RuntimeClass, a
-webhook. The created pod is measured, whatever its template says.
+webhook. The created pod is measured, whatever its template says. The devices of resource claims are requests, too.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import orjson
@@ -54,10 +54,25 @@ class Excess:
         return f"{self}; {ROOM[by].format(queue)} has no room for that"
 
 
-def find_excess(job: TorchJob, charged: Amounts, pods: Iterable[PodView]) -> Excess | None:
+def find_excess(
+    job: TorchJob, charged: Amounts, pods: Iterable[PodView], claimed: Mapping[str, Amounts] | None = None
+) -> Excess | None:
     """Return the excess of the pods' requests over the charge, counting every pod of a task like its largest; None if
-    the charge is sufficient."""
-    return find_excess_of(job, charged, {(pod.task, pod.requests) for pod in pods})
+    the charge is sufficient. `claimed` has the devices of one pod by task type, which are counted for the first time.
+    """
+    to_be_made = {(name.lower(), tuple(sorted(devices.items()))) for name, devices in (claimed or {}).items()}
+    excess = find_excess_of(job, charged, {(pod.task, pod.requests) for pod in pods} | to_be_made)
+    if excess is None or claimed is None:
+        return excess
+    return replace(excess, measured=excess.measured.model_copy(update={"claims": True}))
+
+
+def count_claims(job: TorchJob, claimed: Mapping[str, Amounts]) -> TorchJobStatus:
+    """Return the status of a job with the devices of one pod by task type among its measurements."""
+    names = {name for name, devices in claimed.items() if devices} | job.pod_measurements.keys()
+    pods = {name: peak(claimed.get(name, NOTHING), job.pod_measurements.get(name, NOTHING)) for name in names}
+    measured = PodMeasurements(templates=job.spec.digest, pods=_truncate(pods), claims=True)
+    return job.status.model_copy(update={"measured": measured})
 
 
 def find_excess_of(job: TorchJob, charged: Amounts, requests: Collection[tuple[str, Requests]]) -> Excess | None:
@@ -69,7 +84,9 @@ def find_excess_of(job: TorchJob, charged: Amounts, requests: Collection[tuple[s
     combined = {**job.pod_measurements, **measured}
     charge = peak(charged, job.spec.charge_of(job.spec.worker_count, combined))
     more = {name: amount for name, amount in subtract(charge, charged).items() if amount > 0}
-    return Excess(PodMeasurements(templates=job.spec.digest, pods=_truncate(combined)), charge, more) if more else None
+    counted = bool(job.spec.claims) and not job.uncounted_claims
+    measurements = PodMeasurements(templates=job.spec.digest, pods=_truncate(combined), claims=counted)
+    return Excess(measurements, charge, more) if more else None
 
 
 def without_agents(status: TorchJobStatus) -> PodMeasurements | None:

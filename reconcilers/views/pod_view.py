@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crds import excerpts, integers, labels, owners, timestamps
+from crds.torchjob import claims
+from crds.torchjob.claims import ClaimReference
 from kube.api import Manifest
 from reconcilers.views import containers, pod_end, pod_outcome, pod_place, pod_problems, pod_result, torchrun
 from reconcilers.views.containers import Requests
@@ -127,6 +129,8 @@ class PodView:
     ranks do not change."""
     requests: Requests = ()
     """The requests of the pod as it was created, by canonical resource name, sorted."""
+    claims: tuple[ClaimReference, ...] = ()
+    """The resource claims of the pod. An observation adds the devices of these to `requests`."""
 
     @property
     def started(self) -> bool:
@@ -226,6 +230,7 @@ def trim(manifest: Manifest) -> PodView:
         version=version(manifest),
         service=metadata["name"] if spec.get("subdomain") == metadata["name"] else "",
         requests=containers.read(spec),
+        claims=claims.references(spec, status) if spec.get("resourceClaims") else (),
         end=outcome.end,
         deletion_asked=outcome.deletion_asked,
         **_restarts(manifest, outcome),

@@ -25,6 +25,8 @@ from crds.api_resources import (
     POD_GROUPS,
     PODS,
     RECREATE_REQUESTS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
     SERVICES,
     TENANT_QUEUES,
@@ -64,7 +66,8 @@ def stage(
 
 
 def _installed(stage: Stage, rule: PolicyRule) -> None:
-    if rule.resource in (POD_DISRUPTION_BUDGETS, GANG_QUEUES, *OTHERS) and not stage.access.admin.serves(rule.resource):
+    optional = (POD_DISRUPTION_BUDGETS, GANG_QUEUES, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, *OTHERS)
+    if rule.resource in optional and not stage.access.admin.serves(rule.resource):
         pytest.skip("the server does not serve it")
 
 
@@ -349,6 +352,8 @@ def test_no_account_may_change_permissions_or_read_secrets() -> None:
         "resourcequotas",
         "configmaps",
         "events",
+        "resourceclaims",
+        "resourceclaimtemplates",
         "podgroups",
         "queues",
         "containerrecreaterequests",

@@ -1,4 +1,5 @@
-"""`torchq next` and `torchq job why|position`: what the queues will do, and why a job waits.
+"""`torchq next`, `torchq pool` and `torchq job why|position`: what the queues will do, what is free, and why a job
+waits.
 
 One rule: the forecast uses the same picker as the coordinator.
 """
@@ -12,11 +13,14 @@ from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
 from coordinator.follow import deletion
-from coordinator.query.questions import MOST_FORECAST_PICKS, Document, Queries
+from coordinator.query.questions import MOST_FORECAST_PICKS, Document, Queries, parse_document
 from coordinator.runs.submission_findings import CheckUnavailable
 from crds.errors import InvalidObject
 from crds.torchjob import torchjob
 from kube.api import Manifest
+
+POOL = "/v1/pool"
+NOT_LEADERS = "note: not the leader's answer: of jobs whose pods are on no node yet, it may place some on other nodes"
 
 
 @click.command()
@@ -107,3 +111,22 @@ def upcoming(queries: Queries, document: Document, count: int) -> list[Document]
     fitting = document["items"]
     is_all = len(fitting) >= min(count, document["waiting"])
     return columns.with_later_picks(fitting, [] if is_all else queries.next(count, roomy=True)["items"], count)
+
+
+@click.command()
+@output.table_options
+@pass_session
+def pool(session: Session, listing: TableOptions) -> None:
+    """Show what is free on nodes. A row is about alike nodes: what is free, the largest pod that fits, and what is
+    free in fragments, which a pod of a whole node cannot use."""
+    document = parse_document(api_client.coordinator(session)(POOL))
+    items = listing.sort(columns.POOL_COLUMNS, document["items"])
+    if listing.form in ("json", "yaml"):
+        output.print_document(document | {"items": items}, listing.form)
+        return
+    if not items:
+        click.echo(document["message"])
+        return
+    listing.show(columns.POOL_COLUMNS, items)
+    if document["source"] != "leader":
+        click.echo(NOT_LEADERS, err=True)

@@ -10,7 +10,7 @@ import click
 
 from coordinator.cli import api_client, audit_events, columns, output
 from coordinator.cli.audit_events import ChangeOptions, change_options
-from coordinator.cli.jobs import completion, holders, selected
+from coordinator.cli.jobs import completion, draining, holders, selected
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
 from coordinator.cli.queue_moves import empty
@@ -128,8 +128,7 @@ def show(session: Session, name: str, form: str | None) -> None:
     ]
     facts += [("Gang queues", listed)] if (listed := _gang_queues(spec)) else []
     facts += [("Held by", held)] if (held := _held_by(session, name)) else []
-    for title, value in facts:
-        click.echo(f"{title + ':':<15}{value}")
+    click.echo(output.facts(facts, 15))
     for problem in ineffective(item):
         click.echo(f"note: {problem.field}: {problem.message}; it has another effect than it says")
 
@@ -299,10 +298,13 @@ def set_gang_queues(
 @change_options
 @pass_session
 def pause(session: Session, names: tuple[str, ...], drain: bool, change: ChangeOptions) -> None:
-    """Stop admitting jobs from queues. Admitted jobs continue, unless --drain suspends them."""
+    """Stop admitting jobs from queues. Admitted jobs continue, unless --drain suspends them: it prints until when at
+    most each of them holds its room."""
     policy, change_text = ("HoldAndDrain", "on hold and draining") if drain else ("Hold", "on hold")
     for name in names:
         _change(session, name, {"stopPolicy": policy}, "QueuePaused", change_text, change)
+        for line in draining.describe(session, name, output.now()) if drain else ():
+            click.echo(line)
 
 
 @queue.command()

@@ -25,6 +25,7 @@ def redis() -> None:
 
 @redis.command()
 @click.option("--password-file", type=FILE, help="file with the password of coordinator and workers")
+@click.option("--worker-password-file", type=FILE, help="file with the password of an account of workers alone")
 @click.option("--reader-password-file", type=FILE, help="file with the password of the read-only account")
 @click.option(
     "--internal-password-file",
@@ -33,19 +34,25 @@ def redis() -> None:
 )
 @click.option("--sentinel", is_flag=True, help="print the account for the sentinels' own ACL file instead")
 def acl(
-    password_file: Path | None, reader_password_file: Path | None, internal_password_file: Path | None, sentinel: bool
+    password_file: Path | None,
+    worker_password_file: Path | None,
+    reader_password_file: Path | None,
+    internal_password_file: Path | None,
+    sentinel: bool,
 ) -> None:
     """Print an ACL file for Redis. It is for the setting `aclfile`.
 
-    The file has an account for coordinator and workers and a read-only account; all other access is denied. Passwords
-    are in the file as hashes. An account without a password file cannot log in yet.
+    The file has an account for coordinator and workers, one that writes only what workers write, and a read-only
+    account; all other access is denied. Passwords are in the file as hashes. An account without a password file cannot
+    log in yet.
     """
     if sentinel:
-        if reader_password_file or internal_password_file:
+        if worker_password_file or reader_password_file or internal_password_file:
             raise click.UsageError("--sentinel takes no other password than --password-file")
         click.echo(redis_acl.sentinel_acl(_password(password_file)), nl=False)
         return
-    passwords = (_password(file) for file in (password_file, reader_password_file, internal_password_file))
+    files = (password_file, reader_password_file, internal_password_file, worker_password_file)
+    passwords = (_password(file) for file in files)
     click.echo(redis_acl.acl(*passwords), nl=False)
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 import yaml
 
-from coordinator.cli import manifest_files, outlook, submission
+from coordinator.cli import manifest_files, outlook, output, submission
 from coordinator.cli.jobs import completion, followed_output
 from coordinator.cli.session import Session, pass_session
 from coordinator.code import ignore_rules
@@ -113,6 +112,8 @@ def run_command(
     prepared = _prepare(session, options)
     if prepared.code is not None:
         click.echo(prepared.code.describe(), err=True)
+        if warning := prepared.code.warning():
+            click.echo(f"note: {warning}", err=True)
     submit = run.dry_run if dry_run else run.start
     vetting = Vetting(outlook.FeasibilityCheck(session), anyway, partial(click.echo, err=True))
     try:
@@ -206,5 +207,5 @@ def format_objects(objects: list[Manifest], form: str) -> str:
     """Return the objects of a run as YAML documents, or as a list in JSON: submitted again, they give the same run."""
     if form == "json":
         items = {"apiVersion": "v1", "kind": "List", "items": objects}
-        return orjson.dumps(items, option=orjson.OPT_INDENT_2).decode()
+        return output.json_text(items, indent=True)
     return "---\n".join(yaml.dump(each, Dumper=_Dumper, sort_keys=False, width=2**31 - 1) for each in objects).rstrip()

@@ -13,6 +13,7 @@ from dataclasses import replace
 import click
 from rich.console import Console
 
+from coordinator import terminal
 from coordinator.cli import api_client, columns, job_ref, output
 from coordinator.cli.commands import inspect
 from coordinator.cli.commands import status as status_command
@@ -56,7 +57,7 @@ def _run_live(session: Session, every: float, count: int, picks: int, listing: T
             queues = ordered if listing.sort_by else screen.busy_first(ordered)
             return replace(found, queues=queues, jobs=jobs.read())
 
-        live.run(read, every, count, Console())
+        live.run(read, every, count, Console(file=terminal.beneath(sys.stdout)))  # `screen` has cleaned all lines
 
 
 class RunningJobs:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import click
 
+from coordinator import terminal
 from coordinator.cli import api_client, job_ref, output
 from coordinator.cli.session import Session
 from coordinator.follow import endings, job_objects, kept_results, logs, wait_reasons
@@ -26,8 +27,6 @@ from crds import timestamps
 from crds.keys import JobKey
 from kube import errors
 from kube.api import Manifest
-
-_ERASE = "\r\x1b[K"
 
 
 def follow(
@@ -52,30 +51,27 @@ class LinePrinter:
         self._raw = raw
         self._has_state = False
 
-    def line(self, text: str, *, is_over: bool = True) -> None:
-        """Print a line of a pod, or an unfinished state of a line."""
-        if self._raw or is_over:
+    def line(self, text: str, label: str = "", *, is_over: bool = True) -> None:
+        """Print a line of a pod after its label, or an unfinished state of a line."""
+        if self._raw:
+            terminal.write_raw(f"{label}{text}" + ("\n" if is_over else "\r"))
+        elif is_over:
             self.clear()
-            self._write(text + ("\n" if is_over else "\r"))
-            return
-        self._has_state = True
-        columns = shutil.get_terminal_size().columns
-        self._write(_ERASE + click.unstyle(text)[: columns - 1])
+            terminal.write_log_line(label, text)
+        else:
+            self._has_state = True
+            terminal.write_state(f"{label}{text}", shutil.get_terminal_size().columns - 1)
 
     def note(self, text: str) -> None:
         """Print a message of torchq."""
         self.clear()
-        click.echo(text, err=True)
+        click.echo(terminal.one_line(text), err=True)
 
     def clear(self) -> None:
         """Erase the state that is shown, since its job has ended or is left."""
         if self._has_state:
             self._has_state = False
-            self._write(_ERASE)
-
-    def _write(self, text: str) -> None:
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))  # whatever the terminal's encoding is
-        sys.stdout.buffer.flush()
+            terminal.erase_line()
 
 
 def explain(session: Session, item: Manifest) -> str:
@@ -120,7 +116,7 @@ def follow_to_end(session: Session, key: JobKey) -> int:
             stop.set()
         with Waits(feeds, [key]) as waits:
             ending = next(waits)
-    click.echo(describe(ending, _run_seconds(session, key)), err=True)
+    click.echo(terminal.one_line(describe(ending, _run_seconds(session, key))), err=True)
     return 0 if ending.outcome == "Succeeded" else 1
 
 
@@ -130,7 +126,7 @@ def print_lines(lines: Iterable[LogLine]) -> None:
     try:
         for line in lines:
             if line.pod:
-                printer.line(f"[{line.pod}] {line.text}", is_over=line.is_over)
+                printer.line(line.text, f"[{line.pod}] ", is_over=line.is_over)
             elif line.text != note:
                 note = line.text
                 printer.note(note)

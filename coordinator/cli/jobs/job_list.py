@@ -5,13 +5,13 @@ without places.
 """
 
 import gc
-import sys
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 
 import click
 
+from coordinator import terminal
 from coordinator.cli import api_client, columns, job_columns, output
 from coordinator.cli.jobs import completion
 from coordinator.cli.lazy_group import USER_ERRORS
@@ -22,7 +22,6 @@ from crds import timestamps
 from crds.api_resources import TORCHJOBS
 from kube.api import Manifest
 
-CLEAR = "\x1b[2J\x1b[H"
 PHASES = ("Pending", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed", "Cancelled")
 ENDS = frozenset({"Succeeded", "Failed", "Cancelled"})
 DAY = timedelta(days=1)
@@ -72,7 +71,7 @@ def list_jobs(
     lists = (_watched if watch else _read)(session, "" if all_namespaces else session.namespace, selector)
     for number, found in enumerate(lists):
         if watch:
-            click.echo(CLEAR if sys.stdout.isatty() else "\n" * bool(number), nl=False)
+            terminal.begin_screen(is_first=not number)
         items = [item for item in found if queue is None or columns.queue_of(item) == queue]
         items = [item for item in items if not phases or job_columns.phase(item) in phases]
         items.sort(key=columns.submission_order)

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-import orjson
 
-from coordinator.cli import job_ref
+from coordinator.cli import job_ref, output
 from coordinator.cli.jobs import followed_output, selected
 from coordinator.cli.jobs.followed_output import LinePrinter
 from coordinator.cli.jobs.selected import JobChoice
@@ -38,7 +37,7 @@ _BUFFERED = 1_000
 @click.option(
     "--run", type=click.IntRange(min=1), metavar="N", help="the N-th run of each pod alone (default: all runs)"
 )
-@click.option("--raw", is_flag=True, help="lines as they were printed, with all states of progress bars")
+@click.option("--raw", is_flag=True, help="as the pods printed it, with control characters and all states")
 @pass_session
 def logs(session: Session, /, jobs: JobChoice, is_followed: bool, all_pods: bool, raw: bool, **options: Any) -> None:
     """Print the logs of jobs.
@@ -46,7 +45,8 @@ def logs(session: Session, /, jobs: JobChoice, is_followed: bool, all_pods: bool
     All runs of a pod are printed, with a line between them; with --tail, the end of the last run.
     With -f, a job that waits says why, and the log follows it to its end: through restarts, replaced pods and lost
     connections. Long lines are cut and marked. Of a progress bar the last state is printed, and on a terminal the
-    newest state. Exit code 1: there is nothing to print, and the message says why.
+    newest state. Colors stay; other control characters are left out or shown as escapes, but for --raw. Exit
+    code 1: there is nothing to print, and the message says why.
 
     \b
     torchq job logs train-x7k2p -f --all
@@ -89,7 +89,7 @@ def reports(session: Session, jobs: JobChoice, is_followed: bool, task: str, ind
             report = job_reports.parse(line)
             if report is not None:
                 job = {"job": str(job_ref.key(item))} if len(items) > 1 else {}
-                click.echo(orjson.dumps(job | report).decode())
+                click.echo(output.json_text(job | report))
             elif not line.pod:
                 click.echo(line.text, err=True)
 
@@ -149,5 +149,4 @@ def _print(printer: LinePrinter, line: LogLine, item: Manifest | None, *, labell
     if not line.pod:
         printer.note(f"{name.removesuffix('/')}{': ' if name else ''}{line.text}")
         return
-    prefix = f"[{name}{line.pod}] " if labelled or name else ""
-    printer.line(f"{prefix}{line.text}", is_over=line.is_over)
+    printer.line(line.text, f"[{name}{line.pod}] " if labelled or name else "", is_over=line.is_over)

@@ -6,6 +6,7 @@ gone, 124 the time was over (as for `timeout`), 130 Ctrl-C. The jobs continue, w
 
 import click
 
+from coordinator import terminal
 from coordinator.cli import job_ref
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
@@ -60,7 +61,7 @@ def _take(waits: Waits, first: bool) -> list[JobEnding]:
     for ending in waits:
         ends.append(ending)
         message = f": {ending.message}" if ending.message else ""
-        click.echo(f"{ending.key.namespace}/{ending.key.name} {ending.outcome}{message}")
+        click.echo(terminal.one_line(f"{ending.key.namespace}/{ending.key.name} {ending.outcome}{message}"))
         if first:
             break
     return ends

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from coordinator import terminal
 from coordinator.cli import api_client, session
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.code.errors import CodeTooLarge, FolderRefused
@@ -54,7 +55,7 @@ class CallError:
     @property
     def document(self) -> dict[str, Any]:
         """The error in the form of the protocol."""
-        return {"code": self.code, "message": self.message, "data": {"kind": self.kind, **self.more}}
+        return {"code": self.code, "message": terminal.clean(self.message), "data": {"kind": self.kind, **self.more}}
 
 
 def error_of(error: Exception) -> CallError:

@@ -18,6 +18,7 @@ import orjson
 from coordinator.cli.main import main
 from coordinator.cli.rpc.call_context import OpenCall
 from coordinator.cli.session import Session
+from coordinator.terminal import Door, TextBuffer
 
 NOT_CALLED = ("coordinator", "worker", "local", "top", "run", "rpc", "submit")
 """Commands that run for long, need a terminal or the caller's folder, or have a call of their own."""
@@ -48,7 +49,7 @@ class _ThreadStream(io.TextIOBase):
         super().__init__()
         self._field = field
         self._other = other
-        self.buffer = _ThreadBuffer(self)
+        self.buffer = TextBuffer(self)
 
     def write(self, text: str) -> int:
         """Write to the output of this thread, else to the other stream."""
@@ -63,19 +64,6 @@ class _ThreadStream(io.TextIOBase):
         self._other.flush()
 
 
-class _ThreadBuffer(io.RawIOBase):
-    """The same stream, for commands that print bytes."""
-
-    def __init__(self, stream: _ThreadStream) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def write(self, content: Any) -> int:
-        """Write bytes as text."""
-        self._stream.write(bytes(content).decode(errors="replace"))
-        return len(content)
-
-
 _OUTPUTS = threading.local()
 
 
@@ -85,7 +73,7 @@ def thread_streams() -> Iterator[None]:
     standard error.
     """
     out, err = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = _ThreadStream("out", err), _ThreadStream("notes", err)
+    sys.stdout, sys.stderr = Door(_ThreadStream("out", err)), Door(_ThreadStream("notes", err))
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
+from coordinator import terminal
 from coordinator.cli.rpc import call_errors
 from coordinator.cli.rpc.call_context import ClusterAccesses, OpenCall
 from coordinator.cli.rpc.call_errors import CallError
@@ -146,7 +147,7 @@ class Server:
             values.close()
 
     def _note(self, text: str, level: str) -> None:
-        self._outbox.send(encode({"method": "note", "params": {"text": text, "level": level}}))
+        self._outbox.send(encode({"method": "note", "params": {"text": terminal.clean(text), "level": level}}))
 
     def _fail(self, number: Any, call_error: CallError) -> None:
         self._outbox.send(encode({"id": number, "error": call_error.document}))

@@ -77,6 +77,8 @@ def _prepare(access: ClusterAccess, params: Params, call: OpenCall) -> PreparedR
         call.tell(code.describe(), "info")
         if secrets := [each for each in code.left_out if each.endswith(SECRET)]:
             call.tell(f"left out of the job's code: {', '.join(secrets)}", "warning")
+        if warning := code.warning():
+            call.tell(warning, "warning")
     return prepared
 
 

@@ -56,7 +56,12 @@ def run(read: Callable[[], Reading], every: float, most: int, console: Console) 
     reader = Reader(read, every, most)
     first, drawn, key = 0, None, ""  # first: the index of the first queue that is shown
     try:
-        with Keyboard() as keyboard, Live(console=console, screen=True, auto_refresh=False) as shown:
+        with (
+            Keyboard() as keyboard,
+            Live(
+                console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+            ) as shown,
+        ):
             while key != "quit":
                 done, size = reader.done, console.size
                 if reader.error is not None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
+from coordinator import terminal
 from coordinator.cli import columns, job_columns, output
 from coordinator.cli.output import Document
 from crds.resources import quantities
@@ -65,10 +66,16 @@ def lines(reading: Reading, now: datetime, width: int, height: int, first_queue:
         found += [Text(), *_table(_job_columns(reading.jobs[: jobs - 2], now))]
     if picks > 2:
         found += [Text(), *_table(_pick_columns(reading.picks[: picks - 2]))]
-    shown = found[: max(height, 0)]
+    shown = [_cleaned(line) for line in found[: max(height, 0)]]
     for line in shown:
         line.truncate(width, overflow="ellipsis")
     return shown
+
+
+def _cleaned(line: Text) -> Text:
+    """Return the line as it may be drawn: rich draws control characters. A line that has any loses its styles."""
+    text = terminal.one_line(line.plain)
+    return line if text == line.plain else Text(text)
 
 
 def busy_first(queues: Sequence[Document]) -> list[Document]:

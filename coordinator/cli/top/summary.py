@@ -58,7 +58,7 @@ def format_status(document: Document) -> str:
         trouble = document["trouble"].get(name)
         if trouble or name in ("queues", "API server"):
             lines.append((f"{name[0].upper()}{name[1:]}" + "!" * bool(trouble), trouble or "ok"))
-    return "\n".join(f"{title + ':':<{LABEL}}{text}" for title, text in lines)
+    return output.facts(lines, LABEL)
 
 
 def _leader(document: Document) -> str:

@@ -64,6 +64,7 @@ OPERATIONS = (
         "/v1/next", "The next picks", models.ForecastPicks,
         (("n", "how many"), ("roomy", "1: as if the pool had room for everything")),
     ),
+    Operation("/v1/pool", "The nodes by shape, with what is free on them", models.PoolNodes),
     Operation("/v1/scale/plan", "The plan of resizes of elastic jobs", models.ScalePlan),
     Operation("/v1/status", "The health of the installation", models.SystemStatus),
     Operation("/v1/settings", "The settings of this coordinator", models.SettingsInUse),

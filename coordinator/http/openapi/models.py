@@ -135,6 +135,29 @@ class ForecastPicks(AnswerModel):
     waiting: int
 
 
+class AlikeNodes(AnswerModel):
+    """The nodes of one shape: they offer the same GPUs, and the same cpu and memory in whole cores and GiB."""
+
+    shape: Quantities = Field(description="what one of them offers")
+    resource: str = Field(description="the main resource, by which fragments are counted: the GPUs, or cpu")
+    nodes: int
+    ready: int = Field(description="how many take new pods")
+    capacity: Quantities = Field(description="what all of them offer")
+    free: Quantities = Field(description="what is free on those that take new pods")
+    largest_pod: Quantities = Field(description="the largest pod that fits now; empty if none fits")
+    largest_pod_nodes: int = Field(description="how many nodes take this pod")
+    fragments: str = Field(description="what is free of the main resource, but not to a pod of a whole node")
+
+
+class PoolNodes(AnswerModel):
+    """The nodes of the pool."""
+
+    pool: Literal["nodes", "numbers", "none"] = Field(description="what the size of the pool follows from")
+    source: Literal["leader", "replica"] = Field(description="replica: a coordinator that does not lead has answered")
+    items: list[AlikeNodes]
+    message: str = Field(description="why there are no items; empty if there are")
+
+
 class Supposition(AnswerModel):
     """What would happen to a job if it were resumed now."""
 

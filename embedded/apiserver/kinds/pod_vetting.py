@@ -28,6 +28,8 @@ def vet(pod: Manifest, nodes: Sequence[Manifest]) -> Iterator[Cause]:
     if not embedded_nodes or labels.VET not in (pod["metadata"].get("annotations") or {}):
         return
     spec = pod["spec"]
+    if spec.get("nodeName"):
+        yield Cause("spec.nodeName", pod_requirements.OWN_NODE, _REASON)
     for problem in pod_requirements.problems(spec):
         field, _, detail = problem.partition(" ")
         yield Cause(field.rstrip(":"), detail, _REASON)

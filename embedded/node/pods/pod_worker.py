@@ -121,7 +121,8 @@ class PodWorker:
         """Fail a pod that cannot run here, before any of its containers has run; return whether it was failed."""
         if self.pod.is_finished or self.pod.is_deleting or self._shutdown.is_closed or self._containers.have_run():
             return False
-        failure = pod_requirements.refusal(self.pod.spec, self.pod.demand, self._context.allocatable)
+        failure = pod_requirements.unscheduled(self._status.content)
+        failure = failure or pod_requirements.refusal(self.pod.spec, self.pod.demand, self._context.allocatable)
         if failure is None:
             return False
         self._status.write(self.pod, pod_status.rejected_status(failure, self._status.content, now))

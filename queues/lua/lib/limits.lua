@@ -5,7 +5,7 @@
 --                             sums (used_of).
 -- over_pool(pool, demand)     "pool" if the pool {resource: amount} has no room for the demand, or nil
 
-local JOBS, OTHERS = 'jobs', '*' -- as in crds/resources/amounts.py
+local JOBS, OTHERS, DEVICES = 'jobs', '*', '.deviceclass.resource.k8s.io/devices' -- as in crds/resources/amounts.py
 
 -- Return the limit of the queue that has no room for a demand, or nil.
 local function over_limits(queue_book, demand)
@@ -30,7 +30,7 @@ local function over_pool(pool, demand)
   local used, others = used_of(books[ALL]), pool[OTHERS]
   for at = 1, #demand.names do
     local name = demand.names[at]
-    local most = pool[name] or name ~= JOBS and others
+    local most = pool[name] or name ~= JOBS and name:sub(-#DEVICES) ~= DEVICES and others
     if most and demand.sizes[at] > 0 and (used[name] or 0) + demand.sizes[at] > most then
       return 'pool'
     end

@@ -10,7 +10,7 @@
 --   torchq:queues             hash    queue -> JSON settings {name, weight, open, quota, cohort, borrowing, strict, aging_seconds}
 --   torchq:rules              hash    queue -> its cohort, a space, and JSON of the other settings that scripts read {quota, borrowing,
 --                                     aging_seconds}; queues with equal settings have one JSON text, which is decoded once
---   torchq:pool               string  JSON {resource: amount}; "*" stands for every other resource but jobs; missing: the pool is
+--   torchq:pool               string  JSON {resource: amount}; "*" stands for every other resource but jobs and claimed devices; missing: the pool is
 --                                     unlimited
 --   torchq:entries            hash    job key -> version of the entry, a comma, its tie-break as JSON, a comma, JSON entry {key,
 --                                     queue, submitted, priority, attempt, demand, kind (missing: "admit"), returning (missing:
@@ -34,9 +34,9 @@
 --   torchq:accounts           hash    queue -> account, as codec.py writes it, of queues with a weight, also of some that are not
 --                                     configured any more; scripts never read it
 --   torchq:clock              string  clock, as codec.py writes it; scripts never read it
---   torchq:overtaken          hash    queue -> JSON {claimed, impatient, late (missing: false), kept, key, paid, since, times, vain
---                                     (missing: 0)} or null, kept: {resource: amount} or missing, and paid with it; scripts never read
---                                     it
+--   torchq:overtaken          hash    queue -> JSON {claimed, impatient, late (missing: false), collected_until, uncollected, vain
+--                                     (missing: 0), kept, key, paid, since, times} or null, kept: {resource: amount} or missing, and
+--                                     paid with it; scripts never read it
 --   torchq:change             string  number of the last change; a rebuild begins with its epoch * 2^32, so that no number is used
 --                                     twice
 --   torchq:changed            zset    queue -> number of its last change; every queue that may have an order key

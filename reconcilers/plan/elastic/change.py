@@ -28,7 +28,7 @@ from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from queues.values import Reservation
 from reconcilers.plan import progress, rendezvous, status
-from reconcilers.plan.elastic import checkpoints, current_request
+from reconcilers.plan.elastic import checkpoints, current_request, unpaid
 from reconcilers.plan.elastic.checkpoints import SaveRequest
 from reconcilers.plan.elastic.current_request import UnderWay
 from reconcilers.plan.elastic.victims import Workers
@@ -171,18 +171,18 @@ class Change:
     @cached_property
     def save(self) -> SaveRequest:
         """The request to save that a removal waits for, or a restart with added workers."""
-        removal = self.scaling
-        if removal is None or self.victims or max(removal.to, self.wanted) >= self.granted:
-            removal = None
+        scaling, removes = self.scaling, not self.victims and self.wanted < self.granted
+        removal = scaling if scaling is not None and removes and scaling.to < self.granted else None
         request = removal or (self.run.job.status.saving if self.joining else None)
         if request is None:
             return SaveRequest()
-        return checkpoints.pending(self.run.wanted, request.since, self.now, self.at.observation.reported_save)
+        limit = None if removal is None else unpaid.longest_save(self.run, self.at, self.target, self.wanted)
+        return checkpoints.pending(self.run.wanted, request.since, self.now, self.at.observation.reported_save, limit)
 
     @property
     def next_change(self) -> float | None:
         """The seconds after which the next write may be due although no event arrives."""
-        times = (self.seconds_to_join, *self.seconds_to_place.values())
+        times = (self.seconds_to_join, unpaid.seconds_to_free(self.run, self.at), *self.seconds_to_place.values())
         return earliest((*(seconds for seconds in times if seconds is not None and seconds > 0), self.save.remaining))
 
     def may_save(self, names: Collection[str]) -> bool:

@@ -37,7 +37,7 @@ from crds.torchjob import grant
 from crds.torchjob.status import GIVE_BACK, IDLE, Admission, Resized, Scaling, Target
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import restart_counts, status
-from reconcilers.plan.elastic import checkpoints
+from reconcilers.plan.elastic import checkpoints, unpaid
 from reconcilers.plan.elastic.change import Change, ChangeStep
 from reconcilers.plan.elastic.current_request import UnderWay
 from reconcilers.plan.in_place import drivers
@@ -189,7 +189,11 @@ def _begin_removal(job: Change) -> ChangeStep | None:
     """Name the workers that the job loses, because fewer are wanted or reserved. Named victims stay victims."""
     limit = job.reserved if job.has_ended else min(job.wanted, job.reserved)
     names = _leaving(job, len(job.staying) - limit)
-    if not names or (job.is_restarting and not frozenset(names) <= frozenset(job.joining)):
+    if not names:
+        return None
+    # Others need room that is not paid: it does not wait for a restart, which may last as long as a pod's grace.
+    is_needed = unpaid.gives_back(job.target, job.wanted, job.run.admission)
+    if job.is_restarting and not (is_needed or frozenset(names) <= frozenset(job.joining)):
         return None
     scaling, since, deadline = job.scaling, job.now, None
     if scaling is not None:
@@ -241,8 +245,10 @@ def take_up(job: Change) -> ChangeStep | None:
         return job.write(job.scaling, admission=admission.model_copy(update=paid))
     to = max(_acceptable(job, held.size), job.granted)
     idle = max(0, held.idle - (held.size - to))
+    # A wish that its owner takes back stays paid: its room was idle, and the queue would have the next turn at once.
+    refunded = held.grown if job.wish >= held.size else 0
     if to == job.granted:
-        declined = {"grown": held.grown, "declined": held.grown, "idle": idle}
+        declined = {"grown": held.grown, "declined": refunded, "idle": idle}
         return job.write(_after_declining(job), admission=admission.model_copy(update=declined))
     change = {
         "workers": to,
@@ -251,7 +257,7 @@ def take_up(job: Change) -> ChangeStep | None:
             held.charge if to == held.size else grants.grown_charge(job.run.wanted, admission, to, held.charge)
         ),
         "grown": held.grown,
-        "declined": held.grown if to < held.size else 0,
+        "declined": refunded if to < held.size else 0,
         "idle": idle,
     }
     scaling = job.change(to, deadline=job.now + job.join_time, not_before=None)

@@ -291,6 +291,21 @@ def test_only_the_latest_events_are_shown_in_order_of_time() -> None:
     assert [each["reason"] for each in found] == [str(each) for each in range(11, 21)]
 
 
+def test_events_are_shown_with_who_says_that_it_wrote_them() -> None:
+    told = [
+        {"reason": "Running", "reportingComponent": "torchq", "source": {"component": "torchq"}},
+        {"reason": "Pulled", "source": {"component": "kubelet", "host": "n1"}},
+        {"reason": "Scheduled", "reportingComponent": "scheduler", "reportingInstance": "s-0"},
+        {"reason": "Fake"},
+    ]
+    document = job_details.describe(item(), JobContext(events=tuple(told)))
+    assert [each["from"] for each in document["events"]] == ["torchq", "kubelet on n1", "scheduler on s-0", "unknown"]
+    text = job_text.format_job(item(), document, ())
+    header, *rows = [line.split("   ") for line in text.partition("EVENT")[2].splitlines()]
+    assert [cell.strip() for cell in header if cell] == ["FROM", "REASON", "MESSAGE"]
+    assert [[cell.strip() for cell in row if cell] for row in rows][1] == ["-", "kubelet on n1", "Pulled"]
+
+
 def test_job_show_and_why_print_restarts_gang_tasks_and_events(
     torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:

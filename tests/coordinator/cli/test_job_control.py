@@ -123,6 +123,41 @@ def test_a_long_event_message_is_cut_between_words() -> None:
     assert body["message"].endswith(" word ...")
 
 
+# Drains.
+
+AT = "2026-01-01T00:00:00Z"
+DRAINING = {"type": "Admitted", "status": "True", "reason": "Draining", "message": "", "lastTransitionTime": AT}
+
+
+@pytest.mark.parametrize(
+    ("status", "until_when"),
+    [
+        ({}, "00:01:30Z at most (60 s to save and 30 s of grace)"),
+        ({"saving": {"request": "Draining/1", "since": "2025-12-31T23:59:00Z"}}, "00:00:30Z at most"),
+        ({"conditions": [DRAINING | {"lastTransitionTime": "2025-12-31T23:59:50Z"}]}, "00:00:20Z at most"),
+    ],
+)
+def test_a_drain_tells_for_which_jobs_it_waits_and_until_when(
+    torchq: Torchq,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    monkeypatch: pytest.MonkeyPatch,
+    status: dict[str, Any],
+    until_when: str,
+) -> None:
+    torchq("queue", "create", "a")
+    for name in ("train", "waits"):
+        body = manifest(name, "a")
+        body["spec"]["schedulingPolicy"]["checkpointSeconds"] = 60
+        embedded_cluster.create(TORCHJOBS, body, namespace)
+    say(embedded_cluster, namespace, phase="Running", admission=ADMISSION | {"admittedAt": AT}, **status)
+    monkeypatch.setattr("coordinator.cli.output.now", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    first, second = torchq("queue", "pause", "a", "--drain").stdout.splitlines()
+    assert first == "queue a on hold and draining on torchq-local"
+    assert second.startswith(f"it waits for job {namespace}/train, until 2026-01-01T{until_when}")
+    assert torchq("queue", "pause", "a").stdout.splitlines() == ["queue a on hold on torchq-local"]
+
+
 # Dry runs.
 
 DRY = [

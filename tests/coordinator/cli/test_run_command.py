@@ -221,3 +221,9 @@ def test_the_line_about_the_code_stays_short() -> None:
     assert CodeSummary(1, 217_088, "3f9c1a70" * 8, []).describe() == ("code: 1 file, 212 KiB packed, 3f9c1a70")
     text = CodeSummary(43, 217_088, "3f9c1a70" * 8, left_out).describe()
     assert text.endswith("; file5 by .torchqignore; 3 more)")
+
+
+def test_a_secret_that_a_pattern_takes_back_is_named(torchq: Torchq, project: Path) -> None:
+    (project / ".torchqignore").write_text("!.env\n")
+    said = torchq("run", "--dry-run", *IMAGE, "--", "torchrun", "train.py").stderr
+    assert "note: packed with the job's code, although it looks like a secret: .env\n" in said

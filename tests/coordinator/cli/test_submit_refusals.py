@@ -7,17 +7,20 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
 
 from coordinator.cli import api_client, outlook
+from coordinator.http.bounded_server import ServerLimits
 from coordinator.http.queue_api import QueueApi
 from coordinator.leader.coordinator import Coordinator
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds import labels
 from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS
+from crds.torchjob import torchjob
 from kube import errors
 from kube.client import KubernetesCluster
 from queues.values import QueueSpec
@@ -134,6 +137,12 @@ NOT_HERE = [
         ),
         "Master.template.spec.containers[0].volumeMounts[0].mountPath: '/d' cannot be mounted",
     ),
+    (body("no", "wide", pod={"nodeName": "local"}), "Master.template.spec.nodeName: is not supported"),
+    (body("no", "wide", pod={"hostPID": True}), "Master.template.spec.hostPID: is not supported"),
+    (
+        body("no", "wide", pod={"priorityClassName": "system-node-critical"}),
+        "Master.template.spec.priorityClassName: 'system-node-critical' is for parts of a cluster",
+    ),
     (body("no", "wide", pod={"nodeSelector": {"gpu": "a100"}}), "does not have the label gpu=a100"),
 ]
 
@@ -206,12 +215,27 @@ def test_a_job_for_a_queue_that_admits_nothing_is_submitted_and_moved_with_a_wor
 
 @on_kubernetes
 def test_on_kubernetes_a_job_larger_than_all_nodes_yields_a_warning(place: Place) -> None:
-    said = place.submit(body("large", "wide", gpus=9), body("too", "wide", gpus=9))
+    large = body("large", "wide", gpus=8)
+    large["spec"]["torchTaskSpecs"]["Worker"] = {**large["spec"]["torchTaskSpecs"]["Master"], "numTasks": 2}
+    said = place.submit(large, large | {"metadata": {"name": "too"}})
     assert len(said.stdout.split()) == 2
     assert warnings(said) == (
-        'warning: TorchJob "large" and 1 more: spec.torchTaskSpecs: the job asks for 9 of nvidia.com/gpu, all nodes '
+        'warning: TorchJob "large" and 1 more: spec.torchTaskSpecs: the job asks for 24 of nvidia.com/gpu, all nodes '
         "together have 8: it waits until there are nodes that have it\n"
     )
+
+
+@on_kubernetes
+def test_on_kubernetes_a_pod_larger_than_the_largest_node_is_rejected_unless_the_user_insists(place: Place) -> None:
+    words = (
+        "spec.torchTaskSpecs.Master: a pod asks for 9 nvidia.com/gpu, and no node has more than 8 (--anyway: nodes may "
+        "be added)\n"
+    )
+    large = body("large", "wide", gpus=9)
+    assert words in place.submit(large, code=1).stderr
+    said = place.submit(large, options=("--anyway",))
+    assert warnings(said) == f'warning: TorchJob "large": {words}'
+    assert len(said.stdout.split()) == 1
 
 
 @on_kubernetes
@@ -225,7 +249,20 @@ def test_on_kubernetes_a_job_that_its_queue_can_never_hold_is_rejected(
 @on_kubernetes
 def test_on_kubernetes_the_rules_of_the_embedded_node_do_not_apply(place: Place) -> None:
     said = place.submit(*({**job, "metadata": {"name": f"j{at}"}} for at, (job, _) in enumerate(NOT_HERE[1:])))
-    assert warnings(said) == ""
+    assert warnings(said) == (
+        'warning: TorchJob "j3": spec.torchTaskSpecs.Master: no node has the label gpu=a100 that its nodeSelector asks '
+        "for: it waits until there is one\n"
+    )
+
+
+@pytest.mark.parametrize(("labels", "starts"), [(2, 1), (63, 0)])
+def test_a_question_has_the_pods_that_start_together_if_it_fits_into_a_url(labels: int, starts: int) -> None:
+    selector = {f"label-{number}": "x" * 60 for number in range(labels)}
+    job = body("one", "wide", pod={"nodeSelector": selector})
+    job["metadata"] |= {"namespace": "team", "uid": "u"}
+    question = outlook.question(torchjob.parse(job))
+    assert len(question.starts) == starts
+    assert len(quote(question.model_dump_json(), safe="")) < ServerLimits().head_bytes / 2
 
 
 def test_a_malformed_pod_is_rejected_with_or_without_anyway(place: Place) -> None:

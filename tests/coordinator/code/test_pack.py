@@ -154,9 +154,11 @@ def test_patterns_of_a_file_and_of_the_caller_leave_out_and_take_back(
     for name in ("train.py", "runs/1", "gen/a_pb2.py", "gen/junk", "b.ckpt", ".env"):
         put(tmp_path, name, "x")
     put(tmp_path, ".gitignore", "gen/\n")
-    put(tmp_path, ".torchqignore", "runs/\n!gen/*_pb2.py\n# a comment\n\n!.env\n")
+    put(tmp_path, "deploy.txt", "-----BEGIN PRIVATE KEY-----\n")
+    put(tmp_path, ".torchqignore", "runs/\n!gen/*_pb2.py\n# a comment\n\n!.env\n!deploy.txt\n")
     result = packed(tmp_path, "*.ckpt")
-    assert names(result) == [".env", ".gitignore", ".torchqignore", "gen/a_pb2.py", "train.py"]
+    assert names(result) == [".env", ".gitignore", ".torchqignore", "deploy.txt", "gen/a_pb2.py", "train.py"]
+    assert result.secrets == (".env", "deploy.txt")  # packed, with a word
     assert [str(each) for each in result.left_out] == [
         "b.ckpt by exclude",
         "gen/junk by .gitignore",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
 
 from coordinator.code import ignore_rules, secret_files, selection
 from coordinator.code.errors import FolderRefused
@@ -112,13 +113,61 @@ def test_a_later_pattern_takes_back_what_an_earlier_one_or_git_leaves_out() -> N
         FolderListing(["a.bin", "b.bin"], ["gen_pb2.py", "data/"]), rules("*.bin", "!b.bin", "!*_pb2.py")
     )
     assert list(chosen.paths) == ["b.bin", "gen_pb2.py"]
-    assert chosen.trusted == {"b.bin", "gen_pb2.py"}
+    assert chosen.taken_back == {"b.bin", "gen_pb2.py"}
 
 
 @pytest.mark.parametrize("pattern", ["!", "\\", "foo\\"])
 def test_a_line_that_is_no_pattern_is_refused_with_its_file(pattern: str) -> None:
     with pytest.raises(FolderRefused, match=r"\.torchqignore: .* is not a pattern"):
         rules("*.bin", pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("*a*a*a*a*a*ab", "a" * 120),
+        ("a*" * 1_000 + "b", "a" * 255),
+        ("*?" * 100 + "b", "a" * 255),
+        ("**/" + "a/**/" * 30 + "b", "a/" * 1_500 + "c"),
+        ("**/*a*a*a*a/**/*a*a*a*ab", ("a" * 200 + "/") * 15),
+    ],
+)
+def test_no_pattern_takes_long(pattern: str, path: str) -> None:
+    assert rules(pattern).verdict(path) is None  # else the test is stopped
+
+
+def test_a_pattern_that_is_longer_than_any_path_is_refused_with_its_beginning() -> None:
+    with pytest.raises(FolderRefused, match=r"\.torchqignore: 'a{100}' is not a pattern"):
+        rules("a" * 5_000)
+
+
+@pytest.mark.parametrize(("pattern", "path"), [("a[!b]c", "a/c"), ("a[.-0]c", "a/c"), ("*[!a]b/", "a/b/c")])
+def test_brackets_match_no_slash(pattern: str, path: str) -> None:
+    assert rules(pattern).verdict(path) is None
+
+
+def test_a_line_end_in_a_name_leads_around_no_pattern() -> None:
+    assert select(["a\nb/c.bin", "a.py"], "*.bin") == (["a.py"], ["a b/c.bin by .torchqignore"])
+
+
+PARTS = st.text(st.sampled_from("ab*?"), max_size=5) | st.sampled_from(["**", "[ab]*", "*[]a]b", "\\**"])
+PATTERNS = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["", "!", "/"]),
+    st.lists(PARTS, min_size=1, max_size=5).map("/".join),
+    st.sampled_from(["", "/", "/**"]),
+)
+FILES = st.lists(st.text("aab*", min_size=1, max_size=6), min_size=1, max_size=6).map("/".join)
+
+
+@given(PATTERNS.filter(str.strip), FILES, st.sampled_from(["", "/"]))
+def test_the_bound_on_time_changes_no_verdict(pattern: str, file: str, end: str) -> None:
+    try:
+        found = GitIgnoreSpec.from_lines([pattern], backend="simple").check_file(file + end).include
+    except ValueError:
+        return
+    verdict = rules(pattern).verdict(file + end)
+    assert (verdict and verdict.ignored) == found
 
 
 NAMES = st.text("ab._", min_size=1, max_size=3).filter(lambda name: name.strip("."))

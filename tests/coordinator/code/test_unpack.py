@@ -1,9 +1,12 @@
 """The script of the init container on archives of all kinds. The script runs as in a pod."""
 
 import ast
+import gzip
 import hashlib
 import io
 import os
+import re
+import resource
 import subprocess
 import sys
 import tarfile
@@ -14,17 +17,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.code import archive, unpack
+from coordinator.code import archive, config_maps, folder_listing, folder_store, pack, unpack
 from coordinator.code.archive import Archive, CodeFile
 
 pytestmark = pytest.mark.servers
 
 TEXT = Path(unpack.__file__).read_text()
+LIMITED = """
+import os, resource
+resource.setrlimit(resource.RLIMIT_AS, (int(os.environ["MEMORY"]), resource.RLIM_INFINITY))
+"""
 LIMIT = 1 << 20
 
 
-def run(folder: Path, digest: str, *parts: bytes, store: bytes | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the script as the init container does, on parts of an archive, or on a store."""
+def run(
+    folder: Path, digest: str, *parts: bytes, store: bytes | None = None, memory: int = resource.RLIM_INFINITY
+) -> subprocess.CompletedProcess[str]:
+    """Run the script as the init container does, on parts of an archive, or on a store, with so much memory."""
     code = folder / "code"
     code.mkdir(exist_ok=True)
     variables = {"TORCHQ_VOLUME_TORCHQ_CODE": str(code)}
@@ -36,7 +45,8 @@ def run(folder: Path, digest: str, *parts: bytes, store: bytes | None = None) ->
     if store is not None:
         (folder / f"{digest}.tar.gz").write_bytes(store)
         variables["TORCHQ_VOLUME_TORCHQ_STORE"] = str(folder)
-    command = [sys.executable, "-I", "-c", TEXT, digest]
+    command = [sys.executable, "-I", "-c", LIMITED + TEXT, digest]
+    variables["MEMORY"] = str(memory)
     return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
 
 
@@ -166,9 +176,84 @@ def test_a_link_that_the_job_has_made_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "ü.txt").exists()
 
 
+class Zeros(io.RawIOBase):
+    """A file of zeros without end."""
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(size)
+
+
+def zipped(*members: tuple[tarfile.TarInfo, int]) -> bytes:
+    """Return an archive whose members have these sizes, all zeros."""
+    output = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=output, mode="wb", compresslevel=1) as file,
+        tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar,
+    ):
+        for member, size in members:
+            member.size = size
+            tar.addfile(member, Zeros())
+            tar.members = []
+    return output.getvalue()
+
+
+def header(size: int) -> bytes:
+    """Return an archive whose first header has a size."""
+    member = hostile("h", tarfile.XHDTYPE)
+    member.size = size
+    return gzip.compress(member.tobuf(tarfile.USTAR_FORMAT) + bytes(size), 1)
+
+
+def sparse(size: int) -> bytes:
+    """Return an archive with a file that has a size and no content."""
+    member = hostile("a")
+    member.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(size), "GNU.sparse.numblocks": "1"}
+    return zipped((member, 0))
+
+
+MIB = 1 << 20
+BOMBS = {
+    "one file": lambda: zipped((hostile("a"), 300 * MIB)),
+    "many files": lambda: zipped(*((hostile(str(number)), MIB) for number in range(300))),
+    "a header": lambda: header(300 * MIB),
+    "no content": lambda: sparse(1 << 40),
+    "many members": lambda: gzip.compress(hostile("a", tarfile.SYMTYPE, "b").tobuf() * 110_001 + bytes(1024), 1),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_an_archive_that_becomes_larger_than_the_packer_allows_is_refused_with_words(tmp_path: Path, name: str) -> None:
+    content = BOMBS[name]()
+    assert len(content) < 4 * MIB
+    done = run(tmp_path, hashlib.sha256(content).hexdigest(), content, memory=160 * MIB)
+    assert done.returncode == 1
+    assert re.fullmatch("torchq: the code (has|is larger than) .*\n", done.stderr)
+    assert sum(path.stat().st_blocks * 512 for path in (tmp_path / "code").rglob("*")) < 280 * MIB
+
+
+def test_code_as_large_as_the_packer_allows_is_unpacked_in_bounded_memory(tmp_path: Path) -> None:
+    content = zipped((hostile("a"), 250 * MIB))
+    done = run(tmp_path, hashlib.sha256(content).hexdigest(), content, memory=160 * MIB)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "code" / "a").stat().st_size == 250 * MIB
+
+
+def test_the_limits_are_those_of_the_packer() -> None:
+    room = 16 * MIB
+    assert unpack.LARGEST_ARCHIVE == folder_store.LIMIT
+    assert pack.LARGEST_RATIO * config_maps.LIMIT + room == unpack.LARGEST_OF_PARTS
+    assert pack.LARGEST_SUM + room == unpack.LARGEST_OF_STORE
+    assert folder_listing.MOST_ENTRIES + len(pack.client_files()) < unpack.MOST_MEMBERS
+    assert sum(len(file.content) for file in pack.client_files()) + 512 * 3 * 1_000 < room
+
+
 def test_the_script_is_read_by_python_3_6_and_has_nothing_that_kubernetes_expands() -> None:
-    ast.parse(TEXT, feature_version=(3, 6))
+    program = ast.parse(TEXT, feature_version=(3, 6))
     assert "$" not in TEXT
+    unions = [
+        each for node in ast.walk(program) if isinstance(node, ast.arg) and node.annotation for each in ast.walk(node)
+    ]
+    assert not any(isinstance(each, ast.BitOr) for each in unions)  # `int | None` is evaluated, and fails before 3.10
 
 
 CONTENTS = st.dictionaries(

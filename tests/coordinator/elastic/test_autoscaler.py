@@ -224,13 +224,13 @@ def test_a_job_whose_owner_wants_what_it_has_needs_no_target(desk: Desk, namespa
     assert look(desk, key) == (0, "")
 
 
-def test_a_busy_job_gives_nothing_back(desk: Desk, namespace: str) -> None:
+def test_a_job_that_does_not_run_gives_idle_growth_back(desk: Desk, namespace: str) -> None:
     key = elastic(desk, namespace, 2)
     grow(desk, key, 2)
     write(desk, key, 4, idle=2, phase="Admitted")
     head = desk.submit("head", namespace, "b", tasks={"Worker": desks.task(2)})
     desk.until(lambda: head in desk.waiting(), worker=False)
-    assert look(desk, key) == (4, "Idle")
+    assert look(desk, key) == (2, "GiveBack")
 
 
 def test_a_job_grows_after_a_request_of_its_owner_is_over(desk: Desk, namespace: str) -> None:
@@ -271,7 +271,7 @@ def test_an_error_in_the_plan_keeps_no_job_from_being_picked(
     elastic(desk, namespace, 1)
     plans: list[float] = []
 
-    def fail(_cycle: Any, _jobs: Any, now: float, _idle_since: Any) -> Any:
+    def fail(_cycle: Any, _jobs: Any, now: float, *_: Any) -> Any:
         plans.append(now)
         raise KeyError("odd")
 
@@ -312,9 +312,9 @@ def test_nothing_is_planned_while_nothing_can_have_changed(
     plans: list[float] = []
     planned = PickCycle.plan_resizes
 
-    def count(cycle: PickCycle, jobs: Any, now: float, idle_since: Any) -> Any:
+    def count(cycle: PickCycle, jobs: Any, now: float, *before: Any) -> Any:
         plans.append(now)
-        return planned(cycle, jobs, now, idle_since)
+        return planned(cycle, jobs, now, *before)
 
     for _ in range(40):
         pass_time(desk)

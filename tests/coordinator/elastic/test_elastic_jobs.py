@@ -149,3 +149,27 @@ def test_no_pods_are_added_that_a_resource_quota_refuses() -> None:
     assert found(elastic(), rules=rules).most == 6
     full = RoutingRules(quotas={"team": (quota(pods=(4, 4)),)})
     assert found(elastic(), rules=full).most == 4
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(120.0, ""), (121.0, "EndsSlowly")])
+def test_a_job_that_ends_slowly_does_not_grow(seconds: float, code: str) -> None:
+    view, circumstances = elastic(exit_seconds=seconds), around(idle_grace=120.0)
+    said, sentence = elastic_jobs.growth_obstacle(view, circumstances)
+    assert said == code
+    assert ("121 s, are more than the setting idle_grace, 120 s" in sentence) is bool(code)
+    assert (found(view, idle_grace=120.0).resting_until == float("inf")) is bool(code)
+
+
+@pytest.mark.parametrize(
+    ("view", "changes", "yields"),
+    [
+        (elastic(6, idle=2, view={"phase": "Admitted"}), {}, True),
+        (elastic(6, idle=2, change="Resizing"), {}, True),
+        (elastic(6, idle=2, restarts_at=NOW + 1), {}, True),
+        (elastic(6, idle=2, view={"suspended": True}), {}, False),
+        (elastic(4), {"held": held(size=6, grown=4)}, False),  # no worker process has written the growth
+        (elastic(6, idle=2), {"refused": {KEY: NOW + 1}}, False),
+    ],
+)
+def test_a_busy_job_gives_idle_growth_back(view: JobView, changes: dict[str, Any], yields: bool) -> None:
+    assert found(view, **changes).yields is yields

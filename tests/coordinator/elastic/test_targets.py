@@ -133,3 +133,13 @@ def test_a_target_to_give_back_names_the_waiting_job() -> None:
 def test_a_job_that_waits_again_has_no_target() -> None:
     waiting = elastic(4, target=target(6), view={"admission": None})
     assert targets.decide(waiting, None, (), NOW) == REMOVED
+
+
+@pytest.mark.parametrize(
+    ("leaving", "planned", "size"),
+    [(0, resize(4, "GiveBack"), 4), (1, resize(4, "GiveBack"), None), (0, resize(8), None)],
+)
+def test_a_growth_that_is_under_way_can_be_given_back(leaving: int, planned: Resize, size: int | None) -> None:
+    job = elastic(6, idle=2, change="Resizing", leaving=leaving, target=target(6))
+    decision = targets.decide(job, planned, (), NOW)
+    assert (decision.target.workers if decision.target is not None else None) == size

@@ -20,6 +20,7 @@ from tests.support.coordinator.builders import KEY, admission, job, quota, refus
 
 NOW = 1000.0
 CLAIMS = "spec.torchTaskSpecs.Master.template.spec.resourceClaims"
+DEVICES = "gpu.example.com.deviceclass.resource.k8s.io/devices"
 SELECTED = {"namespace_selector": NamespaceSelector(match_labels={"tier": "gold"})}
 
 
@@ -54,6 +55,10 @@ TABLE = [
     (job(), rules(queue=SELECTED), "NotAllowed", False),
     (job(), rules(queue={**SELECTED, "namespaces": ("team",)}), "", True),
     (job(claims=CLAIMS), rules(queue={"quota": {"requests.nvidia.com/gpu": 8}}), "ClaimsNotCounted", False),
+    (job(claims=CLAIMS, uncounted=True), rules(queue={"quota": {DEVICES: 8}}), "CountingClaims", False),
+    (job(claims=CLAIMS, uncounted=True), rules(queue={"quota": {"cpu": 8}}), "", True),
+    (job(claims=CLAIMS, charge={DEVICES: 2, "jobs": 1}), rules(queue={"quota": {DEVICES: 8}}), "", True),
+    (job(claims=CLAIMS, charge={DEVICES: 2}), rules(queue={"quota": {"nvidia.com/gpu": 8}}), "ClaimsNotCounted", False),
     (job(claims=CLAIMS), rules(queue={"quota": {"cpu": 8, "memory": "1Gi", "pods": 4, "jobs": 2}}), "", True),
     (job(claims=CLAIMS, queue="team"), rules(queues={}, implicit=True), "", True),
     (job(), rules(queue={"quota": {"nvidia.com/gpu": 8}}), "", True),

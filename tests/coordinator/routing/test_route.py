@@ -87,6 +87,15 @@ def test_a_resumed_job_is_offered_without_delay() -> None:
     assert found.offer.delay == 0
 
 
+@pytest.mark.parametrize("phase", ["", "Queued"])
+def test_a_job_with_uncounted_claims_is_offered_at_once_and_again(phase: str) -> None:
+    found = route.route(
+        KEY, job(phase=phase, claims="spec", uncounted=True), EMPTY, RoutingRules(queued_after=1.5), NOW
+    )
+    assert found.offer is not None
+    assert (found.offer.delay, found.due_at) == (0.0, NOW + route.COUNT_AGAIN)
+
+
 LEFT = JobPods(exist=True, version=7)
 
 

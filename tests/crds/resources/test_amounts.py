@@ -63,3 +63,11 @@ def test_cost_of_fits_is_independent_of_the_size_of_the_limit(others: dict[str, 
     assert amounts.fits({"cpu": 8, "jobs": 1}, used, limit)
     assert not amounts.fits({"cpu": 9, "jobs": 1}, used, limit)
     assert limit.asked + used.asked < 20
+
+
+def test_others_do_not_limit_jobs_and_devices_of_claims() -> None:
+    devices = "gpu.example.com.deviceclass.resource.k8s.io/devices"
+    assert amounts.fits({"jobs": 1, devices: 8}, {}, {"cpu": 1, OTHERS: 0})
+    assert not amounts.fits({"example.com/gpu": 8}, {}, {"cpu": 1, OTHERS: 0})
+    assert not amounts.fits({devices: 8}, {devices: 1}, {devices: 8, OTHERS: 0})
+    assert amounts.limit_for({OTHERS: 0}, devices) is None

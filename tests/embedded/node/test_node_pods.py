@@ -206,6 +206,14 @@ def test_a_pod_with_an_unsupported_field_fails_and_names_the_field(
     assert not stage.folder(name).exists()
 
 
+def test_a_pod_that_chooses_its_node_itself_is_refused(stage: Stage) -> None:
+    (node,) = stage.cluster.list(NODES).items
+    name = stage.make([{"command": ["true"]}], nodeName=node["metadata"]["name"])
+    status = stage.phase(name, "Failed")
+    assert status["reason"] == "NotSupported"
+    assert "spec.nodeName is not supported; remove it" in status["message"]
+
+
 def test_a_mount_path_that_exists_on_the_machine_is_used_as_it_is(stage: Stage) -> None:
     here = str(stage.layout.root)
     name = stage.run(

@@ -136,6 +136,9 @@ class Recorder:
                 self.asked_too_early.add(report.pod.name)
 
 
+BOUND = {"type": "PodScheduled", "status": "True"}
+
+
 def made(name: str, folder: Path) -> LocalPod:
     """Return a pod of this node that records in files that it runs and that it got SIGTERM."""
     script = (
@@ -144,7 +147,7 @@ def made(name: str, folder: Path) -> LocalPod:
     container = {"name": "c", "image": "any", "command": ["sh", "-c", script]}
     metadata = {"name": name, "namespace": "team", "uid": f"uid-{name}", "creationTimestamp": "2026-01-02T03:04:05Z"}
     spec = {"nodeName": "local", "restartPolicy": "Never", "containers": [container]}
-    return pod_fields.read({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
+    return pod_fields.read({"metadata": metadata, "spec": spec, "status": {"phase": "Pending", "conditions": [BOUND]}})
 
 
 @pytest.mark.servers

@@ -145,8 +145,8 @@ def test_a_search_finds_what_no_order_by_best_fit_finds(
 
 def test_a_search_ends_where_it_could_go_on_almost_without_end() -> None:
     """Each kind of pod alone finds room, no node can be filled without a rest, and no two nodes or pods are alike."""
-    room = room_of([{"cpu": 100 + node, "pods": 40} for node in range(30)])
-    members = tuple(Members(shape(cpu=34 + number), 3) for number in range(30))
+    room = room_of([{"cpu": 100 + node, "pods": 40} for node in range(11)])
+    members = tuple(Members(shape(cpu=38 + number), 3) for number in range(11))
     assert not fits(room, members)
 
 

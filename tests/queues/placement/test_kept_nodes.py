@@ -21,7 +21,7 @@ JOBS |= {"d": (3, shape(gpu=2), 1000.0)}
 def places_of(room: NodeRoom, jobs: dict[str, tuple[int, Shape, float]]) -> Places:
     """Return the places of jobs of one pod each, by node, shape and expected end."""
     ends = sorted(ExpectedEnd(at, key) for key, (_, _, at) in jobs.items())
-    places = Places(room, lambda *_: None, lambda _: ends)
+    places = Places(room, room_of([NODE] * 4), lambda *_: None, lambda _: ends)
     for key, (node, pod, _) in jobs.items():
         places.follow(key, Counter({(node, pod.demand): 1}), None, None)
     return places

@@ -65,6 +65,18 @@ def test_a_place_condition_is_resolved_once_until_sets_are_forgotten() -> None:
     assert (room.takes(bound), room.total(other), asked) == ({4: 0b10}, 6, ["rack", "rack"])
 
 
+def test_a_copy_is_as_the_room_was_and_goes_its_own_way() -> None:
+    room = room_of([NODE, {**NODE, "gpu": 1}], {"rack": 0b01})
+    room.use(0, SHAPES[1].demand, 1)
+    copied = room.copy()
+    assert [copied.takes(one) for one in SHAPES] == [room.takes(one) for one in SHAPES]
+    room.use(1, SHAPES[1].demand, 1)
+    copied.use(0, SHAPES[1].demand, 2)
+    copied.index("new")
+    assert (room.takes(SHAPES[1]), copied.takes(SHAPES[1])) == ({3: 0b01}, {1: 0b11})
+    assert (room.names, copied.names) == (["n0", "n1"], ["n0", "n1", "new"])
+
+
 CHANGES: dict[str, Callable[[NodeRoom], object]] = {
     "use": lambda room: room.use(0, SHAPES[0].demand, 1),
     "free": lambda room: room.use(0, SHAPES[0].demand, -1),

@@ -26,7 +26,7 @@ def free(places: Places) -> list[int]:
 @pytest.fixture
 def places() -> Places:
     """Return the places of a gang of three pods on three nodes, of which none is bound."""
-    found = Places(room_of([NODE] * 3), lambda *_: None)
+    found = Places(room_of([NODE] * 3), room_of([NODE] * 3), lambda *_: None)
     found.take("job", TRIPLE)
     assert free(found) == [0, 4, 8]
     return found
@@ -50,7 +50,7 @@ def test_the_place_of_a_pod_that_is_gone_is_kept_for_the_next_one(places: Places
 
 
 def test_a_job_of_several_stages_keeps_no_places_once_it_has_started() -> None:
-    places = Places(room_of([NODE] * 3), lambda *_: None)
+    places = Places(room_of([NODE] * 3), room_of([NODE] * 3), lambda *_: None)
     staged = Gang(TRIPLE.members, lasting=False)
     places.take("job", staged)
     places.follow("job", bound(0, 0, 1), None, None)
@@ -96,7 +96,7 @@ PODS = st.lists(st.integers(0, 2), max_size=3)
 
 @given(steps=st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["take", "release", "follow"]), PODS)))
 def test_what_is_free_is_what_the_nodes_offer_less_all_places(steps: list[tuple[str, str, list[int]]]) -> None:
-    places = Places(room_of([NODE] * 3), lambda *_: None)
+    places = Places(room_of([NODE] * 3), room_of([NODE] * 3), lambda *_: None)
     for key, step, nodes in steps:
         if step == "take" and key not in places.jobs:
             places.take(key, TRIPLE)
@@ -106,7 +106,7 @@ def test_what_is_free_is_what_the_nodes_offer_less_all_places(steps: list[tuple[
             places.follow(key, bound(*nodes), None, None)
         used = [0, 0, 0]
         for job in places.jobs.values():
-            assert job.waiting.total() <= job.missing()
+            assert job.places() <= job.missing()
             for pods in (job.bound, job.waiting):
                 for (node, _), count in pods.items():
                     used[node] += 4 * count
@@ -118,7 +118,7 @@ def test_what_is_free_is_what_the_nodes_offer_less_all_places(steps: list[tuple[
 
 
 def test_take_names_the_nodes_only_if_they_are_wanted() -> None:
-    places = Places(room_of([NODE] * 4), lambda *_: None)
+    places = Places(room_of([NODE] * 4), room_of([NODE] * 4), lambda *_: None)
     assert places.take("unnamed", TRIPLE) == ""
     places.names_nodes = True
     assert places.take("job", Gang((Members(shape(gpu=2), 1), Members(HALF, 2)), further=HALF)) == "1=n1*1,n2*1 0=n2*1"

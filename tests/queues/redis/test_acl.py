@@ -27,9 +27,9 @@ from queues.store import IdleGrowth, LoweredCharge, StoreSettings
 from queues.values import Batch, Offer
 from queues.work import Lease
 from tests.support.queues.builders import START, choose, commit, entry, key, registration, reservation, spec
-from tests.support.queues.guarded import READS, RULES, WRITES, Guarded, guarded
+from tests.support.queues.guarded import READS, RULES, WORKS, WRITES, Guarded, guarded
 
-SECRETS = (WRITES, READS, RULES)
+SECRETS = (WRITES, READS, RULES, WORKS)
 Do = Callable[[Any], Any]
 
 
@@ -95,7 +95,7 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
     assert work.shorten_leases() == 0
     taken: list[Lease] = []
     for _ in range(3):
-        one_batch(server, taken)
+        one_batch(server.url(), taken)
     tasks = work.begin(taken)
     assert {task.key for task in tasks} == {key("first"), key("later"), key("other")}
     work.renew(taken)
@@ -130,7 +130,7 @@ def test_coordinator_account_lets_a_worker_register_reject_hostile_jobs_and_clea
     hostile = Queue(redis_keys.RQ_QUEUE, connection=admin, serializer=JSONSerializer).enqueue("os.system", "true")
     admin.zadd(redis_keys.RQ_STARTED, {"dead:run": 1})
     admin.hset("rq:job:dead", mapping={"data": '["torchq.reconcile", null, [[]], {}]', "status": "started"})
-    one_batch(server, [])
+    one_batch(server.url(), [])
     assert admin.zscore(redis_keys.RQ_REGISTRIES["failed"], hostile.id)
     assert admin.zscore(redis_keys.RQ_REGISTRIES["failed"], "dead"), "the job of a dead worker is cleaned up"
     assert admin.scard("rq:workers") == 0
@@ -138,10 +138,10 @@ def test_coordinator_account_lets_a_worker_register_reject_hostile_jobs_and_clea
     assert not [record for record in caplog.records if any(secret in record.getMessage() for secret in SECRETS)]
 
 
-def one_batch(server: Guarded, taken: list[Lease]) -> None:
+def one_batch(url: str, taken: list[Lease]) -> None:
     """Run a worker until it has taken one job from RQ."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    worker = rq_worker.Sessions(server.url(), "w", bind(taken.extend)).open()
+    worker = rq_worker.Sessions(url, "w", bind(taken.extend)).open()
     turns = iter((False, True))
     open_intake = Intake()
     open_intake.learn(StoreIdentity(0, 0, ""))
@@ -187,10 +187,55 @@ def test_no_account_may_run_admin_commands_or_touch_foreign_keys(
 ) -> None:
     admin.set("somebody:else", "x")
     before = content(admin)
-    for url in (server.url(), server.reader):
+    for url in (server.url(), server.worker, server.reader):
         client = opened(url)
         with pytest.raises(errors.QueueError), connection.translate_errors(client):
             client.execute_command(*command)
+    assert content(admin) == before
+
+
+def test_account_of_workers_may_do_what_workers_do(server: Guarded, admin: "redis.Redis", opened: Open) -> None:
+    leading, client = opened(server.url()), opened(server.worker)
+    store = filled(leading)
+    assert len(commit(store, picks(store)).reservations) == 2
+    work, offers = RedisWork(client), RedisWork(leading)
+    assert fitness.problem(client) == ""
+    work.register(registration("w1", 4))
+    offers.offer([Offer(key=key("other"), tenant="a", kind="tells")])
+    assert offers.dispatch() == 3
+    taken: list[Lease] = []
+    for _ in range(3):
+        one_batch(server.worker, taken)
+    tasks = work.begin(taken)
+    work.renew(taken)
+    assert all(work.holds(task.key, task.token) for task in tasks)
+    (held,) = (task for task in tasks if task.key == key("first"))
+    assert held.reservation is not None
+    assert work.raise_charge(held.key, held.token, held.reservation.attempt, {"memory": 1}) == ""
+    for task, after in zip(tasks, (None, 0.0, 5.0), strict=True):
+        work.finish(task.key, task.token, requeue_after=after, failed=after == 5.0)
+    RedisReports(leading).keep([ArrivedReport(job=key("held"), report=Report(pod="held-worker-0", step=1))])
+    assert RedisReports(client).read([key("held")])
+    assert admin.acl_log() == []
+
+
+NOT_OF_WORKERS = {
+    *(redis_keys.EPOCH, redis_keys.LAYOUT, redis_keys.OWNER, redis_keys.REVISION, redis_keys.QUEUES, redis_keys.RULES),
+    *(redis_keys.POOL, redis_keys.COUNTED, redis_keys.COHORTS, redis_keys.ENTRIES, redis_keys.ACCOUNTS),
+    *(redis_keys.CLOCK, redis_keys.OVERTAKEN, f"{redis_keys.ORDER}a", f"{redis_keys.REPORTS}a"),
+}
+
+
+def test_account_of_workers_changes_no_settings_order_accounts_or_reports(
+    server: Guarded, admin: "redis.Redis", opened: Open
+) -> None:
+    filled(opened(server.url()))
+    before = content(admin)
+    client = opened(server.worker)
+    for name in sorted(NOT_OF_WORKERS):
+        for command in (("DEL", name), ("EVAL", "return redis.call('DEL', ARGV[1])", "0", name)):
+            with pytest.raises(errors.QueueError), connection.translate_errors(client):
+                client.execute_command(*command)
     assert content(admin) == before
 
 

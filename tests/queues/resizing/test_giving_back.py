@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from queues.resizing import resize_plan
 from queues.resizing.values import ElasticJob
 from queues.values import QueueSpec
 from tests.support.clock import START
@@ -233,6 +234,12 @@ def test_busy_jobs_are_left_alone(change: dict[str, object]) -> None:
     assert pool_scene(3, replace(job, **change)).sizes() == {}  # type: ignore[arg-type]
 
 
+def test_busy_job_that_yields_gives_its_idle_growth_alone() -> None:
+    job = elastic("job", "a", workers=8, idle=3, least=1, autoscale=True, busy="Restarting", yields=True)
+    assert pool_scene(3, job).sizes() == {"job": 5}
+    assert pool_scene(4, job, reserved="b").sizes() == {}
+
+
 def test_resting_job_gives_back() -> None:
     assert pool_scene(3, elastic("job", "a", workers=8, idle=4, resting_until=START + 99)).sizes() == {"job": 5}
 
@@ -274,3 +281,24 @@ def test_jobs_to_which_nobody_can_give_take_no_search_from_others() -> None:
         waiting=[*waiting, entry("head", "z", gpu=2)],
     )
     assert scene.sizes() == {"job": 2}
+
+
+# Turns of queues
+
+
+def test_queues_take_turns_so_that_each_is_looked_at() -> None:
+    """The first jobs of 150 queues cannot be helped, and each costs a search. The last queue has one that can."""
+    names = [*(f"q{number:03}" for number in range(150)), "z"]
+    scene = Scene(
+        queues=[with_gpus(name, 4) for name in names],
+        jobs=[elastic(f"job-{name}", name, workers=4, least=3, idle=1) for name in names],
+        waiting=[entry(f"head-{name}", name, gpu=1 if name == "z" else 3) for name in names],
+    )
+    picker, seen, turns, found = scene.picker(), frozenset[str](), [], []
+    for _ in range(4):
+        planned = resize_plan.plan(picker, scene.jobs, START, seen=seen)
+        turns.append(len(planned.seen))
+        found.append([resize.key for resize in planned.resizes])
+        seen = planned.seen
+    assert turns == [64, 128, 0, 64], "the third plan ends the turn"
+    assert found == [[], [], [key("job-z")], []]

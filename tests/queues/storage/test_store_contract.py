@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from crds.resources.amounts import OTHERS
+from crds.resources.amounts import DEVICES, OTHERS
 from queues import errors
 from queues.store import QueueStore, StoreSettings
 from queues.values import Account, Batch, QueueSpec
@@ -413,7 +413,9 @@ def test_commit_refuses_picks_beyond_quota_or_pool(
 
 def test_commit_refuses_resources_that_a_closed_pool_does_not_name(store: QueueStore) -> None:
     store.configure([spec("a")], {"cpu": 9, OTHERS: 0})
-    store.put([entry("plain", submitted=START, cpu=9), entry("made-up", submitted=START + 1, gpu=1)])
+    plain_entry = entry("plain", submitted=START, cpu=9)
+    claimed = replace(plain_entry, demand={**plain_entry.demand, f"gpu.example.com{DEVICES}": 8})
+    store.put([claimed, entry("made-up", submitted=START + 1, gpu=1)])
     (plain, odd) = store.snapshot(2).queues[0].heads
     (pick,) = batch(store).picks
     both = Batch(epoch=1, revision=store.snapshot(0).revision, picks=(pick, pick._replace(waiting=odd)))

@@ -445,17 +445,17 @@ class TestGracePeriods:
     def test_draining_shortens_grace_to_the_longest_and_emits_event(self) -> None:
         running = job(status=status("Running"))
         found = decide(replace(observe(running, self.MASTER, self.OTHER), draining=True))
-        assert graces(found) == {"digits-master-0": 3600, "digits-worker-0": None}
+        assert graces(found) == {"digits-master-0": 600, "digits-worker-0": None}
         (said,) = shortened(found)
-        assert "up to 2147483648 s of grace, get 3600 s (setting longest_grace): digits-master-0" in said
+        assert "up to 2147483648 s of grace, get 600 s (setting longest_grace): digits-master-0" in said
 
     @pytest.mark.parametrize("phase", ["Running", "Suspended"])
     def test_grace_of_terminating_pod_is_shortened_when_its_resources_are_needed(self, phase: str) -> None:
         going = pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS)
         observed = observe(job(status=status("Running"), suspend=phase == "Suspended"), going, self.OTHER)
         found = decide(replace(observed, draining=phase == "Running"))
-        assert graces(found) == {"digits-master-0": 3600, "digits-worker-0": None}
-        short = replace(going, grace=3600, deadline=NOW.timestamp() + 3600)
+        assert graces(found) == {"digits-master-0": 600, "digits-worker-0": None}
+        short = replace(going, grace=600, deadline=NOW.timestamp() + 600)
         again = decide(replace(observed, pods=(short, replace(self.OTHER, deleting=True)), draining=phase == "Running"))
         assert (graces(again), shortened(again)) == ({}, [])
 
@@ -477,7 +477,7 @@ class TestGracePeriods:
         assert (graces(decide(gone)), shortened(decide(gone))) == ({"digits-master-0": None}, [])
         going = observe(None, pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS))
         assert graces(decide(going)) == {}
-        assert graces(decide(replace(going, draining=True))) == {"digits-master-0": 3600}
+        assert graces(decide(replace(going, draining=True))) == {"digits-master-0": 600}
 
     def test_draining_deletes_running_containers_of_finished_job(self) -> None:
         lingers = pod(phase="Succeeded", has_running_containers=True)
@@ -489,7 +489,7 @@ class TestGracePeriods:
     def test_grace_of_terminating_pod_on_dead_node_is_shortened(self) -> None:
         going = pod(grace=ENDLESS, deleting=True, deadline=NOW.timestamp() + ENDLESS, node="n1")
         observed = replace(observe(job(status=status("Running")), going), dead_nodes=frozenset({"n1"}), draining=True)
-        assert graces(decide(observed)) == {"digits-master-0": 3600}
+        assert graces(decide(observed)) == {"digits-master-0": 600}
 
     def test_shortened_grace_of_ended_pod_emits_no_event(self) -> None:
         done = replace(self.MASTER, phase="Failed", exit_code=1)

@@ -20,8 +20,8 @@ from tests.support import ports, redis_server
 from tests.support.queues import tls_front
 from tests.support.waiting import until
 
-WRITES, READS, RULES = "wr1te-s3cret", "re4d-s3cret", "adm1n-s3cret"
-"""The password of coordinator and workers, the password of readers, and the password of the admin."""
+WRITES, READS, RULES, WORKS = "wr1te-s3cret", "re4d-s3cret", "adm1n-s3cret", "w0rk-s3cret"
+"""The passwords of the coordinator, of readers, of the admin, and of workers."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class Guarded:
     def reader(self) -> str:
         return self.url("torchq-reader", READS)
 
+    @property
+    def worker(self) -> str:
+        return self.url("torchq-worker", WORKS)
+
     def tls(self, *, host: str = "127.0.0.1", **options: str) -> str:
         """Return the URL for TLS. `options` replace single options of the valid URL."""
         files = {"ssl_ca_certs": "ca.crt", "ssl_certfile": "client.crt", "ssl_keyfile": "client.key"}
@@ -63,7 +67,7 @@ def guarded(folder: Path) -> Iterator[Guarded]:
     server = redis_server.program()
     certify(folder)
     admin = f"user admin on >{RULES} ~* &* +@all\n"
-    (folder / "users.acl").write_text(acl.acl(WRITES, READS) + admin)
+    (folder / "users.acl").write_text(acl.acl(WRITES, READS, worker=WORKS) + admin)
     with ports.reserve() as port:
         found = Guarded(folder, port)
         speaks_tls = _speaks_tls(server)

@@ -21,7 +21,7 @@ def test_state_of_a_line_is_replaced_by_the_next_output(
     printer.clear()
     printer.clear()
     said = capfd.readouterr()
-    assert said.out == f"{erase} 1%|#      {erase}\x1b[31m100%|##########|\n{erase}2%{erase}{erase}3%{erase}"
+    assert said.out == f"{erase} 1%|#      {erase}\x1b[31m100%|##########|\x1b[0m\n{erase}2%{erase}{erase}3%{erase}"
     assert said.err == "restart 1\n"
 
 

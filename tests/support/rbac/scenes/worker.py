@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import time
+from dataclasses import replace
 
 from coordinator.rbac.permissions import WORKER
 from crds import labels
@@ -12,6 +13,7 @@ from crds.api_resources import (
     POD_GROUPS,
     PODS,
 )
+from crds.torchjob.claims import ClaimReference
 from gang import backends
 from kube import errors
 from reconcilers.apply import events
@@ -21,7 +23,8 @@ from reconcilers.values import (
     EmitEvent,
     PatchPodMetadata,
 )
-from reconcilers.views import pod_view
+from reconcilers.views import claimed_devices, pod_view
+from reconcilers.views.claimed_devices import ClaimReader
 from reconcilers.views.pod_group_view import GroupReader
 from reconcilers.views.queue_view import queues_informer
 from tests.support.rbac.access import TENANT
@@ -51,6 +54,37 @@ def _a_group_is_not_let_in(stage: Stage) -> str:
     sight = GroupReader(stage.access.cluster(WORKER), clock=lambda: time.time() + 60.0)
     with stage.log.at_level(logging.INFO, "reconcilers"):
         assert sight.explain(group).phase == "Pending"
+    return only_forbidden(stage.log.text)
+
+
+@scene(WORKER, "resourceclaims", "get")
+def _a_pods_claim_is_read(stage: Stage) -> str:
+    return _claims(stage, ClaimReference("gpus"))
+
+
+@scene(WORKER, "resourceclaimtemplates", "get")
+def _a_template_of_claims_is_read(stage: Stage) -> str:
+    return _claims(stage, ClaimReference("eight", is_template=True))
+
+
+@scene(WORKER, "resourceclaims", "list")
+def _many_claims_are_read(stage: Stage) -> str:
+    return _claims(stage, *(ClaimReference(f"c{number}") for number in range(claimed_devices.FEW + 1)))
+
+
+@scene(WORKER, "resourceclaimtemplates", "list")
+def _many_templates_are_read(stage: Stage) -> str:
+    return _claims(
+        stage, *(ClaimReference(f"t{number}", is_template=True) for number in range(claimed_devices.FEW + 1))
+    )
+
+
+def _claims(stage: Stage, *claims: ClaimReference) -> str:
+    """Look for the claims of a pod, which need not exist."""
+    key = stage.job()
+    pod(stage, key)
+    found = replace(pod_view.trim(stage.admin.get(PODS, "train-master-0", TENANT)), claims=claims)
+    assert ClaimReader(stage.access.cluster(WORKER)).with_devices([found]) == [found]
     return only_forbidden(stage.log.text)
 
 
