@@ -257,7 +257,7 @@ class Advance:
 def _places(run: Active, at: Moment) -> Mapping[str, str]:
     """Return the nodes on which the pods were placed when the job was admitted or grew, by the names of the pods."""
     held = at.observation.reservation
-    if not at.settings.placement_hints or held is None or held.attempt != run.admission.attempt:
+    if held is None or not at.settings.placement_hints:
         return {}
     return node_affinity.places(run.job, run.members.values(), held.nodes)
 
