@@ -20,7 +20,6 @@ Kind = Literal["admit", "grow"]
 """The request of an entry: the admission of a whole job, or more room for an admitted job (elastic)."""
 Refusal = Literal["", "predecessor", "revision", "entry", "reservation", "quota", "cohort", "pool", "port"]
 """The reason why a commit stopped:
-
     (empty)            it did not stop
     predecessor        the commit that it follows was not the last one, or did not stand whole
     revision, entry    the settings or the entry changed since the snapshot
@@ -48,9 +47,8 @@ class Entry:
     demand: Amounts = field(default_factory=lambda: NOTHING)
     """The amounts that the job uses of its queue's quota and of the pool while it is admitted; `jobs`: 1 included."""
     returning: bool = False
-    """Whether the job had a reservation, lost it because its queue was drained or the job was resized, and requests no
-    more than before. Such a job goes before jobs that were never admitted, unless they are much older
-    (`queues.order`)."""
+    """Whether the job lost a reservation because its queue was drained or it was resized, and requests no more than
+    before. Such a job goes before jobs that were never admitted, unless those are much older (`queues.order`)."""
     port: bool = False
     """Whether the job needs a port while it is admitted."""
     size: int = 0
@@ -92,10 +90,11 @@ class Reservation:
     """What the queue has paid for the last pick or growth; 0 once a part of the charge was given back."""
     gained: int = 0
     """The number of workers of the last growth, if the queue has paid for it."""
+    nodes: str = ""
+    """Where its pods were placed (`queues.placement.pod_nodes`); empty if that is not known, or not any more."""
 
     def serves(self, queue: str, demand: Amounts, *, port: bool) -> bool:
-        """Return whether the reservation matches the job's present request. A user may have edited the job since the
-        pick."""
+        """Return whether it matches the job's present request, which a user may have edited since the pick."""
         return self.queue == queue and self.charge == demand and (self.port != 0 or not port)
 
 
@@ -128,10 +127,8 @@ class WaitingEntry:
         self.gang: Gang | None = None  # the pods that need nodes; None: not known, or nodes do not matter
         self.placeable = True  # whether the nodes could hold them if they were empty
         self._entry: Entry | None = entry
-        self.version = version
-        self.queue, self.demand, self.port = entry.queue, entry.demand, entry.port
-        self.ticket: tuple[str, int, Kind] = (str(entry.key), entry.attempt, entry.kind)
-        """The key, attempt and kind, as a commit sends them."""
+        self.version, self.queue, self.demand, self.port = version, entry.queue, entry.demand, entry.port
+        self.ticket: tuple[str, int, Kind] = (str(entry.key), entry.attempt, entry.kind)  # as a commit sends them
 
     @property
     def size(self) -> int:
@@ -282,6 +279,8 @@ class Pick(NamedTuple):
     """The records of queues whose head had its turn before this pick but no room; None: the record is deleted."""
     units: int = 0
     """The number of further workers that the pick gives (`Entry.most`)."""
+    nodes: str = ""
+    """Where the pods were placed (`Reservation.nodes`)."""
 
     @property
     def charge(self) -> Amounts:

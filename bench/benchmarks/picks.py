@@ -162,6 +162,8 @@ def run(options: Options) -> Figures:
         gc_tuning.freeze_objects()  # as the coordinator does after a rebuild
         worked = Worked(client)
         places = Places(room_of_nodes, room_of_nodes.copy(), gang_of) if options.nodes and not options.sums else None
+        if places is not None:
+            places.names_nodes = True  # as the coordinator's by default
         figures = pick(store, options, places)
         figures |= worked.per("pick", figures["picked"])
         machine = redis_server.operations_per_second(bench.folder)

@@ -123,13 +123,12 @@ class Coordinator:
     def __post_init__(self, leases: Cluster | None, once: Cluster | None) -> None:
         self._turn = self.turns.loop("term")
         self._turn.end()  # it turns from `run` on
-        kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
-        store, settings, counts = self.probe or self.store, self.settings, self.settings.pool == "nodes"
+        store, settings = self.probe or self.store, self.settings
+        kinds = optional_kinds.KINDS if settings.pods == "make" else ()
+        counts, taints, hints = settings.pool == "nodes", settings.taints_of_leaving_nodes, settings.placement_hints
         self.redis = RedisProbe(store)
-        self.watches = Watches(
-            self.cluster, nodes=counts, foreign=kinds, leaving_taints=settings.taints_of_leaving_nodes
-        )
-        self.node_places = NodePlaces(self.watches, self.store.reservations, time.monotonic, counts)
+        self.watches = Watches(self.cluster, nodes=counts, foreign=kinds, leaving_taints=taints)
+        self.node_places = NodePlaces(self.watches, self.store.reservations, time.monotonic, counts, hints)
         self.statuses = StatusWriter(once or self.cluster, self.watches, lambda: self.leadership.term)
         self.reasons = Reasons(
             self.statuses.reasons,

@@ -47,6 +47,8 @@ class NodePlaces:
     elapsed: Callable[[], float]
     counts: bool = True
     """Whether the pool is made of nodes; if not, there are no places."""
+    hints: bool = True
+    """Whether workers learn where pods were placed (the setting `placement_hints`)."""
     places: Places | None = None
     """None: nothing is known."""
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -116,6 +118,7 @@ class NodePlaces:
         before, room, empty = self.places, NodeRoom(self._allowed), NodeRoom(self._ever_allowed)
         self._nodes, self._foreign, self._built = {}, {}, self.elapsed()
         places = self.places = Places(room, empty, self.gang_of, self._ends)
+        places.names_nodes = self.hints
         for node in self.watches.nodes.values() if self.watches.nodes else ():
             self._look_at(places, node.name)
         places.usable = self._usable(places)

@@ -160,4 +160,5 @@ def _reservation(job: JobView, admission: Admission, charge: Reservation | None)
         size=admission.workers or 0,
         grown=admission.grown or 0,
         idle=admission.idle,
+        nodes=charge.nodes if charge is not None and charge.attempt == admission.attempt else "",
     )

@@ -173,10 +173,10 @@ class Picker(PickerState):
         if self.reservation.has_unsaved or spec.name in self.reservation.liable:
             overtaken = self.reservation.with_pick(queue, candidate, overtaken)
         fair_share.pay(spec.name, cost)
-        pick = Pick._make((candidate.waiting, cost, fair_share.clock, fair_share.changes(), overtaken, candidate.units))
+        clock, accounts = fair_share.clock, fair_share.changes()
+        nodes = self.pool.charge(candidate) if self._scarce else ""
+        pick = Pick._make((candidate.waiting, cost, clock, accounts, overtaken, candidate.units, nodes))
         queue.take(candidate)
-        if self._scarce:
-            self.pool.charge(candidate)
         if spec.cohort:
             cohort = self._cohorts[spec.cohort]
             cohort.charge(spec, demand)

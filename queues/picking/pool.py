@@ -87,13 +87,14 @@ class Pool:
         is reserved for it, the reservation has that room already."""
         return queue.first if queue.is_late and not queue.is_liable else None
 
-    def charge(self, candidate: Candidate) -> None:
-        """Count the demand of a job as used, and take places for its pods."""
-        demand = candidate.demand
+    def charge(self, candidate: Candidate) -> str:
+        """Count the demand of a job as used, and take places for its pods. Return their nodes (`Places.take`)."""
+        demand, nodes = candidate.demand, ""
         if self.places is not None:
-            self.places.take(candidate.waiting.ticket[0], candidate.waiting.gang, candidate.units)
+            nodes = self.places.take(candidate.waiting.ticket[0], candidate.waiting.gang, candidate.units)
         queue_state.charge_limited(self.used, demand, self.capacity)
         queue_state.charge_limited(self.used_or_reserved, demand, self.capacity)
+        return nodes
 
     def set_used(self, used: Amounts) -> None:
         """Replace the usage by that of the store."""

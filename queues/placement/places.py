@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from crds.resources.amounts import Amounts
-from queues.placement import assignment
+from queues.placement import assignment, pod_nodes
 from queues.placement.gangs import EVERY, Gang, Members, NodeSet, merged
 from queues.placement.node_room import NodeRoom, bits
 
@@ -98,6 +98,8 @@ class Places:
         self.is_kept_in_vain = False
         """Whether the scheduler has bound a pod of another job to a kept node, though the pod had a place elsewhere.
         Then only pods go before that can run on no kept node."""
+        self.names_nodes = False
+        """Whether `take` returns the nodes."""
         self.is_outdated = False
         """Whether it is not known which of the picked jobs have a reservation."""
 
@@ -125,20 +127,23 @@ class Places:
         """Return whether the nodes could hold a gang if they were empty, and all took pods."""
         return gang is None or assignment.fits(self.empty, gang.members)
 
-    def take(self, key: str, gang: Gang | None, units: int = 0) -> None:
+    def take(self, key: str, gang: Gang | None, units: int = 0) -> str:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
-        others."""
+        others. Return the nodes as a text (`queues.placement.pod_nodes`) if `names_nodes`."""
         job = self.jobs.get(key)
         if job is None:
             job = self.jobs[key] = JobPlaces()
         job.reserved = True
         if gang is None:
-            return
+            return ""
         members = gang.with_further(units)
         job.members, job.lasting = merged(job.members + members), gang.lasting
         found = assignment.assign(self.room, members, ~self.kept) or assignment.assign(self.room, members)
         for node, shape, count in found or ():
             self._change(job.waiting, node, shape.demand, count)
+        if not found or not self.names_nodes:
+            return ""
+        return pod_nodes.write(found, [shape for shape, _ in job.members], self.room.names)
 
     def release(self, key: str) -> None:
         """Drop the places of a job for which there is no reservation any more, but for those of its pods on nodes."""

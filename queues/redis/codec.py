@@ -124,7 +124,7 @@ def entry_from_fields(fields: dict[str, Any]) -> Entry:
 
 def encode_reservation(reservation: Reservation) -> str:
     """Encode a reservation without its key, which is the field of the hash. A size, a payment or a number of growths,
-    of idle or of gained workers of 0 is left out. Raises Unstorable."""
+    of idle or of gained workers of 0, and unknown nodes, are left out. Raises Unstorable."""
     return _exact(
         reservation.key,
         {
@@ -140,7 +140,8 @@ def encode_reservation(reservation: Reservation) -> str:
         | ({"grown": reservation.grown} if reservation.grown else {})
         | ({"idle": reservation.idle} if reservation.idle else {})
         | ({"paid": reservation.paid} if reservation.paid else {})
-        | ({"gained": reservation.gained} if reservation.gained else {}),
+        | ({"gained": reservation.gained} if reservation.gained else {})
+        | ({"nodes": reservation.nodes} if reservation.nodes else {}),
     )
 
 

@@ -22,7 +22,7 @@
 --   torchq:order:<queue>      zset    place -> score; of equal scores the smaller place goes first. The place is the tie-break, the
 --                                     job key, a space, and how long the tie-break is in three digits
 --   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, gained (missing: 0), grown (missing: 0), idle (missing: 0),
---                                     kind, paid (missing: 0), pick, port, queue, size (missing: 0)}
+--                                     kind, nodes (missing: ""), paid (missing: 0), pick, port, queue, size (missing: 0)}
 --   torchq:counted            string  JSON list of the resources that torchq:usage counts (queues/limits.py); missing: all
 --   torchq:usage              hash    queue -> JSON {resource: sum over its reservations} of the counted resources; the queue "" stands for
 --                                     all queues; a sum of 0 is left out

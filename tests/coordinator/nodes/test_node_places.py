@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from crds.api_resources import NODES
+from crds.api_resources import NODES, PODS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
+from reconcilers.pods.node_affinity import PREFERRED
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
 from tests.support.coordinator.machines import Machines, places, until
@@ -116,3 +117,35 @@ def test_a_selector_counts_only_the_nodes_that_it_selects(machines: Machines) ->
     assert key not in machines.desk.reserved()
     machines.add("n4", {"kind": "fast"}, cpu="8")
     machines.desk.until(lambda: key in machines.desk.reserved(), worker=False)
+
+
+def hints(machines: Machines, key: JobKey) -> list[str]:
+    """Return the nodes that the pods of a job prefer, by the names of the pods."""
+    pods = {each["metadata"]["name"]: each["spec"] for each in machines.desk.cluster.list(PODS, key.namespace).items}
+    own = [spec for name, spec in sorted(pods.items()) if name.startswith(f"{key.name}-worker")]
+    terms = [each for spec in own for each in spec.get("affinity", {}).get("nodeAffinity", {}).get(PREFERRED, [])]
+    return [term["preference"]["matchFields"][0]["values"][0] for term in terms]
+
+
+def test_pods_prefer_the_nodes_on_which_their_job_was_placed(half_full: Machines) -> None:
+    half_full.add("n3", cpu="8")
+    first = submit(half_full, "first", "a", 2, 4)
+    until(half_full, lambda: runs(half_full, first, 2))
+    assert hints(half_full, first) == ["n1", "n2"]
+    whole = submit(half_full, "whole", "b", 1, 8)
+    until(half_full, lambda: runs(half_full, whole, 1))
+    assert hints(half_full, whole) == ["n3"]
+
+
+def test_without_hints_pods_prefer_nothing(cluster: KubernetesCluster, server: Server, namespace: str) -> None:
+    with Desk(cluster, Clock(), pool="nodes", placement_hints=False) as desk:
+        desk.queue("a")
+        desk.begin()
+        machines = Machines(desk, server, namespace)
+        machines.add("n1", cpu="8")
+        key = submit(machines, "plain", "a", 2, 4)
+        until(machines, lambda: runs(machines, key, 2))
+        assert hints(machines, key) == []
+        assert [held.nodes for held in desk.store.all_reservations().values()] == [""]
+    desks.clear(cluster)
+    desks.remove(cluster, NODES, "n1", "")

@@ -115,3 +115,13 @@ def test_what_is_free_is_what_the_nodes_offer_less_all_places(steps: list[tuple[
         places.release(key)
         places.follow(key, bound(), None, None)
     assert free(places) == [8, 8, 8]
+
+
+def test_take_names_the_nodes_only_if_they_are_wanted() -> None:
+    places = Places(room_of([NODE] * 4), room_of([NODE] * 4), lambda *_: None)
+    assert places.take("unnamed", TRIPLE) == ""
+    places.names_nodes = True
+    assert places.take("job", Gang((Members(shape(gpu=2), 1), Members(HALF, 2)), further=HALF)) == "1=n1*1,n2*1 0=n2*1"
+    assert places.take("job", Gang((Members(HALF, 1),), further=HALF)) == "1=n3*1"
+    assert places.take("other", None) == ""
+    assert places.take("large", Gang((Members(HALF, 9),))) == ""

@@ -135,8 +135,8 @@ class Desk:
     def new_term(self, store: QueueStore | None = None) -> ControlLoop:
         """Return a control loop as a new leader creates it."""
         self.store = store or self.store
-        counts = self.settings.pool == "nodes"
-        self.node_places = NodePlaces(self.watches, self.store.reservations, self.elapsed, counts)
+        counts, hints = self.settings.pool == "nodes", self.settings.placement_hints
+        self.node_places = NodePlaces(self.watches, self.store.reservations, self.elapsed, counts, hints)
         self.reasons.places = self.node_places.copy
         return ControlLoop(
             self.watches,
