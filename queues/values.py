@@ -166,6 +166,9 @@ class WaitingEntry:
     def __hash__(self) -> int:
         return hash((self.version, self.queue))
 
+    def __repr__(self) -> str:
+        return f"Waiting({self.entry!r}, version={self.version})"
+
 
 class Account(NamedTuple):
     """The service that a queue has received (`queues.picking.fair_share`)."""
