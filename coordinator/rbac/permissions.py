@@ -75,6 +75,8 @@ class Role:
     """The rules for the namespace of the leader's Lease."""
     queue: tuple[PolicyRule, ...] = ()
     """The rules for a user's queue, unless a rule names another object."""
+    caution: str = ""
+    """What an admin who grants the role should know; it stands in the role itself."""
     option: str = ""
     """The option of `torchq rbac` that prints a role of single occasions; empty for a role of every installation."""
 
@@ -244,6 +246,9 @@ USER = Role(
         PolicyRule(resource=SERVICE_ACCOUNTS, subresource="token", name=ACCOUNT, verbs=("create",)),
     ),
     queue=(PolicyRule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),
+    caution="Users of a namespace may read, change and delete all of its ConfigMaps, also those of other applications: "
+    "torchq run keeps the code of jobs in ConfigMaps, and no rule can name only these. Where that is too much, set "
+    "code_store to a folder that all nodes see, and remove the rule on configmaps.",
 )
 QUEUE_ADMIN = Role(
     name="queue-admin",
