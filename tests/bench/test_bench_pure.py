@@ -80,7 +80,7 @@ def test_picks_on_nodes_take_a_place_for_each_job_and_on_sums_for_none(different
         store.configure(list(picks.specs(options)), picks.capacity(picks.nodes(options)))
         store.put(picks.entries(options))
         assert picks.pick(store, options, places)["picked"] == 60
-        assert places is None or sum(job.waiting.total() for job in places.jobs.values()) == 60
+        assert places is None or sum(sum(job.waiting.values()) for job in places.jobs.values()) == 60
 
 
 def test_different_nodes_have_different_amounts_and_room_for_all_jobs() -> None:
