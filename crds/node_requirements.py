@@ -43,12 +43,16 @@ def read_taints(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
     return tuple(taint for taint in taints if taint.key)
 
 
+def binding_taints(taints: Iterable[Taint]) -> list[Taint]:
+    """Return those of a node's taints that keep away pods which do not tolerate them."""
+    return [taint for taint in taints if taint.effect in KEEPS_PODS_AWAY and not taint.key.startswith(OF_CONDITIONS)]
+
+
 def tolerates_all(spec: Mapping[str, Any], taints: Iterable[Taint]) -> bool:
     """Return whether a pod with this spec may be placed on a node with these taints."""
     listed = spec.get("tolerations")
     tolerations = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else ()
-    binding = (taint for taint in taints if taint.effect in KEEPS_PODS_AWAY and not taint.key.startswith(OF_CONDITIONS))
-    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in binding)
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in binding_taints(taints))
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
