@@ -234,8 +234,18 @@ class Places:
 
     def free_on_kept(self, names: Iterable[str]) -> dict[str, int]:
         """Return what is free of some resources on the kept nodes."""
+        return self._free_on(self.kept, names)
+
+    def idle_for_kept(self, most: Amounts) -> dict[str, int]:
+        """Return what is idle for the job for which nodes are kept: what is free on these nodes, up to what the job
+        asks for; on all nodes, if others may not go before it."""
+        if self.is_kept_in_vain:
+            return self._free_on(self.usable & ((1 << len(self.room.names)) - 1), most)
+        return {name: min(most[name], free) for name, free in self._free_on(self.kept, most).items()}
+
+    def _free_on(self, nodes: NodeSet, names: Iterable[str]) -> dict[str, int]:
         found = dict.fromkeys(names, 0)
-        for node in bits(self.kept):
+        for node in bits(nodes):
             free = self.room.free(node)
             for name in found:
                 found[name] += max(0, free.get(name, 0))
