@@ -126,6 +126,8 @@ class NodePlaces:
             self._follow(places, key)
         for charge in reserved:
             places.take(str(charge.key), None)
+            if before is not None and (known := before.jobs.get(str(charge.key))) is not None:
+                places.jobs[str(charge.key)].has_started = known.has_started
             job = self.watches.job(charge.key)
             if job is not None and job.gang is not None:
                 self._follow(places, charge.key, self._members(job, job.gang, charge.size or None))

@@ -14,8 +14,9 @@ from coordinator.leader.node_places import REBUILD_SECONDS, NodePlaces
 from crds.keys import JobKey
 from crds.node_requirements import Taint, place_condition
 from queues.placement.gangs import Gang, Members, Shape
+from queues.values import Reservation
 from tests.support.clock import Clock
-from tests.support.coordinator.builders import node, pod
+from tests.support.coordinator.builders import KEY, admission, job, node, pod
 
 POD = Shape((("cpu", 1000), ("pods", 1)))
 GANG = Gang((Members(POD, 1),))
@@ -44,6 +45,10 @@ class Shown:
     def add_pod(self, view: PodView) -> None:
         self.pods.found.append(view)
         self.node_changes.note_pod(None, view)
+
+    def end_pod(self, view: PodView) -> None:
+        self.pods.found.remove(view)
+        self.node_changes.note_pod(view, None)
 
 
 @dataclass
@@ -136,3 +141,23 @@ def test_places_that_could_not_be_made_whole_are_made_anew_at_once(
     assert kept.places is before
     assert kept.refresh()
     assert kept.places is not before
+
+
+def test_places_of_the_first_stage_do_not_come_back_in_a_later_one(shown: Shown, clock: Clock) -> None:
+    staged = Gang((Members(POD, 6),), lasting=False)
+    shown.jobs[KEY] = job(gang=staged, admission=admission())
+    reserved = {KEY: Reservation(key=KEY, queue="a", attempt=1, epoch=1, charge={})}
+    kept = NodePlaces(cast("Watches", shown), lambda: reserved, clock)
+    kept.refresh()
+    first = [pod(name=f"first-{number}", node="n1", demand=dict(POD.demand)) for number in range(6)]
+    for each in first:
+        shown.add_pod(each)
+    kept.refresh()
+    for each in first:
+        shown.end_pod(each)
+    shown.add_pod(replace(first[0], name="second"))
+    for _ in range(2):
+        kept.refresh()
+        assert kept.places is not None
+        assert kept.places.room.total(POD) == 15
+        clock.step(REBUILD_SECONDS)
