@@ -87,6 +87,8 @@ class Places:
         self.ends = ends
         self.jobs: dict[str, JobPlaces] = {}
         """By the key of the job, as a text."""
+        self.lacking: set[str] = set()
+        """The jobs that have fewer places than pods that keep one. They are to be followed once room is free."""
         self.usable: NodeSet = EVERY
         """The nodes that take new pods."""
         self.kept: NodeSet = 0
@@ -139,6 +141,7 @@ class Places:
         found = assignment.assign(self.room, members, ~self.kept) or assignment.assign(self.room, members)
         for node, shape, count in found or ():
             self._change(job.waiting, node, shape.demand, count)
+        self._note_lack(key, job)
 
     def release(self, key: str) -> None:
         """Drop the places of a job for which there is no reservation any more, but for those of its pods on nodes."""
@@ -146,6 +149,7 @@ class Places:
         if job is not None:
             job.reserved, job.members = False, ()
             self._give_up(job, NO_PODS, job.places())
+            self._note_lack(key, job)
             self._forget_if_empty(key, job)
 
     # What the nodes show
@@ -170,6 +174,7 @@ class Places:
         if missing > job.places():
             self._return(job, lost, missing - job.places())
             self._find(job, missing - job.places())
+        self._note_lack(key, job)
         self._forget_if_empty(key, job)
 
     def _breaks_kept(self, key: str, job: JobPlaces, node: int) -> bool:
@@ -227,6 +232,12 @@ class Places:
             places[place] = pods
         else:
             places.pop(place, None)
+
+    def _note_lack(self, key: str, job: JobPlaces) -> None:
+        if job.missing() > job.places():
+            self.lacking.add(key)
+        else:
+            self.lacking.discard(key)
 
     def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
         if not job.reserved and not job.bound:

@@ -161,3 +161,17 @@ def test_places_of_the_first_stage_do_not_come_back_in_a_later_one(shown: Shown,
         assert kept.places is not None
         assert kept.places.room.total(POD) == 15
         clock.step(REBUILD_SECONDS)
+
+
+def test_a_job_that_lost_its_places_gets_others_once_there_is_room(shown: Shown, clock: Clock) -> None:
+    shown.jobs[KEY] = job(gang=Gang((Members(POD, 6),)), admission=admission())
+    reserved = {KEY: Reservation(key=KEY, queue="a", attempt=1, epoch=1, charge={})}
+    kept = NodePlaces(cast("Watches", shown), lambda: reserved, clock)
+    kept.refresh()
+    for name in ("n1", "n2"):
+        shown.set_node(name, ready=False)
+        kept.refresh()
+    assert kept.places is not None
+    shown.set_node("n3", allocatable={"cpu": 8000, "pods": 10})
+    kept.refresh()
+    assert kept.places.room.total(POD) == 2
