@@ -110,8 +110,8 @@ class NodePlaces:
         moved = places.vacate(~places.usable)
         for key in {*changed.jobs, *map(JobKey.parse, moved)}:
             self._follow(places, key)
-        for key in sorted(places.lacking) if changed.nodes or changed.jobs else ():
-            self._follow(places, JobKey.parse(key))
+        for lacking in sorted(places.lacking) if changed.nodes or changed.jobs else ():
+            self._follow(places, JobKey.parse(lacking))
 
     def _rebuild(self) -> None:
         reserved = sorted(self.reservations().values(), key=lambda charge: (charge.epoch, charge.pick))
