@@ -1,7 +1,8 @@
 """On which nodes a pod may run, by its own spec: spec.nodeName, nodeSelector, the required node affinity, tolerations.
 
 One rule: pure, and a requirement that cannot be read keeps a pod from no node. Only the embedded cluster refuses such
-requirements (`embedded.affinity`); the scheduler of a real cluster judges them itself.
+requirements (`embedded.affinity`); the scheduler of a real cluster judges them itself. A requirement that is too large
+is not read either: it is compared with each node, in a thread that all tenants share.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,13 @@ from typing import Any
 
 import orjson
 
+MOST_PARTS = 32
+"""The most tolerations that are read, and the most terms and expressions of a node affinity together. With 1,000 nodes,
+15,000 terms took half a minute."""
+LONGEST = 8 * 1024
+"""The most bytes that are read of one requirement, as JSON."""
+MOST_DIGITS = 19
+"""The most digits of a number with which a label is compared: schedulers read 64 bits."""
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 KEEPS_PODS_AWAY = frozenset({"NoSchedule", "NoExecute"})
 """The effects of taints that keep away each pod that does not tolerate them."""
@@ -35,11 +43,16 @@ def read_taints(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
     return tuple(taint for taint in taints if taint.key)
 
 
+def binding_taints(taints: Iterable[Taint]) -> list[Taint]:
+    """Return those of a node's taints that keep away pods which do not tolerate them."""
+    return [taint for taint in taints if taint.effect in KEEPS_PODS_AWAY and not taint.key.startswith(OF_CONDITIONS)]
+
+
 def tolerates_all(spec: Mapping[str, Any], taints: Iterable[Taint]) -> bool:
     """Return whether a pod with this spec may be placed on a node with these taints."""
-    tolerations = [entry for entry in spec.get("tolerations") or () if isinstance(entry, dict)]
-    binding = (taint for taint in taints if taint.effect in KEEPS_PODS_AWAY and not taint.key.startswith(OF_CONDITIONS))
-    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in binding)
+    listed = spec.get("tolerations")
+    tolerations = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else ()
+    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in binding_taints(taints))
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
@@ -69,11 +82,29 @@ def place_condition(spec: Mapping[str, Any], avoided: Sequence[str] = ()) -> str
         "nodeName": spec.get("nodeName"),
         "nodeSelector": spec.get("nodeSelector"),
         "required": required,
-        "tolerations": [*(spec.get("tolerations") or ()), *implied],
-        "avoided": sorted(avoided),
     }
-    found = {name: value for name, value in fields.items() if value}
+    found = {name: value for name, value in fields.items() if value and _is_small(value)}
+    if tolerations := [*_tolerations(spec), *implied]:
+        found["tolerations"] = tolerations
+    if avoided:
+        found["avoided"] = sorted(avoided)
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS).decode() if found else ""
+
+
+def _tolerations(spec: Mapping[str, Any]) -> list[Any]:
+    """Return the tolerations of a pod; one of all taints if there are too many of them."""
+    listed = spec.get("tolerations")
+    found = listed if isinstance(listed, list) else []
+    return found if _is_small(found) else [{"operator": "Exists"}]
+
+
+def _is_small(requirement: Any) -> bool:
+    """Return whether a requirement is made of JSON values, and few enough of them to be compared with each node."""
+    try:
+        text = orjson.dumps(requirement)
+    except orjson.JSONEncodeError:
+        return False
+    return len(text) <= LONGEST and text.count(b"{") <= MOST_PARTS
 
 
 def _devices(spec: Mapping[str, Any]) -> set[str]:
@@ -167,8 +198,11 @@ def _is_true(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 def _compares(operator: str, value: str | None, values: Sequence[Any]) -> bool:
     """Return whether a label's number is greater (Gt) or less (Lt) than the only value of an expression."""
     try:
-        left, right = int(value or ""), int(values[0])
-    except (ValueError, IndexError, TypeError):
+        numbers = value or "", str(values[0])
+        left, right = (int(number) if len(number) <= MOST_DIGITS + 1 else None for number in numbers)
+    except (ValueError, IndexError):
+        return False
+    if left is None or right is None:
         return False
     return left > right if operator == "Gt" else left < right
 

@@ -20,7 +20,7 @@ from coordinator.cache.node_views import NodeView
 from coordinator.cache.views import JobView, PodView
 from coordinator.cache.watches import Watches
 from crds.keys import JobKey
-from crds.node_requirements import PlaceCondition
+from crds.node_requirements import PlaceCondition, binding_taints
 from crds.resources.amounts import NOTHING, PODS, Amounts
 from queues.placement.gangs import Gang, Members, NodeSet
 from queues.placement.node_room import NodeRoom
@@ -112,12 +112,17 @@ class NodePlaces:
         moved = places.vacate(~places.usable)
         for key in {*changed.jobs, *map(JobKey.parse, moved)}:
             self._follow(places, key)
+        for lacking in sorted(places.lacking) if changed.nodes or changed.jobs else ():
+            self._follow(places, JobKey.parse(lacking))
 
     def _rebuild(self) -> None:
         reserved = sorted(self.reservations().values(), key=lambda charge: (charge.epoch, charge.pick))
-        before, room, empty = self.places, NodeRoom(self._allowed), NodeRoom(self._ever_allowed)
-        self._nodes, self._foreign, self._built = {}, {}, self.elapsed()
-        places = self.places = Places(room, empty, self.gang_of, self._ends)
+        before, nodes = self.places, dict[str, NodeView]()
+        self._nodes, self._foreign, self._built = nodes, {}, -math.inf  # after an error, they are made anew at once
+        # Copies ask from other threads, also when there are newer places with other indexes.
+        room = NodeRoom(lambda where: _allowed(room, nodes, where))
+        empty = NodeRoom(lambda where: _ever_allowed(empty, nodes, where))
+        places = Places(room, empty, self.gang_of, self._ends)
         places.names_nodes = self.hints
         for node in self.watches.nodes.values() if self.watches.nodes else ():
             self._look_at(places, node.name)
@@ -126,6 +131,8 @@ class NodePlaces:
             self._follow(places, key)
         for charge in reserved:
             places.take(str(charge.key), None)
+            if before is not None and (known := before.jobs.get(str(charge.key))) is not None:
+                places.jobs[str(charge.key)].has_started = known.has_started
             job = self.watches.job(charge.key)
             if job is not None and job.gang is not None:
                 self._follow(places, charge.key, self._members(job, job.gang, charge.size or None))
@@ -133,7 +140,8 @@ class NodePlaces:
             kept = (before.room.names[index] for index in range(len(before.room.names)) if before.kept >> index & 1)
             places.kept = sum(1 << places.room.index(name) for name in kept if name in self._nodes)
             places.kept_for, places.kept_since = before.kept_for, before.kept_since
-            places.is_kept_in_vain = before.is_kept_in_vain
+            places.others_wait, places.turn_until = before.others_wait, before.turn_until
+        self.places, self._built = places, self.elapsed()
 
     # Nodes
 
@@ -141,14 +149,16 @@ class NodePlaces:
         """Note what a node offers, and what foreign pods use of it."""
         node = self.watches.nodes.get("", name) if self.watches.nodes else None
         before = self._nodes.get(name)
-        index = places.room.index(name)
+        offered, offers = (NOTHING if each is None else each.allocatable for each in (before, node))
+        if offers != offered or (before is None and node is not None):
+            # Not for a node that nobody knows, though a pod is on it: then all waiting jobs would be read anew.
+            for room in (places.room, places.empty):
+                room.set_capacity(room.index(name), offers)
         if node is None:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = node
-        if node is None or before is None or node.allocatable != before.allocatable:
-            for room in (places.room, places.empty):
-                room.set_capacity(room.index(name), NOTHING if node is None else node.allocatable)
+        index = places.room.index(name)
         used: dict[str, int] = {}
         for pod in self.watches.pods.indexed(foreign_on(name)):
             for resource, amount in pod.demand.items() if pod.occupies else ():
@@ -160,30 +170,7 @@ class NodePlaces:
             self._foreign[index] = used
 
     def _usable(self, places: Places) -> NodeSet:
-        return self._set(places.room, lambda node: node.ready)
-
-    def _allowed(self, where: str) -> NodeSet:
-        """Return the nodes that take pods with a place condition now. Nodes that the pods avoid are left out only if
-        others remain."""
-        assert self.places is not None
-        condition, room = PlaceCondition.parse(where), self.places.room
-        found = self._set(room, lambda node: node.ready and condition.allows(node.name, node.labels, node.taints))
-        avoided = frozenset(condition.avoided)
-        return self._set(room, lambda node: node.name not in avoided) & found or found if avoided else found
-
-    def _ever_allowed(self, where: str) -> NodeSet:
-        """Return the nodes on which pods with a place condition may run if all nodes take pods."""
-        assert self.places is not None
-        condition = PlaceCondition.parse(where)
-        return self._set(self.places.empty, lambda node: condition.allows(node.name, node.labels, node.taints))
-
-    def _set(self, room: NodeRoom, belongs: Callable[[NodeView], bool]) -> NodeSet:
-        """Return the nodes that belong to a set."""
-        found = 0
-        for node in list(self._nodes.values()):  # copies of the places ask from other threads
-            if belongs(node):
-                found |= 1 << room.index(node.name)
-        return found
+        return _set(places.room, self._nodes, lambda node: node.ready)
 
     # Jobs
 
@@ -239,4 +226,28 @@ class NodePlaces:
 
 def _rules_of(node: NodeView | None) -> object:
     """Return what decides which pods may run on a node that takes pods, apart from its room."""
-    return None if node is None else (node.labels, node.taints)
+    return None if node is None else (node.labels, binding_taints(node.taints))
+
+
+def _allowed(room: NodeRoom, nodes: Mapping[str, NodeView], where: str) -> NodeSet:
+    """Return the nodes that take pods with a place condition now. Nodes that the pods avoid are left out only if others
+    remain."""
+    condition = PlaceCondition.parse(where)
+    found = _set(room, nodes, lambda node: node.ready and condition.allows(node.name, node.labels, node.taints))
+    avoided = frozenset(condition.avoided)
+    return _set(room, nodes, lambda node: node.name not in avoided) & found or found if avoided else found
+
+
+def _ever_allowed(room: NodeRoom, nodes: Mapping[str, NodeView], where: str) -> NodeSet:
+    """Return the nodes on which pods with a place condition may run if all nodes take pods."""
+    condition = PlaceCondition.parse(where)
+    return _set(room, nodes, lambda node: condition.allows(node.name, node.labels, node.taints))
+
+
+def _set(room: NodeRoom, nodes: Mapping[str, NodeView], belongs: Callable[[NodeView], bool]) -> NodeSet:
+    """Return the nodes that belong to a set."""
+    found = 0
+    for node in list(nodes.values()):  # copies of the places ask from other threads
+        if belongs(node):
+            found |= 1 << room.index(node.name)
+    return found

@@ -62,8 +62,7 @@ class Pool:
         """Return what is free of a demand where room is reserved for it, of the resources that the pool limits; empty
         if that is nothing."""
         if self.places is not None and self.places.kept_for is not None:
-            free = self.places.free_on_kept(demand)
-            return {name: amount for name, most in demand.items() if (amount := min(most, free[name])) > 0}
+            return {name: amount for name, amount in self.places.idle_for_kept(demand).items() if amount > 0}
         limits = {name: amounts.limit_for(self.capacity, name) for name in demand}
         free = {name: limit - self.used.get(name, 0) for name, limit in limits.items() if limit is not None}
         idle = {name: min(demand[name], rest) for name, rest in free.items()}

@@ -39,7 +39,7 @@ class Members(NamedTuple):
     count: int  # type: ignore[assignment]  # nobody counts in members as in a tuple
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Gang:
     """The pods of a job that start together, and how the job may grow. Gangs are equal if they are the same object:
     their owner keeps one object for equal gangs."""

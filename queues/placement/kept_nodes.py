@@ -42,17 +42,30 @@ def keep(places: Places, key: str, gang: Gang | None, now: float, patience: floa
     takes no pods any more. For a gang that no nodes can hold, none are kept.
     """
     if gang is None:
-        places.kept, places.kept_for, places.is_kept_in_vain = 0, None, False
+        places.kept, places.kept_for, places.others_wait = 0, None, False
         return
     is_same = places.kept_for == (key, gang)
     are_open = not places.kept & ~places.usable
+    _hold_back(places, now, patience, is_same=is_same)
     if is_same and are_open and 0 <= now - places.kept_since < patience:
         return
-    places.is_kept_in_vain &= is_same
     before = places.kept if is_same and are_open else 0
     chosen = choose(places, gang.members, places.ends(now), now, before)
     places.kept = 0 if chosen is None else chosen.nodes
     places.kept_for, places.kept_since = (key, gang), now
+
+
+def _hold_back(places: Places, now: float, patience: float, *, is_same: bool) -> None:
+    """Hold others back for one patience if the scheduler binds their pods to kept nodes, and then let them go for one.
+
+    Otherwise the job might never begin. But its nodes may be busy for any time, whoever binds pods there: so others
+    wait for half of the time at most.
+    """
+    if not is_same:
+        places.others_wait, places.turn_until = False, 0.0
+    elif now >= places.turn_until and (places.others_wait or places.was_broken):
+        places.others_wait, places.turn_until = not places.others_wait, now + patience
+    places.was_broken = False
 
 
 def choose(

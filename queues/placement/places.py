@@ -87,6 +87,8 @@ class Places:
         self.ends = ends
         self.jobs: dict[str, JobPlaces] = {}
         """By the key of the job, as a text."""
+        self.lacking: set[str] = set()
+        """The jobs that have fewer places than pods that keep one. They are to be followed once room is free."""
         self.usable: NodeSet = EVERY
         """The nodes that take new pods."""
         self.kept: NodeSet = 0
@@ -95,9 +97,13 @@ class Places:
         """The job for which they are kept, and its gang; None: for no job."""
         self.kept_since = 0.0
         """When they were chosen, in seconds since 1970."""
-        self.is_kept_in_vain = False
-        """Whether the scheduler has bound a pod of another job to a kept node, though the pod had a place elsewhere.
-        Then only pods go before that can run on no kept node."""
+        self.was_broken = False
+        """Whether, of late, the scheduler has bound a pod of another job to a kept node, though the pod had a place
+        elsewhere."""
+        self.others_wait = False
+        """Whether only pods may go, before the job for which nodes are kept, that can run on none of these."""
+        self.turn_until = 0.0
+        """Until when others wait; if they do not, until when they may go whatever the scheduler does."""
         self.names_nodes = False
         """Whether `take` returns the nodes."""
         self.is_outdated = False
@@ -108,7 +114,7 @@ class Places:
         copied = Places(self.room.copy(), self.empty.copy(), self.gang_of)
         copied.usable = self.usable
         copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
-        copied.is_kept_in_vain = self.is_kept_in_vain
+        copied.others_wait = self.others_wait
         return copied
 
     # What the picker asks
@@ -119,7 +125,7 @@ class Places:
         if gang is None:
             return True
         members = gang.with_further(units)
-        if self.is_kept_in_vain and not on_kept and any(self.room.allowed(one.where) & self.kept for one, _ in members):
+        if self.others_wait and not on_kept and any(self.room.allowed(one.where) & self.kept for one, _ in members):
             return False
         return assignment.fits(self.room, members, EVERY if on_kept else ~self.kept)
 
@@ -141,6 +147,7 @@ class Places:
         found = assignment.assign(self.room, members, ~self.kept) or assignment.assign(self.room, members)
         for node, shape, count in found or ():
             self._change(job.waiting, node, shape.demand, count)
+        self._note_lack(key, job)
         if not found or not self.names_nodes:
             return ""
         return pod_nodes.write(found, [shape for shape, _ in job.members], self.room.names)
@@ -151,6 +158,7 @@ class Places:
         if job is not None:
             job.reserved, job.members = False, ()
             self._give_up(job, NO_PODS, job.places())
+            self._note_lack(key, job)
             self._forget_if_empty(key, job)
 
     # What the nodes show
@@ -165,7 +173,7 @@ class Places:
             job.members, job.lasting = members, gang.lasting
         gained, lost = bound - job.bound, job.bound - bound
         for place, count in gained.items():
-            self.is_kept_in_vain |= self._breaks_kept(key, job, place[0])
+            self.was_broken |= self._breaks_kept(key, job, place[0])
             self.room.use(*place, count)
         for place, count in lost.items():
             self.room.use(*place, -count)
@@ -175,6 +183,7 @@ class Places:
         if missing > job.places():
             self._return(job, lost, missing - job.places())
             self._find(job, missing - job.places())
+        self._note_lack(key, job)
         self._forget_if_empty(key, job)
 
     def _breaks_kept(self, key: str, job: JobPlaces, node: int) -> bool:
@@ -233,14 +242,30 @@ class Places:
         else:
             places.pop(place, None)
 
+    def _note_lack(self, key: str, job: JobPlaces) -> None:
+        if job.missing() > job.places():
+            self.lacking.add(key)
+        else:
+            self.lacking.discard(key)
+
     def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
         if not job.reserved and not job.bound:
             self.jobs.pop(key, None)
 
     def free_on_kept(self, names: Iterable[str]) -> dict[str, int]:
         """Return what is free of some resources on the kept nodes."""
+        return self._free_on(self.kept, names)
+
+    def idle_for_kept(self, most: Amounts) -> dict[str, int]:
+        """Return what is idle for the job for which nodes are kept: what is free on these nodes, up to what the job
+        asks for; on all nodes, if others may not go before it."""
+        if self.others_wait:
+            return self._free_on(self.usable & ((1 << len(self.room.names)) - 1), most)
+        return {name: min(most[name], free) for name, free in self._free_on(self.kept, most).items()}
+
+    def _free_on(self, nodes: NodeSet, names: Iterable[str]) -> dict[str, int]:
         found = dict.fromkeys(names, 0)
-        for node in bits(self.kept):
+        for node in bits(nodes):
             free = self.room.free(node)
             for name in found:
                 found[name] += max(0, free.get(name, 0))

@@ -64,3 +64,37 @@ def test_a_taint_with_the_name_of_a_requested_device_counts_as_tolerated() -> No
     container = {"name": "torch", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     assert allows(spec(containers=[container]), taints=taint)
     assert not allows(spec(), taints=taint)
+
+
+TERM = {"matchExpressions": [{"key": "rack", "operator": "Exists"}]}
+MANY_TERMS = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [TERM] * 15_000}}}
+MANY_VALUES = required({"key": "rack", "operator": "In", "values": [f"r{number}" for number in range(100_000)]})
+
+
+@pytest.mark.parametrize("affinity", [MANY_TERMS, MANY_VALUES])
+def test_a_requirement_that_is_too_large_keeps_a_pod_from_no_node_and_others_still_count(
+    affinity: dict[str, Any],
+) -> None:
+    pod = spec(affinity=affinity, nodeSelector={"disk": "ssd"})
+    assert len(place_condition(pod)) < 100
+    assert allows(pod, disk="ssd")
+    assert not allows(pod, disk="hdd")
+
+
+def test_too_many_tolerations_tolerate_everything() -> None:
+    pod = spec(tolerations=[{"key": f"key-{number}", "operator": "Exists"} for number in range(20_000)])
+    assert len(place_condition(pod)) < 100
+    assert allows(pod, taints=(Taint("other", "", "NoSchedule"),))
+
+
+def test_a_number_with_more_digits_than_schedulers_read_is_no_number() -> None:
+    pod = spec(affinity=required({"key": "size", "operator": "Lt", "values": ["9" * 4000]}))
+    assert not allows(pod, size="7")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"tolerations": 5}, {"nodeSelector": {"a": 2**70}}, {"nodeSelector": {"a": "\ud800"}}, {"nodeName": "\ud800"}],
+)
+def test_what_is_no_requirement_keeps_a_pod_from_no_node(fields: dict[str, Any]) -> None:
+    assert allows(spec(**fields))

@@ -97,3 +97,16 @@ def test_no_nodes_are_kept_once_no_job_waits_for_them(places: Places) -> None:
     Waiting(places).keep(0.0)
     kept_nodes.keep(places, "", None, 1.0, 30.0)
     assert (places.kept, places.kept_for) == (0, None)
+
+
+def test_others_wait_for_half_of_the_time_while_the_scheduler_binds_their_pods_to_kept_nodes(places: Places) -> None:
+    waiting, small = Waiting(places), Gang((Members(shape(gpu=1), 1),))
+    waiting.keep(0.0)
+    went = []
+    for second in range(1, 121):
+        places.was_broken = True
+        waiting.keep(float(second))
+        went.append(places.fits(small))
+    assert went[:30] == [False] * 30
+    assert sum(went) == 60
+    assert places.fits(small, on_kept=True)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queues.placement import node_room
 from queues.placement.assignment import assign
 from queues.placement.gangs import Members, NodeSet, Shape
 from queues.placement.node_room import NodeRoom
@@ -162,13 +163,29 @@ def test_shapes_and_changes_are_kept_in_bounds() -> None:
     room = room_of([NODE] * 3)
     seldom, often = SHAPES[0], SHAPES[1]
     room.total(seldom)
-    for number in range(1_000):
+    for number in range(3_000):
         room.use(number % 3, often.demand, 1)
         room.total(Shape((("cpu", number + 1), ("pods", 1)), f"condition {number}"))
         room.total(often)
-    assert len(room._shapes) <= 256
+    assert len(room._shapes) <= 2_048
     assert len(room._changed) <= 2 * 3 + 256
     assert (seldom in room._shapes, often in room._shapes) == (False, True)
+
+
+@pytest.mark.parametrize(("nodes", "known"), [(10, True), (4_000, False)])
+def test_a_thousand_shapes_are_looked_at_once_if_there_are_not_too_many_nodes(
+    nodes: int, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = room_of([NODE] * nodes)
+    room.allowed = lambda _: 1  # type: ignore[method-assign]  # one node is enough to see a look
+    shapes = [shape(f"tenant {number}", cpu=1) for number in range(1_000)]
+    for one in shapes:
+        room.total(one)
+    looks: list[object] = []
+    monkeypatch.setattr(node_room, "count_fitting", lambda *asked: looks.append(asked) or 0)
+    for one in shapes:
+        room.total(one)
+    assert bool(looks) == (not known)
 
 
 def test_changes_are_kept_in_bounds_while_there_is_no_node() -> None:

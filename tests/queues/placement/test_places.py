@@ -91,6 +91,20 @@ def test_a_copy_changes_nothing(places: Places) -> None:
     assert free(places) == [0, 4, 8]
 
 
+def test_what_others_may_not_use_before_a_large_job_is_idle_for_it(places: Places) -> None:
+    places.kept, places.kept_for = 0b110, ("large", TRIPLE)
+    assert places.idle_for_kept({"gpu": 8}) == {"gpu": 8}, "no more than what it asks for, of what is free on its nodes"
+    places.take("other", Gang((Members(HALF, 1),)))
+    places.follow("other", bound(0), None, None)
+    assert not places.was_broken
+    places.release("job")
+    places.take("next", Gang((Members(HALF, 1),)))
+    places.follow("next", bound(2), None, None)
+    assert places.was_broken
+    places.others_wait = True
+    assert places.idle_for_kept({"gpu": 8}) == {"gpu": 16}, "all that is free, on whichever nodes"
+
+
 PODS = st.lists(st.integers(0, 2), max_size=3)
 
 
