@@ -251,8 +251,8 @@ def test_on_kubernetes_a_job_that_its_queue_can_never_hold_is_rejected(
 def test_on_kubernetes_the_rules_of_the_embedded_node_do_not_apply(place: Place) -> None:
     said = place.submit(*({**job, "metadata": {"name": f"j{at}"}} for at, (job, _) in enumerate(NOT_HERE[1:])))
     assert warnings(said) == (
-        'warning: TorchJob "j3": spec.torchTaskSpecs.Master: no node has the name in its nodeName: it waits until there '
-        "is one\n"
+        'warning: TorchJob "j3": spec.torchTaskSpecs.Master: no node has the name in its nodeName: it waits until '
+        "there is one\n"
         'warning: TorchJob "j6": spec.torchTaskSpecs.Master: no node has the label gpu=a100 that its nodeSelector asks '
         "for: it waits until there is one\n"
     )
