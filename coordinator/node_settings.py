@@ -57,6 +57,11 @@ class NodeRules(pydantic.BaseModel):
         "early (default: those of Karpenter, Cluster Autoscaler, AWS, GKE, AKS and cloud providers, docs/elastic.md)",
     )
 
+    placement_hints: bool = Field(
+        default=True,
+        description="pods prefer the nodes on which their job was placed when it was admitted, so that the cluster's "
+        "scheduler leaves whole nodes to the pods that need them (with pool: nodes)",
+    )
     topology_labels: LabelNames = Field(
         default="",
         description="labels of nodes, the widest first (block,rack,host), separated by commas: pods of static worlds "

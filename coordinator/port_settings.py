@@ -75,7 +75,8 @@ class PortSettings(pydantic.BaseModel):
     )
     health_address: str = Field(
         default="127.0.0.1",
-        description="address of that port; every client that reaches it may read the queues: loopback unless in a pod",
+        description="address of that port; on loopback, which every user of the machine reaches, only probes are "
+        "answered without the token of an account",
     )
     metrics_port: int = Field(
         default=0,
@@ -86,6 +87,11 @@ class PortSettings(pydantic.BaseModel):
     )
     metrics_address: str = Field(
         default="127.0.0.1", description="address of that port; in a pod 0.0.0.0, so that the kubelet reaches it"
+    )
+    metrics_token_file: str = Field(
+        default="",
+        description="file with a secret of at least 16 bytes, which /metrics then asks for (Authorization: Bearer): "
+        "needed where others reach the port, as on loopback; empty: whoever reaches the port reads the metrics",
     )
     metrics_queues: int = Field(
         default=1_000,

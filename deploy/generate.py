@@ -14,7 +14,17 @@ import yaml
 
 from coordinator import release
 from coordinator.rbac.account_manifests import rule_document
-from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, SERVICE, USER, WORKER, PolicyRule, proxied
+from coordinator.rbac.permissions import (
+    COORDINATOR,
+    DOCTOR,
+    QUEUE_ADMIN,
+    READER,
+    SERVICE,
+    USER,
+    WORKER,
+    PolicyRule,
+    proxied,
+)
 from coordinator.settings import RETIRED, Settings
 from crds import generate as crds
 from crds.resources import quantities, resource_names
@@ -30,7 +40,7 @@ MANAGED = frozenset(
     {
         *("kubeconfig", "context", "namespace", "coordinator", "redis_url", "redis_url_file", "processes", "service"),
         "code_store",
-        *("health_port", "health_address", "metrics_port", "metrics_address"),
+        *("health_port", "health_address", "metrics_port", "metrics_address", "metrics_token_file"),
         *("report_port", "report_address", "report_key_file", "report_url"),
     }
 )
@@ -77,7 +87,9 @@ def bases() -> dict[Path, str]:
     rendered = [_for_kustomize(each) for each in chart.render()]
     is_redis = [_component(each) == "redis" and each["kind"] != "Secret" for each in rendered]
     monitoring = {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}}
-    everything = chart.render({"metrics": {**monitoring, "dashboards": {"enabled": True}}})
+    metrics = {"metrics": {**monitoring, "dashboards": {"enabled": True}}}
+    prometheus = {"namespaceLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    everything = chart.render({**metrics, "networkPolicy": {"metrics": prometheus}})
     own = {_identity(each) for each in rendered}
     return {
         OVERLAYS / "base" / "torchq.yaml": _stream(
@@ -123,6 +135,7 @@ def rules() -> dict[str, dict[str, list[Manifest]]]:
         DOCTOR.name: {"rules": _rules(DOCTOR.rules), "lease": _rules(reading)},
         USER.name: {"rules": _rules(USER.rules), "queue": _rules(USER.queue, "TENANT_QUEUE")},
         QUEUE_ADMIN.name: {"rules": _rules(QUEUE_ADMIN.rules)},
+        READER.name: {"rules": _rules(READER.rules)},
     }
 
 

@@ -4,11 +4,11 @@ One rule: pure, and no requirement is ignored. A pod with a requirement that is 
 the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+from crds import node_requirements
+from crds.node_requirements import REQUIRED
 
 
 def objection(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> str:
@@ -23,7 +23,7 @@ def objection(spec: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> 
     for kind, rules in (spec.get("affinity") or {}).items():
         if not isinstance(rules, dict | None):
             return f"spec.affinity.{kind} must be a map"
-        required = (rules or {}).get(_REQUIRED)
+        required = (rules or {}).get(REQUIRED)
         if required:
             problem = _node_affinity(required, name, labels) if kind == "nodeAffinity" else _not_implemented(kind)
             if problem:
@@ -36,51 +36,10 @@ def _not_implemented(kind: str) -> str:
 
 
 def _node_affinity(selector: Any, name: str, labels: Mapping[str, str]) -> str:
-    """Return why a node does not match a node selector; empty if the node matches.
-
-    The terms are alternatives. All expressions of a term must be true, and an empty term is never true.
-    """
+    """Return why a node does not match a node selector; empty if the node matches."""
     terms = selector.get("nodeSelectorTerms") if isinstance(selector, dict) else None
-    if not isinstance(terms, list) or not all(map(_readable, terms)):
+    if not isinstance(terms, list) or not all(map(node_requirements.is_readable, terms)):
         return _not_implemented("nodeAffinity")
-    if any(_matches(term, name, labels) for term in terms):
+    if node_requirements.meets_affinity(selector, name, labels):
         return ""
-    return f"the node does not meet spec.affinity.nodeAffinity.{_REQUIRED}"
-
-
-def _readable(term: Any) -> bool:
-    if not isinstance(term, dict) or not term.keys() <= {"matchExpressions", "matchFields"}:
-        return False
-    expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
-    if not isinstance(expressions, list) or not isinstance(fields, list):
-        return False
-    if not all(map(_is_implemented, (*expressions, *fields))):
-        return False
-    return all(field["key"] == "metadata.name" for field in fields)
-
-
-def _is_implemented(expression: Any) -> bool:
-    if not isinstance(expression, dict) or not isinstance(expression.get("key"), str):
-        return False
-    return expression.get("operator") in _OPERATORS and isinstance(expression.get("values"), list | None)
-
-
-def _matches(term: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:
-    expressions: Sequence[Mapping[str, Any]] = term.get("matchExpressions") or ()
-    fields: Sequence[Mapping[str, Any]] = term.get("matchFields") or ()
-    results = [_is_true(expression, labels) for expression in expressions]
-    results += [_is_true(field, {"metadata.name": name}) for field in fields]
-    return bool(results) and all(results)
-
-
-def _is_true(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    value = labels.get(expression["key"])
-    match expression["operator"]:
-        case "In":
-            return value is not None and value in (expression.get("values") or ())
-        case "NotIn":
-            return value not in (expression.get("values") or ())
-        case "Exists":
-            return value is not None
-        case _:
-            return value is None
+    return f"the node does not meet spec.affinity.nodeAffinity.{REQUIRED}"

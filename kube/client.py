@@ -229,10 +229,14 @@ class KubernetesCluster(LogStreams):
             )
         )
 
-    def service(self, namespace: str, name: str, path: str) -> Any:
+    def service(self, namespace: str, name: str, path: str, headers: requests.Headers = requests.NO_HEADERS) -> Any:
         """Return the JSON that a service answers at a path. The request goes through the API server's proxy, and
         `name` has its form (`protocol:name:port`)."""
-        return self._transport.send(requests.service(namespace, name, path))
+        return self._transport.send(requests.service(namespace, name, path, headers))
+
+    def account_token(self, namespace: str, account: str, audience: str, seconds: int) -> str:
+        """Return a new token of a ServiceAccount, for one audience and a time."""
+        return str(self._object(requests.account_token(namespace, account, audience, seconds))["status"]["token"])
 
     def metrics(self) -> str:
         """Return the metrics of the server in the Prometheus text format, for benchmarks and tests."""

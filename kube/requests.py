@@ -5,13 +5,14 @@ whole collection.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from urllib.parse import quote, urlencode
 
 import orjson
 
-from crds.api_resources import PODS, SERVICES, Resource, job_logs_path
+from crds.api_resources import PODS, SERVICE_ACCOUNTS, SERVICES, Resource, job_logs_path
 from kube import errors
 from kube.api import LogOptions, Manifest, Patch
 
@@ -19,6 +20,10 @@ JSON = "application/json"
 HEADS = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+
+
+Headers = Mapping[str, str]
+NO_HEADERS: Headers = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class Request:
     """The form of the answer."""
     repeatable: bool = True
     """Whether two sends have the effect of one; the answers may differ (AlreadyExists, NotFound)."""
+    headers: Headers = field(default_factory=dict, repr=False)
+    """More headers, which may be secret."""
 
 
 def get(resource: Resource, name: str, namespace: str) -> Request:
@@ -167,11 +174,21 @@ def _log_query(options: LogOptions, follow: bool) -> dict[str, str]:
     }
 
 
-def service(namespace: str, name: str, path: str) -> Request:
+def service(namespace: str, name: str, path: str, headers: Headers) -> Request:
     """Return the request for a path (with its query) of a service, through the API server's proxy. `name` has the
     proxy's form, `protocol:name:port`."""
     home = SERVICES.path(_segment(namespace, "metadata.namespace"), name, "proxy")
-    return Request("GET", home + path, f"ask service {name.split(':')[1]!r} in namespace {namespace}")
+    action = f"ask service {name.split(':')[1]!r} in namespace {namespace}"
+    return Request("GET", home + path, action, headers=headers)
+
+
+def account_token(namespace: str, account: str, audience: str, seconds: int) -> Request:
+    """Return the request for a token of a ServiceAccount, for one audience and a time."""
+    path = SERVICE_ACCOUNTS.path(_segment(namespace, "metadata.namespace"), account, "token")
+    spec = {"audiences": [audience], "expirationSeconds": seconds}
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    action = _action("create", SERVICE_ACCOUNTS, namespace, account, "token")
+    return Request("POST", path, action, orjson.dumps(body))
 
 
 def metrics() -> Request:

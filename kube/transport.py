@@ -250,7 +250,7 @@ class Transport:
         return route
 
     def _headers(self, request: Request) -> dict[str, str]:
-        headers = {"Accept": request.accept, "User-Agent": self._settings.user_agent}
+        headers = {**request.headers, "Accept": request.accept, "User-Agent": self._settings.user_agent}
         if request.body is not None:
             headers["Content-Type"] = request.content_type
         if token := self._authorization():

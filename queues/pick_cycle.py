@@ -16,6 +16,7 @@ from crds.resources.amounts import Amounts
 from queues import errors
 from queues.picking.backfill import JobEnds, Shadows, no_job_ends
 from queues.picking.picker import OutsideLimits, Picker
+from queues.placement.places import Places
 from queues.resizing import recall_search, resize_plan
 from queues.resizing.recall_search import HeldRoom
 from queues.resizing.values import ElasticJob, IdleRoom, Plan
@@ -80,12 +81,15 @@ class PickCycle:
         outside: OutsideLimits | None = None,
         ages: Callable[[float], Mapping[str, Sequence[float]]] = lambda _: {},
         holds: Callable[[], Sequence[Hold]] = tuple,
+        places: Callable[[], Places | None] = lambda: None,
     ) -> None:
         """`job_ends` is called in each round in which room is reserved for a job; `outside` for each pick.
 
         `ages` returns the ages of the running jobs of each queue at a time, in seconds; `holds` for how many seconds
-        the jobs that ended last held their room."""
+        the jobs that ended last held their room. `places` returns the places of jobs on nodes in each round; None: only
+        sums of amounts count."""
         self._outside = outside
+        self._places = places
         self._store = store
         self._job_ends = job_ends
         self._shadows = Shadows()
@@ -116,6 +120,16 @@ class PickCycle:
         """Refund a queue in the next round the price that it has paid for a job that came back before it was
         granted."""
         self._refunds.append((queue, cost))
+
+    def forget(self, keys: Iterable[JobKey]) -> None:
+        """Drop the places on nodes of jobs whose reservations were freed."""
+        if (places := self._places()) is not None:
+            for key in keys:
+                places.release(str(key))
+
+    def reread(self) -> None:
+        """Read all waiting jobs anew in the next round: some ask for other pods than before."""
+        self._picker = None
 
     def charge(self, raised: Iterable[RaisedCharge]) -> None:
         """Charge queues in the next round for jobs that take more than when they were picked."""
@@ -153,7 +167,7 @@ class PickCycle:
         the last one. If the last batch does not stand, the store refuses the following batches, and the picker is
         dropped.
         """
-        picker, self._picker = self._picker, None
+        picker, self._picker, places = self._picker, None, self._places()
         picker = self._read(picker, most)
         for queue, cost in self._refunds:
             picker.settle(queue, -cost)
@@ -162,7 +176,7 @@ class PickCycle:
         _change_claims(picker, self._claims, self._hastened, now)
         picker.patience = self._patience_at(now, picker)
         picker.prepare_loans(now, self._job_ends)
-        done = [*self._batches(picker, now, limit, min(most, self._reach))]
+        done = self._commit(picker, places, now, limit, min(most, self._reach))
         if not done or done[0].committed.picked or not done[0].committed.refused:
             # The first batch carries the charges and the claims, with its first pick or in its settlement.
             self._refunds.clear()
@@ -207,6 +221,19 @@ class PickCycle:
         if self._picker is None:
             return ["revision"] * len(growths)
         return self._store.grow_idle(growths, *self._picker.version)
+
+    def _commit(self, picker: Picker, places: Places | None, now: float, limit: int, heads: int) -> list[_Done]:
+        """Pick and commit batch after batch, and return all of them. The places of picks that the store refused are
+        dropped; after an error, which of the picks stand is not known."""
+        if places is None:
+            return [*self._batches(picker, now, limit, heads)]
+        was_outdated, places.is_outdated = places.is_outdated, True
+        done = [*self._batches(picker, now, limit, heads)]
+        places.is_outdated = was_outdated
+        for batch in done:
+            for pick in batch.pending.batch.picks[batch.committed.picked :]:
+                places.release(pick.waiting.ticket[0])
+        return done
 
     def _patience_at(self, now: float, picker: Picker) -> Patience:
         if abs(now - self._aged) >= AGES_SECONDS:  # the clock of the machine may have been set back
@@ -277,7 +304,7 @@ class PickCycle:
         heads = min(most, self._reach)
         if picker is None:
             snapshot = self._store.snapshot(heads)
-            picker = Picker(snapshot, self._rules, self._shadows)
+            picker = Picker(snapshot, self._rules, self._shadows, places=self._places())
             picker.outside = self._outside
         else:
             snapshot = self._store.snapshot(heads, self._change, self._others, _needs_entries(picker, most))

@@ -8,7 +8,7 @@ Queues (written by the coordinator's scripts only):
     torchq:epoch                 string   epoch of the last rebuild; if missing, the store accepts only a rebuild
     torchq:revision              string   rises with every change of settings
     torchq:reservations          hash     job key -> JSON reservation {queue, kind, attempt, epoch, charge, pick, port,
-                                          size, grown, idle, paid, gained}
+                                          size, grown, idle, paid, gained, nodes}
     torchq:owner                 string   JSON {cluster, lease_namespace}: the installation that alone writes here
     torchq:probe                 string   written to see whether the server takes writes (queues/lua/store/probe.lua)
     (the other keys of the queues: see queues/lua/lib/store.lua)

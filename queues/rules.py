@@ -19,7 +19,7 @@ while small jobs that end in minutes could run.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -49,6 +49,11 @@ class Patience:
     def within(self, queue: str) -> float:
         """Return for how long jobs of a queue may pass its first job, whatever room they take."""
         return math.inf if self.queues is None else self.queues.get(queue, 0.0)
+
+    def among(self, queues: Iterable[str]) -> float:
+        """Return for how long these queues may borrow before a job that has to borrow: the median of their
+        patiences."""
+        return math.inf if self.queues is None else _median([self.within(queue) for queue in queues])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

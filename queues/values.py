@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
+from queues.placement.gangs import Gang
 from queues.task_times import TaskTimes
 from queues.work_kinds import WorkKind
 
@@ -19,7 +20,6 @@ Kind = Literal["admit", "grow"]
 """The request of an entry: the admission of a whole job, or more room for an admitted job (elastic)."""
 Refusal = Literal["", "predecessor", "revision", "entry", "reservation", "quota", "cohort", "pool", "port"]
 """The reason why a commit stopped:
-
     (empty)            it did not stop
     predecessor        the commit that it follows was not the last one, or did not stand whole
     revision, entry    the settings or the entry changed since the snapshot
@@ -47,9 +47,8 @@ class Entry:
     demand: Amounts = field(default_factory=lambda: NOTHING)
     """The amounts that the job uses of its queue's quota and of the pool while it is admitted; `jobs`: 1 included."""
     returning: bool = False
-    """Whether the job had a reservation, lost it because its queue was drained or the job was resized, and requests no
-    more than before. Such a job goes before jobs that were never admitted, unless they are much older
-    (`queues.order`)."""
+    """Whether the job lost a reservation because its queue was drained or it was resized, and requests no more than
+    before. Such a job goes before jobs that were never admitted, unless those are much older (`queues.order`)."""
     port: bool = False
     """Whether the job needs a port while it is admitted."""
     size: int = 0
@@ -61,11 +60,10 @@ class Entry:
     step: int = 1
     """A pick gives a multiple of this number of further workers."""
     grown: int = 0
-    """For the kind "grow", the reservation's number of growths when the request was made. The entry counts only while
-    the reservation has the same number."""
+    """For the kind "grow", the reservation's number of growths at the request; the entry counts only while it is so."""
     idle: int = 0
-    """For the kind "grow", the number of workers that the job has already, and for which the queue pays with this
-    entry (`Reservation.idle`). Such an entry demands nothing."""
+    """For the kind "grow", the number of workers that the job has, and for which the queue pays with this entry
+    (`Reservation.idle`). Such an entry demands nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +90,11 @@ class Reservation:
     """What the queue has paid for the last pick or growth; 0 once a part of the charge was given back."""
     gained: int = 0
     """The number of workers of the last growth, if the queue has paid for it."""
+    nodes: str = ""
+    """Where its pods were placed (`queues.placement.pod_nodes`); empty if that is not known, or not any more."""
 
     def serves(self, queue: str, demand: Amounts, *, port: bool) -> bool:
-        """Return whether the reservation matches the job's present request. A user may have edited the job since the
-        pick."""
+        """Return whether it matches the job's present request, which a user may have edited since the pick."""
         return self.queue == queue and self.charge == demand and (self.port != 0 or not port)
 
 
@@ -122,16 +121,14 @@ class QueueSpec:
 class WaitingEntry:
     """An entry in a snapshot, with the version that a commit checks."""
 
-    __slots__ = ("_entry", "demand", "port", "queue", "ticket", "version")
+    __slots__ = ("_entry", "demand", "gang", "placeable", "port", "queue", "ticket", "version")
 
     def __init__(self, entry: Entry, version: int) -> None:
+        self.gang: Gang | None = None  # the pods that need nodes; None: not known, or nodes do not matter
+        self.placeable = True  # whether the nodes could hold them if they were empty
         self._entry: Entry | None = entry
-        self.version = version
-        self.queue = entry.queue
-        self.demand = entry.demand
-        self.port = entry.port
-        self.ticket: tuple[str, int, Kind] = (str(entry.key), entry.attempt, entry.kind)
-        """The key, attempt and kind, as a commit sends them."""
+        self.version, self.queue, self.demand, self.port = version, entry.queue, entry.demand, entry.port
+        self.ticket: tuple[str, int, Kind] = (str(entry.key), entry.attempt, entry.kind)  # as a commit sends them
 
     @property
     def size(self) -> int:
@@ -223,6 +220,10 @@ class OvertakenJob:
     """Whether its patience towards other queues has ended before its time."""
     claimed: bool = False
     """Whether it has an open claim, which is like `late` but may end (`queues.picking.open_claims`)."""
+    collected_until: float = 0.0
+    """Until when its cohort collects what it asks for (`queues.picking.collected_room`); 0: the cohort does not."""
+    uncollected: int = 0
+    """How often that was in vain for first jobs of the queue, since one of them began with what was collected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +282,8 @@ class Pick(NamedTuple):
     """The records of queues whose head had its turn before this pick but no room; None: the record is deleted."""
     units: int = 0
     """The number of further workers that the pick gives (`Entry.most`)."""
+    nodes: str = ""
+    """Where the pods were placed (`Reservation.nodes`)."""
 
     @property
     def charge(self) -> Amounts:
@@ -314,8 +317,7 @@ class Batch:
     settlement: Settlement | None = None
     """The change after the last pick, if all picks stand."""
     change: int = 0
-    """The last change that the picker knew. If the batch follows another commit, that commit's change counts
-    instead."""
+    """The last change that the picker knew. If the batch follows another commit, that one's change counts instead."""
     follows: str = ""
     """The name of the commit that must be the last one and stand whole; empty: any commit."""
     heads: int = 0

@@ -71,6 +71,8 @@ class ReconcileSettings:
     topology: tuple[str, ...] = ()
     """The labels of nodes, the widest first, by which ranks of static worlds are given; empty if tasks and indexes give
     them."""
+    placement_hints: bool = True
+    """Whether pods prefer the nodes on which their job was placed."""
     dead_node_grace: float = 60.0
     """How long a node may be silent, and how long a pod may outlive its own grace, before the pod is deleted without
     the node."""

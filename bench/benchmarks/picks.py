@@ -4,6 +4,7 @@ One rule: the benchmark runs the coordinator's own cycles, `snapshot -> pick -> 
 after the other.
 """
 
+import functools
 import itertools
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -23,6 +24,9 @@ from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues.pick_cycle import PickCycle
 from queues.picking import read_depth
+from queues.placement.gangs import EVERY, Gang, Members, Shape
+from queues.placement.node_room import NodeRoom
+from queues.placement.places import Places
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import PendingCommit, QueueStore
@@ -33,6 +37,7 @@ COHORT = 6
 BESIDE = 1_000
 """The number of jobs that are put, and of jobs that are released, per second of picking."""
 _JOB: Amounts = {"cpu": 4_000, GPU: 1}
+_GANG = Gang((Members(Shape(tuple(sorted({**_JOB, amounts.PODS: 1}.items()))), 1),))
 _QUOTA: Amounts = {"cpu": 10_000_000, GPU: 10_000}
 _BORROWING: Amounts = {"cpu": 400_000, GPU: 100}
 _DEFAULTS = settings.resolve({}, {}, None).settings
@@ -47,6 +52,9 @@ class Options:
     hard: bool = option(False, "with quotas, cohorts, jobs that do not fit, and jobs that come and go")
     """Every queue limits two resources, and six queues form a cohort. The first job of each tenth queue does not fit.
     """
+    nodes: int = option(0, "of how many nodes the pool is; 0: it has no limit", least=0)
+    different: bool = option(False, "each node has amounts of its own; else all are alike")
+    sums: bool = option(False, "of the nodes only the sums count, as in a pool that is set as amounts")
     batch: int = option(_DEFAULTS.batch, "most picks per commit")
     seconds: float = option(10.0, least=0.1)
     """The duration of the picking, if there are enough jobs."""
@@ -143,7 +151,8 @@ def run(options: Options) -> Figures:
         client = connection.connect(url, client_name="torchq-bench")
         store = RedisStore(client)
         store.rebuild(1, reservations(options), [])
-        store.configure(list(specs(options)), None)
+        room_of_nodes = nodes(options)
+        store.configure(list(specs(options)), capacity(room_of_nodes) if options.nodes else None)
         waiting = list(entries(options))
         started = time.perf_counter()
         store.put(waiting)
@@ -152,7 +161,10 @@ def run(options: Options) -> Figures:
         gc_tuning.reduce_collections()
         gc_tuning.freeze_objects()  # as the coordinator does after a rebuild
         worked = Worked(client)
-        figures = pick(store, options)
+        places = Places(room_of_nodes, room_of_nodes.copy(), gang_of) if options.nodes and not options.sums else None
+        if places is not None:
+            places.names_nodes = True  # as the coordinator's by default
+        figures = pick(store, options, places)
         figures |= worked.per("pick", figures["picked"])
         machine = redis_server.operations_per_second(bench.folder)
     return {"picks_per_s": figures.pop("picks_per_s"), "put_per_s": put, **machine, **figures}
@@ -176,10 +188,10 @@ class Worked:
         return float(usage["used_cpu_user_main_thread"] + usage["used_cpu_sys_main_thread"])
 
 
-def pick(store: QueueStore, options: Options) -> Figures:
+def pick(store: QueueStore, options: Options, places: Places | None = None) -> Figures:
     """Run pick cycles until the time is over or no job can be picked."""
     timed, beside, now = Timed(store), Beside(store, options), time.perf_counter
-    rounds = PickCycle(timed, _DEFAULTS.rules)
+    rounds = PickCycle(timed, _DEFAULTS.rules, places=lambda: places)
     most = read_depth.per_queue(options.queues, _DEFAULTS.heads)
     seconds, picked, refused = [], 0, 0
     begun = now()
@@ -213,6 +225,28 @@ def _copy(entry: Entry, number: int) -> Entry:
     """Return a new job with the demand of an earlier one."""
     key = replace(entry.key, name=f"late-{number:07}", uid=f"{entry.key.uid[:-7]}{number:07}")
     return replace(entry, key=key, submitted=entry.submitted + 1e6, demand={amounts.JOBS: 1, **_JOB})
+
+
+def nodes(options: Options) -> NodeRoom:
+    """Return the nodes. Together they have room for all jobs, twice over."""
+    found = NodeRoom(lambda _: EVERY)
+    for number in range(options.nodes):
+        most = 2 * options.jobs // options.nodes + 1
+        jobs = 1 + most // 2 + number % most if options.different else most
+        demand = {**amounts.scale(_JOB, jobs), amounts.PODS: 2 * most}
+        demand["cpu"] += number if options.different else 0
+        found.set_capacity(found.index(f"node-{number:05}"), demand)
+    return found
+
+
+def capacity(nodes: NodeRoom) -> Amounts:
+    """Return the sum of what is free on all nodes."""
+    return functools.reduce(amounts.add, (nodes.free(node) for node in range(len(nodes.names))), {})
+
+
+def gang_of(_key: str, _kind: str, demand: Amounts) -> Gang | None:
+    """Return the one pod of a job; None for a job that fits no quota."""
+    return _GANG if demand[GPU] == _JOB[GPU] else None
 
 
 def specs(options: Options) -> Iterator[QueueSpec]:

@@ -137,8 +137,9 @@ class Production(Arena):
             self._ended.append((admitted[1], entry.demand))
 
     def looks_again(self, now: float) -> float | None:
-        """See Arena: while room is kept, its queue pays for it."""
-        return now + kept_room.MOST_SECONDS if self.picker.reservation.liable else None
+        """See Arena: while room is kept, its queue pays for it; and room is collected for a time."""
+        collects = any(record is not None and record.collected_until for record in self._overtaken.values())
+        return now + kept_room.MOST_SECONDS if self.picker.reservation.liable or collects else None
 
     def picks(self, now: float, limit: int) -> Sequence[Pick]:
         """Return the picks to make next. What they change beside their jobs is kept, as if the picks stood."""

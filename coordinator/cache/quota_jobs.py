@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
+from coordinator.cache.node_views import NodeView
 from coordinator.cache.noted_jobs import NotedJobs
-from coordinator.cache.views import JobView, NodeView, PodView
+from coordinator.cache.views import JobView, PodView
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts

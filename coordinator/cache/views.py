@@ -6,13 +6,12 @@ server has accepted becomes a view: an object with a wrong value must neither be
 
 import logging
 import sys
-from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import orjson
 
-from coordinator.cache import job_health, job_waits, pod_grace, worker_counts
+from coordinator.cache import gang_shapes, job_health, job_waits, pod_grace, worker_counts
 from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.job_health import JobHealth
 from coordinator.cache.job_waits import WaitState
@@ -27,6 +26,7 @@ from crds.torchjob.size_limits import LargeObject
 from crds.torchjob.status import Admission, QueueStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
+from queues.placement.gangs import Gang
 from reconcilers.views import pod_outcome
 from reconcilers.views.pod_outcome import PodEnd, PodOutcome
 
@@ -65,6 +65,8 @@ class JobView:
     attempt: int = 0
     """The newest attempt ever admitted."""
     charge: Amounts = field(default_factory=dict)
+    gang: Gang | None = None
+    """The pods that start together; None if they are not known."""
     admission: Admission | None = None
     phase: str = ""
     suspended: bool = False
@@ -208,21 +210,6 @@ class JobPods:
     """The newest known resourceVersion of these pods; 0 if none is known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeView:
-    """A node as the pool sees it."""
-
-    name: str
-    ready: bool
-    """Whether the node takes new pods: it is ready, open, and not about to go away."""
-    allocatable: Amounts
-    embedded: bool = False
-    """Whether the node belongs to an embedded cluster, which never has a second node."""
-    leaving: bool = False
-    """Whether a taint says that the node is about to go away."""
-    cordoned: bool = False
-
-
 def job_view(manifest: Manifest) -> JobView:
     """Trim a TorchJob. A job that cannot be parsed is kept as invalid, so that a worker writes this into its status."""
     try:
@@ -239,6 +226,7 @@ def job_view(manifest: Manifest) -> JobView:
         priority_class=priority_class(job),
         attempt=job.status.attempt,
         charge=job_waits.shared_charge(job.charge),
+        gang=gang_shapes.of(job),
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,
@@ -372,29 +360,3 @@ def _cached_demand(text: bytes) -> Amounts:
     """Return the demand of a pod; pods with equal requests share one object, since the pods of a job are alike."""
     names = ("resources", "overhead", "containers", "initContainers")
     return demand.pod_demand(dict(zip(names, orjson.loads(text), strict=True)))
-
-
-def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeView:
-    """Trim a node; `leaving_taints` are the keys of the taints of nodes that are about to go away."""
-    status, spec = manifest.get("status") or {}, manifest.get("spec") or {}
-    leaving = any(taint.get("key") in leaving_taints for taint in spec.get("taints") or ())
-    conditions, cordoned = status.get("conditions") or [], bool(spec.get("unschedulable", False))
-    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-    return NodeView(
-        name=manifest["metadata"]["name"],
-        ready=is_ready and not cordoned and not leaving,
-        allocatable=demand.read_resources(status.get("allocatable") or {}),
-        embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == labels.EMBEDDED,
-        leaving=leaving,
-        cordoned=cordoned,
-    )
-
-
-def losing_jobs(before: NodeView | None, after: NodeView | None, pods: Iterable[PodView]) -> frozenset[JobKey]:
-    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose the pods. A node
-    that was closed before is about to go away once the node has a taint that announces it.
-    """
-    is_leaving = before is not None and after is not None and after.leaving and not before.leaving
-    if before is None or not (before.ready or is_leaving) or (after is not None and after.ready):
-        return frozenset()
-    return frozenset(pod.job for pod in pods if pod.job is not None and pod.node == before.name)

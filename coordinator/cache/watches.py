@@ -9,15 +9,17 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from coordinator.cache import noted_jobs, optional_kinds, urgency, views
+from coordinator.cache import node_views, noted_jobs, optional_kinds, urgency, views
 from coordinator.cache.dirty_keys import DirtyKeys, SettingsChanges
+from coordinator.cache.node_changes import NodeChanges, node_index
+from coordinator.cache.node_views import NodeView
 from coordinator.cache.noted_jobs import Deadlines, EndedJobs, ImpliedQueues, NotedJobs, RaisedCharges, SeenEnds
 from coordinator.cache.optional_kinds import ForeignView, GangQueueKinds, OptionalKinds
 from coordinator.cache.quota_jobs import GangQueueJobs, PortJobs, QuotaJobs, RefusedJobs
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.rule_watches import RuleWatches
 from coordinator.cache.scale_requests import ScaleRequests
-from coordinator.cache.views import JobPods, JobView, NodeView, PodView
+from coordinator.cache.views import JobPods, JobView, PodView
 from crds import labels
 from crds.api_resources import NODES, PODS, TORCHJOBS, Resource
 from crds.keys import JobKey
@@ -61,18 +63,17 @@ class Watches:
         """The dirty keys that have another reason than a change of the job or its pods."""
         self.completed: set[JobKey] = set()
         """The jobs of which a pod has completed its work, until somebody takes them."""
-        self._settings_changes, self.implied = SettingsChanges(clock), ImpliedQueues()
+        self._settings_changes, self.implied, self.node_changes = SettingsChanges(clock), ImpliedQueues(), NodeChanges()
         self.raised, self.deadlines, self.ends, self.ended = RaisedCharges(), Deadlines(), SeenEnds(), EndedJobs()
         self.autoscaled, self.holders = NotedJobs(noted_jobs.is_autoscaled), NotedJobs(noted_jobs.holds_room)
-        self.wake = threading.Event()
-        self.quota_jobs, self.port_jobs, self.refused = QuotaJobs(clock), PortJobs(), RefusedJobs()
-        self.gang_jobs = GangQueueJobs(clock, self.wake.set)
+        self.wake, self.quota_jobs = threading.Event(), QuotaJobs(clock)
+        self.port_jobs, self.refused, self.gang_jobs = PortJobs(), RefusedJobs(), GangQueueJobs(clock, self.wake.set)
         self.jobs = self._informer(TORCHJOBS, views.job_view, self._job_changed, lambda job: job.queue)
-        self.pods = self._informer(PODS, views.pod_view, self._pod_changed, _job_uid, remember=views.remember)
+        self.pods = self._informer(PODS, views.pod_view, self._pod_changed, node_index, remember=views.remember)
         self.rule_watches = RuleWatches(self._informer, self)
         self.queues = self.rule_watches.queues
-        node_view = partial(views.node_view, leaving_taints=leaving_taints)
-        self.nodes = self._informer(NODES, node_view, self._node_changed) if nodes else None
+        trim = partial(node_views.node_view, leaving_taints=leaving_taints)
+        self.nodes = self._informer(NODES, trim, self._node_changed) if nodes else None
         self.foreign: OptionalKinds[ForeignView] = OptionalKinds(
             cluster.serves, foreign, self._foreign_informer, self._kind_appeared, self.errors
         )
@@ -200,7 +201,7 @@ class Watches:
         assert job is not None
         if self.implied.add(job):
             self.touch_settings()
-        others = (self.ended, self.quota_jobs, self.gang_jobs, self.port_jobs, self.refused)
+        others = (self.ended, self.quota_jobs, self.gang_jobs, self.port_jobs, self.refused, self.node_changes)
         for noted in (self.raised, self.deadlines, self.ends, self.holders, self.autoscaled, *others):
             noted.note(before, after)
         self._dirty_keys.add([job.key], 0, urgency.of_job(before, after))
@@ -210,6 +211,7 @@ class Watches:
         pod = after or before
         assert pod is not None
         self.refused.note_pod(before, after)
+        self.node_changes.note_pod(before, after)
         if before is not None and before.job is not None and before.job != pod.job:
             self._pods_changed(before.job, before, None)  # its labels were changed: its job has lost it
         if pod.job is not None:
@@ -257,13 +259,10 @@ class Watches:
     def _node_changed(self, before: NodeView | None, after: NodeView | None) -> None:
         if before != after:  # heartbeats change nothing that matters
             self.refused.note_node(after)
+            self.node_changes.note_node(before, after)
             self.touch_settings()
-            for key in views.losing_jobs(before, after, self.pods.values()):
+            for key in node_views.losing_jobs(before, after, self.pods.values()):
                 self._mark_soon(key, repeat=True)
-
-
-def _job_uid(pod: PodView) -> str | None:
-    return pod.job.uid if pod.job else None
 
 
 def _subject(key: JobKey) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from coordinator.cache import autoscaling, job_waits
 from coordinator.cache.autoscaling import Autoscaling
 from crds.resources.amounts import Amounts
+from crds.torchjob import demand
 from crds.torchjob.status import Scaling
 from crds.torchjob.torchjob import TorchJob
 
@@ -86,4 +87,4 @@ def _growth(scaling: Scaling | None, job: TorchJob) -> WantedGrowth | None:
 
 def beyond_gangs(job: TorchJob) -> Amounts:
     """Return the requests of the members without which the job's gangs may begin (`minMembers`)."""
-    return job.spec.beyond_gangs_of(job.shares) if job.larger_requests else job.spec.beyond_gangs
+    return demand.beyond_gangs(job.spec, job.shares) if job.larger_requests else job.spec.beyond_gangs

@@ -3,16 +3,18 @@
 One rule: a kubeconfig is enough. The leader's Lease has the coordinator's URL, or its Service, to which the API server
 is a proxy.
 
-The client sends no secret to the coordinator, and uses an answer for output only.
+The client sends nothing secret to the coordinator but a token that no other server takes (`coordinator.access`), and
+uses an answer for output only.
 """
 
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 
 import orjson
@@ -37,8 +39,20 @@ DIRECT = "coordinator.query.direct:connect"
 TIMEOUT_SECONDS = 10.0
 LARGEST_ANSWER = 64 * 1024 * 1024
 
-Fetch = Callable[[str], Any]
-"""The JSON at a path of the API."""
+Headers = Callable[[str], Mapping[str, str]]
+"""The headers of a question about a namespace, or about none: the token of an account of the user."""
+
+
+class Fetch(Protocol):
+    """Access to the API of a coordinator."""
+
+    def __call__(self, path: str, namespace: str = "") -> Any:
+        """Return the JSON at a path; `namespace` is the one of the jobs that the question is about, if it is about
+        one."""
+
+
+class Withheld(CoordinatorError):
+    """A coordinator does not tell this account what it asks."""
 
 
 class NoCoordinator(CoordinatorError):
@@ -55,12 +69,12 @@ class RemoteQueries:
 
     fetch: Fetch
 
-    def _get(self, path: str) -> Document:
-        return parse_document(self.fetch(f"/v1/{path}"))
+    def _get(self, path: str, namespace: str = "") -> Document:
+        return parse_document(self.fetch(f"/v1/{path}", namespace))
 
     def _of_job(self, key: JobKey, what: str) -> Document:
         namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
-        return self._get(f"jobs/{namespace}/{name}/{what}?uid={uid}")
+        return self._get(f"jobs/{namespace}/{name}/{what}?uid={uid}", key.namespace)
 
     def queues(self) -> list[Document]:
         """Return all queues with their figures."""
@@ -123,22 +137,25 @@ def _installation(session: Session) -> Installation | None:
 
 def coordinator(session: Session) -> Fetch:
     """Return access to the coordinator that the invocation names, else to the coordinator that the cluster names."""
-    if session.settings.coordinator:
-        return via_url(session.settings.coordinator)
     own = session.settings.service_name
+    if session.settings.coordinator:
+        return via_url(session.settings.coordinator, headers=partial(session.shown_tokens.headers, own.namespace))
     try:
-        announced, service_name = _announced(session)
+        url, holder, service_name = _announced(session)
     except errors.Forbidden as error:
-        return _with_fallback(_failing(error), via_api_server(session.cluster, own))
+        headers = partial(session.shown_tokens.headers, own.namespace)
+        return _with_fallback(_failing(error), via_api_server(session.cluster, own, headers))
     is_chosen = session.resolved_settings.sources["service"] != "default"
-    service = via_api_server(session.cluster, own if is_chosen else service_name or own)
-    return _with_fallback(announced, service) if announced else service
+    named = own if is_chosen else service_name or own
+    headers = partial(session.shown_tokens.headers, named.namespace)
+    service = via_api_server(session.cluster, named, headers)
+    return _with_fallback(via_url(url, holder, headers), service) if url else service
 
 
 def announced_service(session: Session) -> ServiceName | None:
     """Return the Service of coordinators that run in pods, as the leader's Lease says; None if it does not."""
     try:
-        return _announced(session)[1]
+        return _announced(session)[2]
     except errors.ClusterError:
         return None
 
@@ -146,51 +163,55 @@ def announced_service(session: Session) -> ServiceName | None:
 def _failing(error: errors.Forbidden) -> Fetch:
     """Return a Fetch that always fails, for a Lease that this account may not read."""
 
-    def fetch(_path: str) -> Any:
+    def fetch(path: str, namespace: str = "") -> Any:  # noqa: ARG001
         raise NoCoordinator(str(error)) from error
 
     return fetch
 
 
-def _announced(session: Session) -> tuple[Fetch | None, ServiceName | None]:
-    """Return access to the URL and the Service of the leader's API, as far as its Lease names them; a Service that is
-    not readable counts as none."""
+def _announced(session: Session) -> tuple[str, str, ServiceName | None]:
+    """Return the URL of the leader's API, the leader, and its Service, as far as its Lease names them; a Service that
+    is not readable counts as none."""
     try:
         lease = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
     except errors.NotFound:
-        return None, None
+        return "", "", None
     notes = lease["metadata"].get("annotations") or {}
-    url = str(notes.get(API_ANNOTATION, ""))
     holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
     try:
         service = ServiceName.parse(str(notes.get(SERVICE_ANNOTATION, "")))
     except ValueError:
         service = None
-    return via_url(url, holder) if url else None, service
+    return str(notes.get(API_ANNOTATION, "")), holder, service
 
 
 def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
     """Return a Fetch that uses the service if the Lease's URL does not answer, for example because only another machine
     can reach its port."""
 
-    def fetch(path: str) -> Any:
+    def fetch(path: str, namespace: str = "") -> Any:
         try:
-            return announced(path)
+            return announced(path, namespace)
         except NoCoordinator as first:
             try:
-                return service(path)
+                return service(path, namespace)
             except (errors.ClusterError, NoCoordinator):
                 raise first from None
 
     return fetch
 
 
-def via_api_server(cluster: KubernetesCluster, service: ServiceName) -> Fetch:
+def no_headers(_namespace: str) -> Mapping[str, str]:
+    """Return the headers of a question without a token."""
+    return {}
+
+
+def via_api_server(cluster: KubernetesCluster, service: ServiceName, headers: Headers = no_headers) -> Fetch:
     """Return access to the coordinator's service through the API server."""
 
-    def fetch(path: str) -> Any:
+    def fetch(path: str, namespace: str = "") -> Any:
         try:
-            return cluster.service(service.namespace, proxied(service.name), path)
+            return cluster.service(service.namespace, proxied(service.name), path, headers(namespace))
         except errors.NotFound as error:
             if str(error).startswith(UNKNOWN_PREFIX):
                 raise UnknownObject(str(error)) from error
@@ -204,7 +225,7 @@ def via_api_server(cluster: KubernetesCluster, service: ServiceName) -> Fetch:
     return fetch
 
 
-def via_url(url: str, identity: str = "") -> Fetch:
+def via_url(url: str, identity: str = "", headers: Headers = no_headers) -> Fetch:
     """Return access to a coordinator by URL.
 
     Raises NoCoordinator for an invalid URL, and if a process with another identity answers.
@@ -215,9 +236,10 @@ def via_url(url: str, identity: str = "") -> Fetch:
     handlers = [urllib.request.ProxyHandler({})] if hosts.is_loopback(parts.hostname) else []
     opener = urllib.request.build_opener(*handlers)
 
-    def fetch(path: str) -> Any:
+    def fetch(path: str, namespace: str = "") -> Any:
         try:
-            with opener.open(url.rstrip("/") + path, timeout=TIMEOUT_SECONDS) as answer:
+            request = urllib.request.Request(url.rstrip("/") + path, headers=dict(headers(namespace)))
+            with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
                 if identity and answer.headers.get(IDENTITY) != identity:
                     raise NoCoordinator(f"the process at {url} is not the coordinator that leads")
                 return orjson.loads(answer.read(LARGEST_ANSWER))
@@ -236,5 +258,7 @@ def _error_of(url: str, code: int, body: bytes) -> CoordinatorError:
         message = str(parse_document(orjson.loads(body)).get("message"))
     except (ValueError, CoordinatorError):
         return NoCoordinator(f"the server at {url} is not a torchq coordinator (HTTP status {code})")
-    is_unknown = code == HTTPStatus.NOT_FOUND
-    return UnknownObject(message) if is_unknown else CoordinatorError(f"the coordinator at {url}: {message}")
+    if code == HTTPStatus.NOT_FOUND:
+        return UnknownObject(message)
+    is_refused = code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+    return (Withheld if is_refused else CoordinatorError)(f"the coordinator at {url}: {message}")

@@ -1,10 +1,11 @@
-"""The columns of the lists of queues and of picks, over the documents of `coordinator.query.documents`, and the parts
+"""The columns of the lists of queues, of picks and of nodes, over the documents of `coordinator.query`, and the parts
 that lists of jobs share with these lists. The columns of jobs are in `coordinator.cli.job_columns`.
 
 One rule: a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +20,7 @@ from queues.values import Entry
 
 NOW, LATER = "now", "when room is free"
 """When a forecast pick is made."""
+CPU, MEMORY = "cpu", "memory"
 STATES = {"None": "Open"}
 
 
@@ -48,15 +50,22 @@ def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], 
 
     `in_order` are the picks as they would be if the pool had room for everything.
     """
-    now = {_pick_identity(pick) for pick in fitting}
-    later = [pick for pick in in_order if _pick_identity(pick) not in now]
+    now = Counter(map(_pick_identity, fitting))
+    later = []
+    for pick in in_order:
+        identity = _pick_identity(pick)
+        if now[identity]:
+            now[identity] -= 1
+        else:
+            later.append(pick)
     merged = [pick | {"when": NOW} for pick in fitting] + [pick | {"when": LATER} for pick in later]
     return [pick | {"pick": number} for number, pick in enumerate(merged[:count], start=1)]
 
 
 def _pick_identity(pick: Document) -> tuple[str, bool, int]:
-    """Return the identity of a pick: a job is picked once, and then once for each further step of its growth."""
-    return pick["uid"], bool(pick.get("growth")), int(pick.get("workers") or 0)
+    """Return the identity of a pick: a job is picked once, and then once for each further step of its growth. The jobs
+    of other teams cannot be told apart."""
+    return pick.get("uid", ""), bool(pick.get("growth")), int(pick.get("workers") or 0)
 
 
 def submission_order(job: Document) -> tuple[float, str]:
@@ -136,13 +145,60 @@ def creation_order(item: Document) -> str | None:
 
 PICK_COLUMNS = (
     TableColumn("PICK", lambda pick: pick["pick"]),
-    TableColumn("QUEUE", lambda pick: pick["queue"]),
+    TableColumn("QUEUE", lambda pick: pick.get("queue", "-")),
     TableColumn("JOB", lambda pick: pick["job"]),
-    TableColumn("COST", lambda pick: pick["cost"]),
-    TableColumn("WAITED", lambda pick: output.duration(pick["waitSeconds"]), lambda pick: pick["waitSeconds"]),
-    TableColumn("DEMAND", lambda pick: format_amounts(pick["demand"])),
+    TableColumn("COST", lambda pick: pick.get("cost", "-"), lambda pick: pick.get("cost")),
+    TableColumn("WAITED", lambda pick: output.duration(pick.get("waitSeconds")), lambda pick: pick.get("waitSeconds")),
+    TableColumn("DEMAND", lambda pick: format_amounts(pick.get("demand"))),
     TableColumn("WHEN", lambda pick: pick.get("when", "-")),
-    TableColumn("PRIORITY", lambda pick: pick["priority"], wide=True),
-    TableColumn("UID", lambda pick: pick["uid"], wide=True),
+    TableColumn("PRIORITY", lambda pick: pick.get("priority", "-"), lambda pick: pick.get("priority"), wide=True),
+    TableColumn("UID", lambda pick: pick.get("uid", "-"), wide=True),
 )
-"""The columns of the picks that `next` forecasts."""
+"""The columns of the picks that `next` forecasts. Of the jobs of other teams only the number of the pick is known."""
+
+
+def _words(amounts: Mapping[str, str]) -> str:
+    """Format what a node or a pod has for people, the GPUs first, as in 8 gpu, 64 cpu, 512Gi."""
+    names = sorted(amounts, key=lambda name: (name == MEMORY, name == CPU, name))
+    return ", ".join(f"{amounts[name]}{_unit(name)}" for name in names)
+
+
+def _unit(resource: str) -> str:
+    return "" if resource == MEMORY else f" {resource.rpartition('/')[2]}"
+
+
+def _largest_pod(nodes: Document) -> str:
+    count = nodes["largestPodNodes"]
+    return f"{_words(nodes['largestPod'])} ({count} {'node' if count == 1 else 'nodes'})" if count else "-"
+
+
+def _free(nodes: Document, name: str) -> str:
+    return f"{nodes['free'][name]} of {nodes['capacity'][name]}{_unit(name)}"
+
+
+def _amount(amounts: Mapping[str, str], name: str) -> float:
+    return float(quantities.exact(amounts.get(name, "0")))
+
+
+POOL_COLUMNS = (
+    TableColumn(
+        "SHAPE", lambda nodes: _words(nodes["shape"]), lambda nodes: _amount(nodes["shape"], nodes["resource"])
+    ),
+    TableColumn("NODES", lambda nodes: nodes["nodes"]),
+    TableColumn("READY", lambda nodes: nodes["ready"]),
+    TableColumn(
+        "FREE", lambda nodes: _free(nodes, nodes["resource"]), lambda nodes: _amount(nodes["free"], nodes["resource"])
+    ),
+    TableColumn("LARGEST POD THAT FITS", _largest_pod, lambda nodes: _amount(nodes["largestPod"], nodes["resource"])),
+    TableColumn(
+        "IN FRAGMENTS",
+        lambda nodes: f"{nodes['fragments']}{_unit(nodes['resource'])}",
+        lambda nodes: float(quantities.exact(nodes["fragments"])),
+    ),
+    TableColumn("RESOURCE", lambda nodes: nodes["resource"], wide=True),
+    TableColumn("FREE CPU", lambda nodes: _free(nodes, CPU), lambda nodes: _amount(nodes["free"], CPU), wide=True),
+    TableColumn(
+        "FREE MEMORY", lambda nodes: _free(nodes, MEMORY), lambda nodes: _amount(nodes["free"], MEMORY), wide=True
+    ),
+)
+"""The columns of the nodes by shape (`coordinator.query.pool_nodes`)."""

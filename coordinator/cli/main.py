@@ -21,6 +21,7 @@ COMMANDS = {
     "job": "coordinator.cli.jobs.group:job",
     "queue": "coordinator.cli.commands.queue:queue",
     "scale": "coordinator.cli.commands.scale:scale",
+    "pool": "coordinator.cli.commands.inspect:pool",
     "next": "coordinator.cli.commands.inspect:forecast",
     "status": "coordinator.cli.commands.status:status",
     "top": "coordinator.cli.commands.top:top",

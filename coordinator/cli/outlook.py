@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from urllib.parse import quote
 
 import click
 
 from coordinator.cache import pod_grace, views
 from coordinator.cli import api_client
+from coordinator.cli.api_client import Fetch
 from coordinator.cli.job_ref import display_name
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
@@ -25,6 +25,7 @@ from coordinator.routing.feasibility import JobRequest, Obstacle
 from coordinator.runs.submission_findings import CheckedJob, CheckUnavailable, Verb, Vetting
 from crds.errors import InvalidObject
 from crds.torchjob import torchjob
+from crds.torchjob.demand import FirstPods
 from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Manifest
@@ -33,6 +34,8 @@ AGAIN_SECONDS = 0.5
 """The pause, in seconds, before the coordinator is asked again about a job that it would refuse.
 
 The coordinator may not have seen a queue or another object yet that was created a moment ago."""
+MOST_PLACE_TEXT = 2_000
+"""The most characters of place conditions that a question has. A coordinator reads 16 KiB of a request's head."""
 EARLIER = "the coordinator runs an earlier version of torchq, which does not check jobs"
 
 
@@ -50,7 +53,14 @@ def question(job: TorchJob) -> JobRequest:
         save_seconds=job.spec.scheduling_policy.checkpoint_seconds,
         grace_seconds=pod_grace.longest(job),
         ports=tuple(sorted(job.spec.chosen_ports)),
+        starts=_starts(job),
     )
+
+
+def _starts(job: TorchJob) -> tuple[FirstPods, ...]:
+    """Return the pods that start together; none if their place conditions are too long for a URL."""
+    starts = job.first_pods
+    return starts if sum(len(each.place) for each in starts) <= MOST_PLACE_TEXT else ()
 
 
 def whole_question(job: TorchJob) -> JobRequest:
@@ -69,11 +79,11 @@ class FeasibilityCheck:
 
     def __call__(self, jobs: Sequence[TorchJob]) -> list[list[Obstacle]]:
         """See CheckJobs."""
-        questions = [self.ask(job).model_dump_json() for job in jobs]
+        questions = [*map(self.ask, jobs)]
         try:
             fetch = api_client.coordinator(self.session)
             answers = _fetch_answers(fetch, questions)
-            refused = [text for text, findings in answers.items() if any(finding.firm for finding in findings)]
+            refused = [each for each in questions if any(finding.firm for finding in answers[each.model_dump_json()])]
             if refused:
                 self.pause(AGAIN_SECONDS)
                 answers |= _fetch_answers(fetch, refused)
@@ -83,12 +93,15 @@ class FeasibilityCheck:
             raise CheckUnavailable(EARLIER) from error
         except (CoordinatorError, errors.ClusterError, ValueError) as error:
             raise CheckUnavailable(str(error)) from error
-        return [answers[text] for text in questions]
+        return [answers[each.model_dump_json()] for each in questions]
 
 
-def _fetch_answers(fetch: Callable[[str], Any], questions: Iterable[str]) -> dict[str, list[Obstacle]]:
+def _fetch_answers(fetch: Fetch, questions: Iterable[JobRequest]) -> dict[str, list[Obstacle]]:
+    """Return the answers by the text of the question."""
+    namespaces = {each.model_dump_json(): each.namespace for each in questions}
     return {
-        text: feasibility.parse(fetch(f"/v1/check?job={quote(text, safe='')}")) for text in dict.fromkeys(questions)
+        text: feasibility.parse(fetch(f"/v1/check?job={quote(text, safe='')}", namespace))
+        for text, namespace in namespaces.items()
     }
 
 

@@ -9,13 +9,14 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from coordinator import settings as settings_module
+from coordinator.access.shown_tokens import ShownTokens
 from coordinator.cli import log_format
 from coordinator.cli.lazy_group import LazyGroup
 from coordinator.cli.refusals import words
@@ -32,6 +33,9 @@ from reconcilers.settings import ASKS_PER_WRITE
 
 WATCH_CONNECTIONS = 16
 """Connections for watches, more than any process needs."""
+REVIEW_SECONDS = 5.0
+"""How long the API server may take for the review of a token."""
+REVIEWS_PER_SECOND = 100
 SERVER_ROLES = (COORDINATOR, WORKER)
 """Roles of processes that serve all users. They ignore the local cluster that is current for the user who starts them.
 """
@@ -50,6 +54,8 @@ class Session:
     """What counts the requests to the API server."""
     role: Role = USER
     """The role whose permissions this invocation needs; a message about a missing permission names it."""
+    everywhere: bool = False
+    """Whether this invocation asks about the jobs of all namespaces."""
 
     @cached_property
     def resolved_settings(self) -> Resolved:
@@ -80,6 +86,16 @@ class Session:
     def with_role(self, role: Role) -> "Session":
         """Return the same invocation with another role."""
         return replace(self, role=role)
+
+    def with_all_namespaces(self) -> "Session":
+        """Return the same invocation for questions about the jobs of all namespaces."""
+        return replace(self, everywhere=True)
+
+    @cached_property
+    def shown_tokens(self) -> ShownTokens:
+        """The tokens that this invocation shows to coordinators."""
+        say = partial(click.echo, err=True)
+        return ShownTokens(self.cluster, self.namespace, everywhere=self.everywhere, say=say)
 
     @cached_property
     def cluster(self) -> KubernetesCluster:
@@ -136,6 +152,14 @@ class Session:
         """The same API for the statuses that the leader writes. A request that fails is not repeated, so that the
         statuses of other objects need not wait for the failed one."""
         return client.connect(replace(self.connection, retries=RetrySettings(attempts=1)), self.meter)
+
+    @cached_property
+    def review_cluster(self) -> KubernetesCluster:
+        """The same API for the reviews of tokens, which anybody can cause: they take nothing of the pace of other
+        requests. A review that fails is not repeated."""
+        quick = replace(self.connection, read_timeout=REVIEW_SECONDS, connect_timeout=REVIEW_SECONDS)
+        paced = replace(quick, requests_per_second=float(REVIEWS_PER_SECOND), burst=REVIEWS_PER_SECOND)
+        return client.connect(replace(paced, retries=RetrySettings(attempts=1)), self.meter)
 
     @property
     def namespace(self) -> str:

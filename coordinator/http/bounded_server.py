@@ -25,6 +25,8 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import NamedTuple
 
+from coordinator.access.readers import HEADER
+
 
 class Answer(NamedTuple):
     """An answer to a request."""
@@ -47,6 +49,8 @@ class Question:
     method: str = "GET"
     authorization: str = field(default="", repr=False)
     """The Authorization header, which is never logged."""
+    token: str = field(default="", repr=False)
+    """The token of an account (`coordinator.access`), which is never logged."""
     body: bytes = field(default=b"", repr=False)
 
 
@@ -242,8 +246,9 @@ class HttpServer:
         if size > self._limits.body_bytes:
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         body = await reader.readexactly(size)
+        said = head.headers.get
         return Question(
-            head.path, head.headers.get("host", ""), head.method, head.headers.get("authorization", ""), body
+            head.path, said("host", ""), head.method, said("authorization", ""), said(HEADER.lower(), ""), body
         )
 
     async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answer) -> None:

@@ -6,7 +6,7 @@ One rule: every number is in memory. A page waits for no Redis, no API server an
 import time
 from collections.abc import Callable, Iterator
 
-from coordinator.http import coordinator_server
+from coordinator.http import coordinator_server, pool_reading
 from coordinator.leader.coordinator import Coordinator
 from coordinator.metrics import leader_metrics, process_metrics, process_page
 from coordinator.metrics.queue_gauge_reader import QueueGaugeReader
@@ -28,6 +28,7 @@ def queue_gauge_reader(
         leading=lambda: coordinator.leadership.leading,
         cost=coordinator.settings.cost,
         queues=queues,
+        fragments=lambda: pool_reading.fragments(coordinator),
     )
 
 

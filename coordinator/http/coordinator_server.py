@@ -7,6 +7,10 @@ One rule: no request changes anything in the coordinator, the store or the clust
     /status    JSON: identity of the leader, epoch, counts, what is failing
     /v1/...    JSON: the queues (coordinator.http.queue_api)
 
+Who asks is known by the token of an account (coordinator.access), or by a job's own token. On loopback, which every
+user of the machine reaches, only the first two are answered without a token. In a pod, the API server lets nobody
+through who may not ask; without a token, answers there name nothing.
+
 The first two are also at a port of their own (coordinator.http.life_port). The cost of all requests is bounded
 (coordinator.http.bounded_server). Beyond that bound, every path except the first two is answered with 503.
 """
@@ -16,38 +20,45 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any
 
 import orjson
 
 from coordinator import settings as settings_module
+from coordinator.access.readers import HEADER, NOBODY, Reader
+from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache import noted_jobs
 from coordinator.cache.routing_rules import DEFAULT_QUEUE
 from coordinator.cache.views import JobView
 from coordinator.elastic import dry_run
-from coordinator.http import life_port, listening_ports
+from coordinator.http import life_port, listening_ports, pool_reading
 from coordinator.http.bounded_server import Answer, HttpServer, Question
-from coordinator.http.queue_api import QueueApi, StaleCaches, wait_percentiles
+from coordinator.http.queue_api import NotTold, QueueApi, StaleCaches, refusal, wait_percentiles
 from coordinator.leader.coordinator import Coordinator
 from coordinator.life.health_checks import Check
 from coordinator.life.process_checks import cache_check, loop_checks
+from coordinator.query.bounds import Bounds
 from coordinator.query.queries import StoreQueries
 from coordinator.query.questions import IDENTITY, Document
+from coordinator.reports.tokens import ReportKey
 from coordinator.routing import eligibility, queue_specs
 from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.feasibility import ClusterLimits
 from coordinator.settings import parse_pool
 from crds.resources.amounts import Amounts
+from kube.errors import ClusterError
 
 SETTING = "health_port"
 WAITS_SECONDS = 5.0
 """The largest age, in seconds, of the percentiles of waits. They are not computed for each request, because that reads
 all jobs."""
+UNREVIEWED = "the coordinator cannot ask the API server about the token of the request: try again"
 log = logging.getLogger(__name__)
 
 
-def status(coordinator: Coordinator) -> dict[str, Any]:
-    """Return the document of /status."""
+def status(coordinator: Coordinator, reader: Reader) -> dict[str, Any]:
+    """Return the document of /status. Objects are named to a reader of all namespaces only."""
     leadership, counts = coordinator.leadership, coordinator.counts
     return {
         "leading": leadership.leading,
@@ -62,7 +73,7 @@ def status(coordinator: Coordinator) -> dict[str, Any]:
         "rebuilds": counts.rebuilds,
         "skippedObjects": coordinator.watches.errors.objects,
         "skips": coordinator.watches.errors.times,
-        "skipped": coordinator.watches.errors.summary,
+        **({"skipped": coordinator.watches.errors.summary} if reader.everywhere else {}),
     }
 
 
@@ -101,8 +112,17 @@ def is_deleted(coordinator: Coordinator, queue: str) -> bool:
 
 
 @contextmanager
-def serving(coordinator: Coordinator, port: int, queries: StoreQueries | None = None) -> Iterator[int]:
+def serving(
+    coordinator: Coordinator,
+    port: int,
+    queries: StoreQueries | None = None,
+    reviews: TokenReviews | None = None,
+    key: ReportKey | None = None,
+) -> Iterator[int]:
     """Answer requests while the block runs, and publish on the Lease where they go; yield the port.
+
+    `reviews` are those of the tokens that are shown, by default by the API server of the coordinator; `key` is the key
+    of jobs' own tokens.
 
     The Lease names the URL of an address on loopback, and the Service for any other address, which is the address of a
     pod. The address is the one in the settings. Port 0 turns the server off; port -1 means any free port. Without
@@ -112,7 +132,8 @@ def serving(coordinator: Coordinator, port: int, queries: StoreQueries | None = 
         yield 0
         return
     address = coordinator.settings.health_address
-    handler = RequestHandler(coordinator, queue_api(coordinator, queries) if queries else None)
+    api = queue_api(coordinator, queries) if queries else None
+    handler = RequestHandler(coordinator, api, reviews or TokenReviews(coordinator.cluster), key)
     identity = {IDENTITY: coordinator.leadership.identity}
     server = HttpServer(handler.answer_probe, handler.answer, lambda: identity)
     with listening_ports.listening(server, SETTING, address, port) as bound:
@@ -158,6 +179,8 @@ class RequestHandler:
 
     coordinator: Coordinator
     api: QueueApi | None
+    reviews: TokenReviews
+    key: ReportKey | None = None
 
     def answer_probe(self, request: Question) -> Answer | None:
         """Return the answer to a probe, which waits for nothing; None for any other request.
@@ -171,17 +194,38 @@ class RequestHandler:
     def answer(self, request: Question) -> Answer:
         """Return the answer to a request; an error becomes an answer as well."""
         try:
-            return self.answer_probe(request) or self._answer(request.path)
+            return self.answer_probe(request) or self._answer(request.path, self._reader(request))
+        except NotTold as error:
+            return _json(*refusal(error.code, error))
+        except ClusterError as error:
+            log.warning("a token cannot be reviewed: %s", error)
+            return _json(*refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNREVIEWED))
         except Exception:
             log.exception("GET %s", request.path[:100])
             return _text(500, "the request failed in the coordinator: see its log")
 
-    def _answer(self, path: str) -> Answer:
+    def _reader(self, request: Question) -> Reader:
+        """Return who asks. Raises NotTold for a token that is not valid, or where one is missing, and ClusterError if
+        the API server does not answer."""
+        if request.token:
+            reader = self.reviews.reader(request.token)
+            if reader is None:
+                raise NotTold(HTTPStatus.UNAUTHORIZED, "the API server does not accept the token of the request")
+            return reader
+        scheme, _, token = request.authorization.partition(" ")
+        uid = self.key.uid(token.strip()) if self.key is not None and scheme.lower() == "bearer" else None
+        if uid is not None:
+            return Reader(job=uid)
+        if self.coordinator.settings.health_address in listening_ports.LOOPBACK:
+            raise NotTold(HTTPStatus.UNAUTHORIZED, f"the request has no token: send one of an account in {HEADER}")
+        return NOBODY
+
+    def _answer(self, path: str, reader: Reader) -> Answer:
         match path:
             case "/status":
-                return _json(200, status(self.coordinator))
+                return _json(200, status(self.coordinator, reader))
             case _ if self.api is not None and path.startswith("/v1/"):
-                return _json(*self.api.answer(path))
+                return _json(*self.api.answer(path, reader))
         return _text(404, "try /healthz, /readyz or /status")
 
 
@@ -209,8 +253,29 @@ def queue_api(coordinator: Coordinator, queries: StoreQueries) -> QueueApi:
         lambda: limits(coordinator),
         queries.suppose,
         lambda: scale_plan(coordinator, queries),
+        lambda: pool(coordinator, queries),
+        lambda reader: bounds(coordinator, reader),
         lambda: settings_module.describe(coordinator.settings),
     )
+
+
+def bounds(coordinator: Coordinator, reader: Reader) -> Bounds:
+    """Return what a reader is told. A queue is listed to those for whom it was made, and to those whose jobs use it."""
+    watches = coordinator.watches
+    rules = replace(watches.rules(), implicit=coordinator.settings.implicit_queues)
+
+    def uses(queue: str) -> bool:
+        return any(eligibility.is_usable(queue, each, rules) for each in reader.namespaces or ("",))
+
+    def is_listed(queue: str) -> bool:
+        if queue in reader.namespaces:
+            return True
+        spec = rules.queues.get(queue)
+        if spec is not None and not spec.allows("", {}) and uses(queue):
+            return True
+        return any(reader.may_read(job.key.namespace) for job in watches.jobs.indexed(queue))
+
+    return Bounds(reader, uses, is_listed)
 
 
 def scale_plan(coordinator: Coordinator, queries: StoreQueries) -> Document:
@@ -218,6 +283,12 @@ def scale_plan(coordinator: Coordinator, queries: StoreQueries) -> Document:
     _check_caches(coordinator)
     watches, leading = coordinator.watches, coordinator.leadership.leading
     return dry_run.describe(watches, coordinator.memory, coordinator.settings, queries.snapshot, leading=leading)
+
+
+def pool(coordinator: Coordinator, queries: StoreQueries) -> Document:
+    """Return what is free on the nodes of the pool. Raises StaleCaches if the caches may be outdated."""
+    _check_caches(coordinator)
+    return pool_reading.document(coordinator, queries.node_places)
 
 
 def idle_usage(coordinator: Coordinator) -> dict[str, Amounts]:

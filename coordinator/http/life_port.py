@@ -4,17 +4,21 @@ One rule: no answer waits for anything, and none names a job.
 
     /healthz   200 while every loop of the process turns, else 503 with the loops that do not
     /readyz    200 while the process does its work, else 503 with what it lacks
-    /metrics   what the process has counted and measured, in the text format of Prometheus
+    /metrics   what the process has counted and measured, in the text format of Prometheus; where the settings name a
+               file with a token, only to who shows the token
 
 With ?verbose both probes list every check, as kube-apiserver does. A thread of its own makes pages, so that probes are
 answered at the same time.
 """
 
+import hmac
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from coordinator.access import key_files
+from coordinator.errors import SettingsError
 from coordinator.http import listening_ports
 from coordinator.http.bounded_server import Answer, HttpServer, Question, ServerLimits
 from coordinator.life import health_checks
@@ -23,11 +27,17 @@ from coordinator.metrics import exposition
 from coordinator.metrics.page import Page
 from coordinator.port_settings import PortSettings
 
-SETTING = "metrics_port"
+SETTING, TOKEN_SETTING = "metrics_port", "metrics_token_file"
 LIMITS = ServerLimits(threads=1, rest=0.0)
 """Pages limit their cost by themselves."""
 WRONG_HOST = Answer(
     403, b"the Host header names another host: use localhost or the address of this machine\n", "text/plain"
+)
+NO_TOKEN = Answer(
+    401,
+    b"the request has no valid token: Authorization: Bearer, with what is in the file metrics_token_file\n",
+    "text/plain",
+    {"WWW-Authenticate": "Bearer"},
 )
 UNKNOWN = Answer(404, b"try /healthz, /readyz or /metrics\n", "text/plain")
 METRICS_PATH = "/metrics"
@@ -39,23 +49,40 @@ def serving(settings: PortSettings, probes: Probes, page: Page | None = None) ->
     """Answer probes and show a page of metrics while the block runs; yield the URL, or an empty text if the settings
     turn the port off.
 
-    Raises CoordinatorError, which names the setting, if the port cannot be used.
+    Raises CoordinatorError, which names the setting, if the port cannot be used or the file with the token has none.
     """
     address, port = settings.metrics_address, settings.metrics_port
     if port == 0:
         yield ""
         return
+    token = _token(settings.metrics_token_file)
 
     def answer_quickly(question: Question) -> Answer | None:
         if not listening_ports.is_for_address(question.host, address):
             return WRONG_HOST
         if page is not None and urlsplit(question.path).path == METRICS_PATH:
-            return None
+            return None if _is_let_in(question, token) else NO_TOKEN
         return probe_answer(probes, question.path) or UNKNOWN
 
     server = HttpServer(answer_quickly, lambda _: _show(page) if page else UNKNOWN, dict, LIMITS)
     with listening_ports.listening(server, SETTING, address, port) as bound:
         yield listening_ports.url(address, bound)
+
+
+def _token(path: str) -> bytes | None:
+    """Return the token that readers of the metrics have to show; None if none is asked for. Raises SettingsError."""
+    if not path:
+        return None
+    token = key_files.read(TOKEN_SETTING, path)
+    if token is None:
+        raise SettingsError(f"setting {TOKEN_SETTING}: {path}: there is no such file")
+    return token
+
+
+def _is_let_in(question: Question, token: bytes | None) -> bool:
+    scheme, _, shown = question.authorization.partition(" ")
+    is_shown = token is not None and hmac.compare_digest(shown.strip().encode("latin-1", "replace"), token)
+    return token is None or (scheme.lower() == "bearer" and is_shown)
 
 
 def _show(page: Page) -> Answer:

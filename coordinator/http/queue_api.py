@@ -1,6 +1,7 @@
 """The coordinator's read-only API: which document is at which path.
 
-One rule: answers are bounded, hold nothing secret, and are the same from a coordinator that does not lead.
+One rule: answers are bounded, hold nothing secret, and are the same from a coordinator that does not lead. What of an
+answer a reader gets, `coordinator.query.bounds` decides.
 
     /v1/queues                      every queue: settings, figures, first job
     /v1/queues/NAME                 one queue
@@ -9,6 +10,7 @@ One rule: answers are bounded, hold nothing secret, and are the same from a coor
     /v1/jobs/NAMESPACE/NAME/report  what the pods of a job have reported last; ?uid= as above
     /v1/check?job=JSON              whether a job could ever run (coordinator.routing.feasibility), before it is created
     /v1/next?n=20                   the next picks, made by the picker itself; &roomy=1: in a pool without limits
+    /v1/pool                        the nodes by shape: what is free on them, and in which pieces
     /v1/scale/plan                  which elastic jobs would grow, or give back to whom, and which would not and why
     /v1/status                      leader, workers, counters, waits
     /v1/settings                    the settings of this coordinator, without passwords
@@ -26,9 +28,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pydantic
 
+from coordinator.access.readers import Reader
 from coordinator.cache.views import JobView
 from coordinator.http.openapi import description
 from coordinator.query import figures, supposition
+from coordinator.query.bounds import Bounds
 from coordinator.query.questions import MOST_FORECAST_PICKS, UNKNOWN_PREFIX, Document, Queries, UnknownObject
 from coordinator.routing import feasibility
 from coordinator.routing.eligibility import Eligibility
@@ -41,13 +45,21 @@ LATEST = 1000
 """The number of last admissions from which the percentiles of waits are computed."""
 NEXT = 20
 KNOWN_PATHS = (
-    "try /v1/queues, /v1/next, /v1/places, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/scale/plan, "
-    "/v1/status, /v1/settings or /v1/openapi.json"
+    "try /v1/queues, /v1/next, /v1/places, /v1/check, /v1/jobs/NAMESPACE/NAME/why (or /report), /v1/pool, "
+    "/v1/scale/plan, /v1/status, /v1/settings or /v1/openapi.json"
 )
 
 
 class InvalidQuery(ValueError):
     """The query of a request is wrong; the message says why."""
+
+
+class NotTold(Exception):
+    """Who asks may not know the answer; the message says why."""
+
+    def __init__(self, code: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class StaleCaches(Exception):
@@ -71,48 +83,64 @@ class QueueApi:
     """A function that returns the forecast for a job if it took its place in its queue now. Raises QueueError."""
     scale_plan: Callable[[], Document]
     """A function that returns the plan of resizes as it would be now. Raises QueueError and StaleCaches."""
+    pool: Callable[[], Document]
+    """A function that returns what is free on the nodes of the pool. Raises QueueError and StaleCaches."""
+    bounds: Callable[[Reader], Bounds]
+    """A function that returns what a reader is told."""
     settings: Callable[[], Document] = dict
     """A function that returns the settings of this process, without anything secret."""
     clock: Callable[[], float] = time.time
 
-    def answer(self, path: str) -> tuple[int, Document]:
+    def answer(self, path: str, reader: Reader) -> tuple[int, Document]:
         """Return a status code and a document. A request that fails is answered with a Status that has a message."""
         try:
-            return HTTPStatus.OK, self._answer(path)
+            return HTTPStatus.OK, self._answer(path, self.bounds(reader))
         except UnknownObject as error:
-            return _refusal(HTTPStatus.NOT_FOUND, error)
+            return refusal(HTTPStatus.NOT_FOUND, error)
         except InvalidQuery as error:
-            return _refusal(HTTPStatus.BAD_REQUEST, error)
+            return refusal(HTTPStatus.BAD_REQUEST, error)
+        except NotTold as error:
+            return refusal(error.code, error)
         except (QueueError, StaleCaches) as error:
-            return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, error)
+            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, error)
 
-    def _answer(self, path: str) -> Document:
+    def _answer(self, path: str, bounds: Bounds) -> Document:
         parts = urlsplit(path)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         match [unquote(part) for part in parts.path.strip("/").split("/")]:
             case ["v1", "queues", name]:
-                return self.queries.queue(name)
+                return self._queue(name, bounds)
             case ["v1", "jobs", namespace, name, "why"]:
-                return self._why(namespace, name, query.get("uid", ""))
+                _check_reader(bounds.reader, namespace)
+                return bounds.job(self._why(namespace, name, query.get("uid", "")))
             case ["v1", "jobs", namespace, name, "report"]:
-                return self._reports(namespace, name, query.get("uid", ""))
-            case ["v1", *rest] if (answer := self._answers.get("/".join(rest))) is not None:
+                return self._reports(namespace, name, query.get("uid", ""), bounds.reader)
+            case ["v1", *rest] if (answer := self._answers(bounds).get("/".join(rest))) is not None:
                 return answer(query)
         raise UnknownObject(f"{UNKNOWN_PREFIX}{parts.path} here; {KNOWN_PATHS}")
 
-    @property
-    def _answers(self) -> Mapping[str, Callable[[Mapping[str, str]], Document]]:
-        """The answers to the paths that name no object."""
+    def _answers(self, bounds: Bounds) -> Mapping[str, Callable[[Mapping[str, str]], Document]]:
+        """Return the answers to the paths that name no object."""
         return {
-            "queues": lambda _: {"items": self.queries.queues()},
-            "check": lambda query: feasibility.document(feasibility.judge_submission(_parse_job(query), self.limits())),
-            "next": lambda query: self.queries.next(_parse_count(query), roomy=query.get("roomy") == "1"),
-            "places": lambda query: {"items": self.queries.places([*filter(None, query.get("queues", "").split(","))])},
-            "scale/plan": lambda _: self.scale_plan(),
+            "queues": lambda _: {"items": bounds.queues(self.queries.queues())},
+            "check": lambda query: self._check(_parse_job(query), bounds.reader),
+            "next": lambda query: bounds.picks(self.queries.next(_parse_count(query), roomy=query.get("roomy") == "1")),
+            "places": lambda query: {"items": bounds.places(self.queries.places(_parse_queues(query)))},
+            "pool": lambda _: self.pool(),
+            "scale/plan": lambda _: bounds.plan(self.scale_plan()),
             "status": lambda _: self._status(),
             "settings": lambda _: self.settings(),
             "openapi.json": lambda _: description.document(),
         }
+
+    def _queue(self, name: str, bounds: Bounds) -> Document:
+        if not bounds.shows(name):
+            raise UnknownObject(f"{UNKNOWN_PREFIX}queue {name} in the queues")
+        return bounds.queue(self.queries.queue(name))
+
+    def _check(self, request: JobRequest, reader: Reader) -> Document:
+        _check_reader(reader, request.namespace)
+        return feasibility.document(feasibility.judge_submission(request, self.limits()))
 
     def _why(self, namespace: str, name: str, uid: str) -> Document:
         newest = self.find(namespace, name)
@@ -131,8 +159,10 @@ class QueueApi:
             return document | self._with_limits(partial(supposition.describe_room, document), job)
         return document | self._absent(job) if document["state"] == "absent" else document
 
-    def _reports(self, namespace: str, name: str, uid: str) -> Document:
+    def _reports(self, namespace: str, name: str, uid: str, reader: Reader) -> Document:
         job = self.find(namespace, name)
+        if job is None or reader.job != job.key.uid:
+            _check_reader(reader, namespace)
         if job is None or uid not in ("", job.key.uid):
             raise UnknownObject(f"{UNKNOWN_PREFIX}job {namespace}/{name}")
         return self.queries.reports(job.key)
@@ -164,6 +194,21 @@ class QueueApi:
             return self.about() | {"redis": str(error)}
 
 
+def _check_reader(reader: Reader, namespace: str) -> None:
+    """Raise NotTold if a reader may not list the jobs of a namespace; whether the namespace has such a job is not
+    told."""
+    if not reader.may_read(namespace):
+        raise NotTold(
+            HTTPStatus.FORBIDDEN,
+            f"jobs of namespace {namespace} are told to accounts that may list its TorchJobs: the request has no token "
+            f"of one (torchq rbac --tenant {namespace})",
+        )
+
+
+def _parse_queues(query: Mapping[str, str]) -> list[str]:
+    return [*filter(None, query.get("queues", "").split(","))]
+
+
 def _parse_count(query: Mapping[str, str]) -> int:
     text = query.get("n", str(NEXT))
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_FORECAST_PICKS):
@@ -180,7 +225,7 @@ def _parse_job(query: Mapping[str, str]) -> JobRequest:
         raise InvalidQuery(f"{where}: {problem['msg']}") from error
 
 
-def _refusal(code: int, error: Exception) -> tuple[int, Document]:
+def refusal(code: int, error: Exception | str) -> tuple[int, Document]:
     """Return an error as an API server writes it, so that its proxy passes the message on."""
     return code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": str(error),
                   "details": {"name": "torchq-coordinator"}}  # fmt: skip

@@ -90,7 +90,9 @@ class ChargeRelease:
         if late:
             self.store.remove(late)
         self._unfreed |= {key: UnfreedCharge(since[key], now) for key in refused}
-        self._measure(key for key in keys if key not in self._unfreed)
+        freed = [key for key in keys if key not in self._unfreed]
+        self.pick_cycle.forget(freed)
+        self._measure(freed)
         for charge in refunds:
             if charge.key not in refused:
                 self.pick_cycle.refund(charge.queue, charge.paid)

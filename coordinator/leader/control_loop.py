@@ -22,6 +22,7 @@ from coordinator.elastic.idle_history import Memory
 from coordinator.elastic.recalls import Recalls
 from coordinator.leader import quota_judgement
 from coordinator.leader.charge_lowering import ChargeLowering
+from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.queue_configuration import QueueConfiguration
 from coordinator.leader.reasons import Reasons
 from coordinator.leader.router import Router
@@ -74,6 +75,8 @@ class ControlLoop:
     """Where the targets of jobs are put; None: no job is resized."""
     memory: Memory | None = None
     reports: ReportReader | None = None
+    node_places: NodePlaces | None = None
+    """The places of jobs on nodes; None: nodes do not matter."""
     meter: Meter = NO_METER
     turn: Turn = field(default_factory=lambda: Turn("term"))
     """The loop as which a term turns: each part of a step is a turn."""
@@ -90,7 +93,13 @@ class ControlLoop:
     def __post_init__(self) -> None:
         watches, store, work, settings = self.watches, self.store, self.work, self.settings
         self._pick_cycle = PickCycle(
-            store, settings.rules, self._forecast, self._take_gang_room, self._ages, watches.ended.holds
+            store,
+            settings.rules,
+            self._forecast,
+            self._take_gang_room,
+            self._ages,
+            watches.ended.holds,
+            lambda: self.node_places.places if self.node_places is not None else None,
         )
         self._configuration = QueueConfiguration(watches, store, settings)
         self._rebuild = StoreRebuild(
@@ -129,6 +138,8 @@ class ControlLoop:
         """Rebuild the store from the cluster under a new epoch (`StoreRebuild.rebuild`)."""
         began = self.elapsed()
         self._rebuild.rebuild(epoch)
+        if self.node_places is not None:
+            self.node_places.forget()
         self.counts.rebuilds += 1
         self.meter.count(leader_metrics.REBUILDS, cause)
         self.meter.observe(leader_metrics.REBUILD_SECONDS, self.elapsed() - began)
@@ -180,6 +191,8 @@ class ControlLoop:
     def cycle(self) -> int:
         """Pick all jobs that can be picked; return the number of jobs admitted."""
         self._cycled_at, began = self.clock(), self.elapsed()
+        if self.node_places is not None and self.node_places.refresh():
+            self._pick_cycle.reread()
         heads = read_depth.per_queue(self._configuration.queue_count, self.settings.heads)
         committed = self._pick_cycle.run(self.clock(), self.settings.batch, heads)
         self.meter.observe(leader_metrics.CYCLE_SECONDS, self.elapsed() - began)

@@ -21,6 +21,7 @@ from coordinator.elastic.idle_history import Memory
 from coordinator.errors import LeadershipLost
 from coordinator.leader.control_loop import ControlLoop, Counts
 from coordinator.leader.election import Fitness, LeaderElection, LeaseConfig
+from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.reasons import Reasons
 from coordinator.leader.router import MissingCharge
 from coordinator.leader.status_writer import StatusWriter
@@ -112,6 +113,7 @@ class Coordinator:
     redis: RedisProbe = field(init=False)
     watches: Watches = field(init=False)
     leadership: LeaderElection = field(init=False)
+    node_places: NodePlaces = field(init=False)
     statuses: StatusWriter = field(init=False)
     reasons: Reasons = field(init=False)
     memory: Memory = field(init=False)
@@ -121,15 +123,12 @@ class Coordinator:
     def __post_init__(self, leases: Cluster | None, once: Cluster | None) -> None:
         self._turn = self.turns.loop("term")
         self._turn.end()  # it turns from `run` on
-        kinds = optional_kinds.KINDS if self.settings.pods == "make" else ()
         store, settings = self.probe or self.store, self.settings
+        kinds = optional_kinds.KINDS if settings.pods == "make" else ()
+        counts, taints, hints = settings.pool == "nodes", settings.taints_of_leaving_nodes, settings.placement_hints
         self.redis = RedisProbe(store)
-        self.watches = Watches(
-            self.cluster,
-            nodes=settings.pool == "nodes",
-            foreign=kinds,
-            leaving_taints=settings.taints_of_leaving_nodes,
-        )
+        self.watches = Watches(self.cluster, nodes=counts, foreign=kinds, leaving_taints=taints)
+        self.node_places = NodePlaces(self.watches, self.store.reservations, time.monotonic, counts, hints)
         self.statuses = StatusWriter(once or self.cluster, self.watches, lambda: self.leadership.term)
         self.reasons = Reasons(
             self.statuses.reasons,
@@ -138,6 +137,7 @@ class Coordinator:
             settings.rules,
             after=settings.reason_after,
             implicit=settings.implicit_queues,
+            places=self.node_places.copy,
         )
         self.memory = Memory(settings)
         self.leadership = LeaderElection(
@@ -227,6 +227,7 @@ class Coordinator:
             lane=self.statuses.jobs,
             memory=self.memory,
             reports=self.reports,
+            node_places=self.node_places,
             meter=self.meter,
             turn=self._turn,
         )

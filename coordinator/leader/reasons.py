@@ -27,6 +27,7 @@ from queues.picking import read_depth
 from queues.picking.explain import Explanation, explain
 from queues.picking.picker import Picker
 from queues.picking.snapshot_cache import merge
+from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.store import QueueReader
 from queues.values import Entry, QueuePosition, QueueSnapshot, Snapshot
@@ -57,6 +58,8 @@ class Reasons(Rounds):
     implicit: bool = False
     """Whether queues are implicit."""
     clock: Callable[[], float] = time.time
+    places: Callable[[], Places | None] = lambda: None
+    """A function that returns a copy of the places of jobs on nodes, where they are known."""
     _explained: dict[JobKey, tuple[str, float]] = field(default_factory=dict)
     """By first job, the code of its last explanation, and the time of that explanation."""
 
@@ -90,7 +93,7 @@ class Reasons(Rounds):
             and job.admission is None
             and now - job.submitted >= self.after
         ]
-        forecast = Picker(snapshot, self.rules) if waiting else None
+        forecast = Picker(snapshot, self.rules, places=self.places()) if waiting else None
         self._explained = {key: (code, at) for key, (code, at) in self._explained.items() if now - at < CHANGE_SECONDS}
         for job, place in waiting:
             assert forecast is not None

@@ -41,7 +41,7 @@ def _close(data: Path) -> list[str]:
             f"--data: {data} holds other files and is open to other users: choose a new folder for the cluster"
         )
     layout = files.layout
-    secrets = (layout.token, layout.kubeconfig, layout.key("ca"), layout.key("server"), files.report_key)
+    secrets = (layout.token, layout.kubeconfig, layout.key("ca"), layout.key("server"), *files.secrets)
     exposed = bool(mode & _OTHERS) and any(path.stat().st_mode & _OTHERS for path in secrets if path.exists())
     for path in (data, *entries):
         _check_owner(path)
@@ -49,7 +49,7 @@ def _close(data: Path) -> list[str]:
             path.chmod(0o700 if path.is_dir() else 0o600)
     notes = [f"{data} was open to other users and is closed now"] if mode & _OTHERS and entries else []
     if exposed:
-        for path in (layout.token, layout.kubeconfig, files.report_key):  # missing ones are created at the next start
+        for path in (layout.token, layout.kubeconfig, *files.secrets):  # missing ones are created at the next start
             path.unlink(missing_ok=True)
         shutil.rmtree(layout.key("ca").parent, ignore_errors=True)
         notes.append("other users could read the cluster's token or keys: they and the kubeconfig are created again")

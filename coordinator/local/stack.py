@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coordinator.access import key_files
 from coordinator.errors import LocalError
 from coordinator.local import option_checks, redis_ownership, remaining_pods, stack_shutdown, stack_state, target
 from coordinator.local.stack_shutdown import CLUSTER, DATA, NODE, NODE_NAME, TORCHQ, Say
@@ -23,7 +24,6 @@ from coordinator.local.stack_start import START_SECONDS, Report, StackStart, Sta
 from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import WATCH_SECONDS, Command, Supervisor
 from coordinator.rbac.permissions import LEASE
-from coordinator.reports import tokens
 from coordinator.settings import Settings
 from crds import generate
 from crds.api_resources import LEASES, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
@@ -301,7 +301,8 @@ def _keep_redis_startable(files: Files, status: int) -> None:
 def _coordinator_and_workers(options: StackOptions, files: Files, redis_url: str) -> Iterator[Command]:
     """Return the commands of coordinator and workers, with the settings for one machine."""
     first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
-    tokens.make_file(files.report_key)
+    for secret in files.secrets:
+        key_files.make(secret)
     report_port = _report_port(files)
     defaults = {
         "TORCHQ_MASTER_ADDRESS": "loopback",
@@ -321,6 +322,7 @@ def _coordinator_and_workers(options: StackOptions, files: Files, redis_url: str
         "TORCHQ_REDIS_URL_FILE": options.redis_file,
         "TORCHQ_METRICS_PORT": "-1",  # each process has a port, and tells the supervisor of it
         "TORCHQ_METRICS_ADDRESS": "127.0.0.1",
+        "TORCHQ_METRICS_TOKEN_FILE": str(files.metrics_token),
         "TORCHQ_REPORT_PORT": str(report_port),
         "TORCHQ_REPORT_KEY_FILE": str(files.report_key),
         "TORCHQ_REPORT_URL": f"http://127.0.0.1:{report_port}",

@@ -53,8 +53,12 @@ class Files:
         """The coordinator's port for reports, stored because running pods know it."""
         self.report_key = data / "report.key"
         """The key of the tokens with which pods report; mode 0600."""
+        self.metrics_token = data / "metrics.token"
+        """The token that Prometheus shows at the pages of metrics; mode 0600."""
         self.redis_url = data / REDIS_URL_NOTE
         """The URL of the stack's own Redis, for commands; missing if the stack uses another one."""
+        self.secrets = (self.report_key, self.metrics_token)
+        """The secrets of the stack itself, which are made at its start unless they are there."""
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ This page answers: which metrics are there, what do they count, and which proces
 
 Coordinators and workers show metrics in the text format of Prometheus at `/metrics` of `metrics_port`
 ([probes.md](probes.md)). `torchq worker` has one page for all its processes; `torchq local` gives each process a port,
-and `torchq local status -o json` lists them (`metrics_url`).
+which asks for a token ([one-machine.md](one-machine.md#jobs-on-one-machine)); `torchq local status -o json` lists them.
 
 - **A fact counts once**, in the process that wrote it, after the API server has taken the write. A new leader, a
   restart or a repeated request counts nothing again. A worker process that dies lowers no counter of its supervisor;

@@ -52,6 +52,11 @@ COHORT_USAGE = _gauge(
     "torchq_cohort_usage", "What a cohort's queues use, as far as quotas limit it.", "cohort", "resource"
 )
 POOL_CAPACITY = _gauge("torchq_pool_capacity", "What all queues share. Without a limit there is no series.", "resource")
+POOL_FRAGMENTS = _gauge(
+    "torchq_pool_fragments",
+    "What is free on nodes, but not to a pod that takes a whole node: of GPUs, or of cpu on nodes without GPUs.",
+    "resource",
+)
 POOL_USAGE = _gauge("torchq_pool_usage", "Sum of the charges of all admitted jobs.", "resource")
 WAITING_JOBS = _gauge(
     "torchq_waiting_jobs",

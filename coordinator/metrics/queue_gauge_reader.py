@@ -15,6 +15,7 @@ from coordinator.cache.views import JobView
 from coordinator.metrics import leader_metrics, queue_gauges
 from coordinator.metrics.queue_names import QueueNames
 from coordinator.metrics.registry import Sample, number
+from crds.resources.amounts import Amounts
 from kube.process.turns import Turn, Turns
 from queues import metrics as queue_metrics
 from queues.errors import QueueError
@@ -59,6 +60,8 @@ class QueueGaugeReader:
     leading: Callable[[], bool]
     cost: str
     queues: QueueNames
+    fragments: Callable[[], Amounts] = dict
+    """A function that returns what is free on nodes in fragments, where it is known."""
     clock: Callable[[], float] = time.time
     cpu_clock: Callable[[], float] = time.thread_time
     _samples: tuple[Sample, ...] = field(default=())
@@ -116,6 +119,7 @@ class QueueGaugeReader:
         policies, label = self.policies(), self.queues.label
         self._explicit = frozenset(policies)
         yield from queue_gauges.samples(snapshot, self.clock(), self.cost, policies, label)
+        yield from queue_gauges.fragments(self.fragments())
         yield from queue_gauges.waiting(map(_describe, filter(_is_waiting, self.jobs())), self._label_known)
         yield number(queue_metrics.WORK_DEPTH, stats.ready, queue_metrics.WORK_QUEUE)
         members = Counter((each.version, str(each.layout)) for each in stats.members if not each.clock)

@@ -61,6 +61,11 @@ def samples(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, st
     yield from _amounts(metrics.POOL_USAGE, {**dict.fromkeys(pool, 0), **snapshot.pool_usage})
 
 
+def fragments(amounts: Amounts) -> Iterator[Sample]:
+    """Yield the gauges of what is free in fragments (`coordinator.query.pool_nodes`)."""
+    return _amounts(metrics.POOL_FRAGMENTS, amounts)
+
+
 def waiting(jobs: Iterable[tuple[str, str, bool]], label: Label) -> Iterator[Sample]:
     """Yield the gauges of jobs that wait: by reason, and by queue those without a place in its order.
 

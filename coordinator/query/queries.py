@@ -16,6 +16,7 @@ from queues.picking import read_depth
 from queues.picking.explain import ScarceRoom, explain, suppose
 from queues.picking.picker import Picker
 from queues.picking.snapshot_cache import SnapshotCache
+from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.storage.stats import QueueStats
 from queues.store import QueueReader
@@ -45,6 +46,8 @@ class StoreQueries:
     """A function that returns the names of the pods of a job, where they are known."""
     check_owner: Callable[[], None] = lambda: None
     """A function that raises ForeignStore if the store holds the queues of another installation."""
+    node_places: Callable[[], Places | None] = lambda: None
+    """A function that returns a copy of the places of jobs on nodes, where they are known."""
     _snapshots: SnapshotCache = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +77,7 @@ class StoreQueries:
         """See `Queries`."""
         self.check_owner()
         count = max(1, min(count, MOST_FORECAST_PICKS))
-        snapshot, picks = self._snapshots.forecast(self.rules, count, roomy=roomy)
+        snapshot, picks = self._snapshots.forecast(self.rules, count, roomy=roomy, places=self.node_places())
         items = documents.next_picks(picks, self.clock())
         return {"items": items, "pool": documents.room(snapshot), "waiting": documents.waiting_count(snapshot)}
 
@@ -97,7 +100,7 @@ class StoreQueries:
 
     def _waiting(self, place: QueuePosition) -> Document:
         snapshot, now = self._snapshots.read(read_depth.per_queue(1), [place.entry.queue]), self.clock()
-        reason = explain(Picker(snapshot, self.rules), place, now)
+        reason = explain(Picker(snapshot, self.rules, places=self.node_places()), place, now)
         next_pick = self._turn(place)
         is_possible = reason.code != "ExceedsQuota"
         pick_with_room = next_pick or (self._turn(place, roomy=True) if is_possible else None)
@@ -109,13 +112,13 @@ class StoreQueries:
         """Return the forecast for a job without a place in its queue if it took a place now. Raises QueueError."""
         self.check_owner()
         snapshot = self._snapshots.read(read_depth.per_queue(1), [entry.queue])
-        reason = suppose(snapshot, entry, self.rules, self.clock())
+        reason = suppose(snapshot, entry, self.rules, self.clock(), self.node_places())
         fits = reason.code == "Next"
         return {"fits": fits, "code": reason.code, "message": reason.sentence, "numbers": reason.numbers}
 
     def _turn(self, place: QueuePosition, *, roomy: bool = False) -> int | None:
         """Return the number of the job among the next picks; None if the job is not among these picks."""
-        picks = self._snapshots.forecast(self.rules, FORECAST_PICKS, roomy=roomy)[1]
+        picks = self._snapshots.forecast(self.rules, FORECAST_PICKS, roomy=roomy, places=self.node_places())[1]
         keys = [pick.waiting.entry.key for pick in picks]
         return keys.index(place.entry.key) + 1 if place.entry.key in keys else None
 

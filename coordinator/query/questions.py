@@ -14,6 +14,8 @@ Document = dict[str, Any]
 """An answer, or a part of one, as JSON values."""
 IDENTITY = "Torchq-Identity"
 """The HTTP header that names the coordinator process that made the answer."""
+ANOTHER = "a job of another team"
+"""What stands for the name of a job that the reader may not read."""
 MOST_FORECAST_PICKS = 500
 UNKNOWN_PREFIX = "there is no "
 """The beginning of every message about an object that does not exist."""

@@ -50,7 +50,7 @@ def describe_room(document: Document, job: JobView, limits: ClusterLimits) -> Do
     """Return how the limits apply to a waiting job: why it is too large, or which nodes are closed."""
     if document.get("code") == "ExceedsQuota":
         return describe_too_large(job, limits)
-    closed = cordoned(limits) if document.get("code") == "WaitingForPool" else ""
+    closed = cordoned(limits) if document.get("code") in ("WaitingForPool", "WaitingForNodes") else ""
     return {"message": f"{document['message']}; {closed}"} if closed else {}
 
 

@@ -64,7 +64,9 @@ def role_manifests(role: Role, names: RoleNames, namespaces: Sequence[str] = ())
     permissions.
     """
     if role in (USER, QUEUE_ADMIN):
-        return _labelled([_role(full_name(role), _with_service(role.rules, names.service))], role.name)
+        return _with_caution(
+            _labelled([_role(full_name(role), _with_service(role.rules, names.service))], role.name), role
+        )
     subject = account(role, names.accounts)
     worker_namespaces = namespaces if role is WORKER else ()
     rules = _with_service(role.cluster_wide if worker_namespaces else role.rules, names.service)
@@ -168,6 +170,12 @@ def labels(component: str) -> dict[str, str]:
 
 def _labelled(documents: Iterable[Manifest], component: str) -> list[Manifest]:
     return [each | {"metadata": each["metadata"] | {"labels": labels(component)}} for each in documents]
+
+
+def _with_caution(documents: Iterable[Manifest], role: Role) -> list[Manifest]:
+    """Return documents with what an admin should know of the role, under the annotation that Kubernetes has for it."""
+    note = {"annotations": {"kubernetes.io/description": role.caution}} if role.caution else {}
+    return [each | {"metadata": each["metadata"] | note} for each in documents]
 
 
 def _with_service(rules: Iterable[PolicyRule], service: str) -> list[PolicyRule]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from coordinator.access.readers import ACCOUNT, READER_ACCOUNT
 from crds.api_resources import (
     CONFIG_MAPS,
     EVENTS,
@@ -24,8 +25,11 @@ from crds.api_resources import (
     RESOURCE_QUOTAS,
     SCALE_INS,
     SCALE_OUTS,
+    SERVICE_ACCOUNTS,
     SERVICES,
+    SUBJECT_ACCESS_REVIEWS,
     TENANT_QUEUES,
+    TOKEN_REVIEWS,
     TORCHJOBS,
     Resource,
 )
@@ -71,6 +75,8 @@ class Role:
     """The rules for the namespace of the leader's Lease."""
     queue: tuple[PolicyRule, ...] = ()
     """The rules for a user's queue, unless a rule names another object."""
+    caution: str = ""
+    """What an admin who grants the role should know; it stands in the role itself."""
     option: str = ""
     """The option of `torchq rbac` that prints a role of single occasions; empty for a role of every installation."""
 
@@ -148,7 +154,13 @@ _ASK = (
     PolicyRule(resource=LEASES, name=LEASE, verbs=("get",)),
     PolicyRule(resource=SERVICES, subresource="proxy", name=proxied(SERVICE), verbs=("get",)),
 )
-"""The permissions to query a coordinator, directly or through the API server. The answers cover all queues."""
+"""The permissions to query a coordinator, directly or through the API server."""
+_ASK_ABOUT_ALL = (
+    # The token that a command shows to the coordinator, which then names the jobs of all namespaces.
+    PolicyRule(resource=SERVICE_ACCOUNTS, subresource="token", name=READER_ACCOUNT, verbs=("create",)),
+    *_ASK,
+)
+"""The permissions to query a coordinator about the jobs of all namespaces."""
 
 COORDINATOR = Role(
     name="coordinator",
@@ -163,6 +175,8 @@ COORDINATOR = Role(
         *_of_each(SCALE_OUTS, SCALE_INS, *_POD_GROUPS, RECREATE_REQUESTS, verbs=_FOLLOW),
         # Without this permission, jobs are picked as if the queues of the gang scheduler had room.
         PolicyRule(resource=GANG_QUEUES, verbs=_FOLLOW, optional=True),
+        # Who asks, and whose jobs the answer may name.
+        *_of_each(TOKEN_REVIEWS, SUBJECT_ACCESS_REVIEWS, verbs=("create",)),
     ),
     lease=(
         # RBAC cannot restrict create to a name.
@@ -228,8 +242,13 @@ USER = Role(
         # `job show` uses them for a job that waits for a ResourceQuota.
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
         *_of_each(*_POD_GROUPS, verbs=("list",)),
+        # The token that a command shows to the coordinator. The account has no other rights than its users.
+        PolicyRule(resource=SERVICE_ACCOUNTS, subresource="token", name=ACCOUNT, verbs=("create",)),
     ),
     queue=(PolicyRule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),
+    caution="Users of a namespace may read, change and delete all of its ConfigMaps, also those of other applications: "
+    "torchq run keeps the code of jobs in ConfigMaps, and no rule can name only these. Where that is too much, set "
+    "code_store to a folder that all nodes see, and remove the rule on configmaps.",
 )
 QUEUE_ADMIN = Role(
     name="queue-admin",
@@ -240,7 +259,7 @@ QUEUE_ADMIN = Role(
         # `queue delete` refuses a queue that unfinished jobs name.
         PolicyRule(resource=TORCHJOBS, verbs=("list",)),
         PolicyRule(resource=EVENTS, verbs=("create",)),
-        *_ASK,
+        *_ASK_ABOUT_ALL,
     ),
 )
 DOCTOR = Role(
@@ -258,6 +277,12 @@ DOCTOR = Role(
     ),
     lease=(PolicyRule(resource=LEASES, name=LEASE, verbs=("get", "patch")),),
 )
+READER = Role(
+    name="reader",
+    purpose="answers that name the jobs of all namespaces: admins get tokens of this account, which lists TorchJobs",
+    # The coordinator looks whether the account has the right; nobody else uses it.
+    rules=(PolicyRule(resource=TORCHJOBS, verbs=(), by_hand=("list",)),),
+)
 RESTORE = Role(
     name="restore",
     purpose="`torchq restore`: creates TenantQueues, TorchJobs and their code, writes the status of finished jobs",
@@ -271,9 +296,9 @@ RESTORE = Role(
         PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch"), by_hand=("delete",)),
         # Whether a coordinator can lead on the Redis that it finds.
         PolicyRule(resource=NAMESPACES, name=SYSTEM_NAMESPACE, verbs=("get",)),
-        *_ASK,
+        *_ASK_ABOUT_ALL,
     ),
 )
-ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR, RESTORE)}
+ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR, READER, RESTORE)}
 STANDING = {name: role for name, role in ROLES.items() if not role.option}
 """The roles that an installation has at all times."""

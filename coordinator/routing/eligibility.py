@@ -223,7 +223,9 @@ def port_block(key: JobKey, chosen: Iterable[HostPort], rules: RoutingRules) -> 
     for port in sorted(chosen) if rules.ports else ():
         owner = chosen_ports.taken_by(port, key, rules.ports)
         if owner is not None:
-            sentence = f"port {port.port} is taken by job {owner.namespace}/{owner.name}"
+            is_own = owner.namespace == key.namespace
+            holder = f"job {owner.namespace}/{owner.name}" if is_own else "a job of another team"
+            sentence = f"port {port.port} is taken by {holder}"
             return Eligibility("PortTaken", sentence, ordered=False)
     return None
 

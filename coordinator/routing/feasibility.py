@@ -11,8 +11,10 @@ do.
     PriorityClassNotFound   no admin has created the PriorityClass
     ExceedsQuota            it asks for more than the queue and its cohort can ever give
     ExceedsPool             it asks for more than the pool that an admin gives in numbers
-    ExceedsNodes            all nodes of now together have less, or each of them has less than one of its pods asks for.
-                            Only on an embedded cluster is this firm: elsewhere nodes may be added
+    ExceedsNodes            all nodes of now together have less, each of them has less than one of its pods asks for,
+                            none is one on which a pod may run, or they do not hold the pods that start together.
+                            On an embedded cluster this is firm, and everywhere if a pod asks for more than the largest
+                            node has: elsewhere nodes may be added
 
     GraceTooLong            is no reason against the job: its pods have less time to end than their templates say
     SavesTooLong            is no reason against the job: it could not save for as long as it asks for
@@ -27,14 +29,17 @@ from typing import Any, NamedTuple
 
 import pydantic
 
+from coordinator.cache.node_views import NodeView
 from coordinator.cache.routing_rules import RoutingRules
-from coordinator.cache.views import JobView, NodeView
-from coordinator.routing import eligibility, pool_capacity
+from coordinator.cache.views import JobView
+from coordinator.routing import eligibility, node_fit, pool_capacity
 from coordinator.routing.pool_capacity import PoolSetting
 from crds.keys import JobKey
+from crds.node_requirements import PlaceCondition
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, Amounts
-from crds.torchjob.demand import HostPort
+from crds.torchjob.demand import FirstPods, HostPort
+from crds.torchjob.size_limits import MOST_TASK_TYPES
 from queues.picking import quotas
 from queues.values import QueueSpec
 
@@ -44,6 +49,7 @@ GANG_QUEUE = "spec.schedulingPolicy.gangQueue"
 CHECKPOINT = "spec.schedulingPolicy.checkpointSeconds"
 PRIORITY_CLASS = "spec.schedulingPolicy.priorityClassName"
 LESS = "ask for less"
+INSIST = "--anyway: nodes may be added"
 LATER = "it waits until there are nodes that have it"
 _REMEDIES = {
     "QueueNotFound": "name another queue, or have an admin create it (torchq queue create NAME)",
@@ -79,6 +85,20 @@ class JobRequest(pydantic.BaseModel):
     """The longest grace of its pods, in seconds."""
     ports: tuple[HostPort, ...] = ()
     """The ports of a node that it chooses itself."""
+    starts: tuple[FirstPods, ...] = pydantic.Field(default=(), max_length=MOST_TASK_TYPES)
+    """The pods that start together; empty if that is not known."""
+
+    @pydantic.field_validator("starts")
+    @classmethod
+    def _check_places(cls, starts: tuple[FirstPods, ...]) -> tuple[FirstPods, ...]:
+        for each in starts:
+            fields = PlaceCondition.parse(each.place).fields
+            kinds = {"nodeSelector": dict, "tolerations": list}
+            if not isinstance(fields, dict) or any(
+                not isinstance(fields.get(name, kind()), kind) for name, kind in kinds.items()
+            ):
+                raise ValueError("the place of a pod is not readable")
+        return starts
 
 
 class Obstacle(NamedTuple):
@@ -88,7 +108,7 @@ class Obstacle(NamedTuple):
     field: str
     message: str
     firm: bool = True
-    """Whether the job can never run; if not, new nodes may change that."""
+    """Whether the job is refused unless its user insists. Of one that is not, the user is warned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,38 +241,39 @@ def _beyond_pool(request: JobRequest, limits: ClusterLimits) -> Iterator[Obstacl
             problem = f"{_asked(request, name, demand)}, all queues together have {limit} (the setting pool)"
             yield Obstacle("ExceedsPool", TASKS, f"{problem}: {LESS}")
         return
-    firm = any(node.embedded for node in limits.nodes)
     if not limits.nodes:
-        yield _nodes(TASKS, "the cluster has no node", firm=False)
+        yield _exceeds_nodes(TASKS, "the cluster has no node")
         return
-    reported = set()
-    for name, demand, limit in _over(request.charge, room):
-        reported.add(name)
-        yield _nodes(TASKS, f"{_asked(request, name, demand)}, all nodes together have {limit}", firm=firm)
-    for task, pod in request.pods.items():
-        for problem in _too_large(task, pod, limits.nodes, reported):
-            yield _nodes(f"{TASKS}.{task}", problem, firm=firm)
+    yield from _beyond_nodes(request, limits.nodes, room)
 
 
-def _nodes(field: str, problem: str, *, firm: bool) -> Obstacle:
-    return Obstacle("ExceedsNodes", field, f"{problem}: {LESS if firm else LATER}", firm)
-
-
-def _too_large(task: str, demand: Amounts, nodes: tuple[NodeView, ...], reported: set[str]) -> Iterator[str]:
-    """Yield the problems of a pod that would fit no node even if all nodes were empty. Resources in `reported` are left
-    out."""
-    request = {name: amount for name, amount in demand.items() if name not in reported}
-    if any(amounts.fits(request, NOTHING, {**node.allocatable, amounts.OTHERS: 0}) for node in nodes):
-        return
-    largest = {name: max(node.allocatable.get(name, 0) for node in nodes) for name in request}
-    over = list(_over(request, largest))
-    for name, quantity, limit in over:
-        yield f"a pod of task {task} asks for {quantity} of {name}, the largest node has {limit}"
-    if not over:
-        together = ", ".join(
-            f"{quantities.format_amount(name, amount)} {name}" for name, amount in sorted(request.items())
+def _beyond_nodes(request: JobRequest, nodes: tuple[NodeView, ...], room: Amounts) -> Iterator[Obstacle]:
+    """Yield the obstacles if all nodes were ready and empty. No second node is ever added to an embedded one."""
+    is_alone = any(node.embedded for node in nodes)
+    large = list(node_fit.too_large(request.pods, nodes))
+    for each in large:
+        field, may_come = f"{TASKS}.{each.task}", each.is_offered and not is_alone
+        yield (
+            Obstacle("ExceedsNodes", field, f"{each.text} ({INSIST})")
+            if may_come
+            else _exceeds_nodes(field, each.text, firm=is_alone)
         )
-        yield f"a pod of task {task} asks for {together}, which no node has together"
+    reported = {each.resource for each in large}
+    beyond = [each for each in _over(request.charge, room) if each[0] not in reported]
+    for name, demand, limit in beyond:
+        text = f"{_asked(request, name, demand)}, all nodes together have {limit}"
+        yield _exceeds_nodes(TASKS, text, firm=is_alone)
+    known = {each.task for each in large}
+    misplaced = list(node_fit.misplaced([each for each in request.starts if each.task_type not in known], nodes))
+    for each in misplaced:
+        field, remedy = f"{TASKS}.{each.task}", "it waits until there is one" if each.about_place else LATER
+        yield Obstacle("ExceedsNodes", field, f"{each.text}: {remedy}", firm=False)
+    if not (large or beyond or misplaced) and (problem := node_fit.split(request.starts, nodes)) is not None:
+        yield _exceeds_nodes(TASKS, problem.text, firm=is_alone)
+
+
+def _exceeds_nodes(field: str, problem: str, *, firm: bool = False) -> Obstacle:
+    return Obstacle("ExceedsNodes", field, f"{problem}: {LESS if firm else LATER}", firm)
 
 
 def _over(demand: Amounts, limit: Amounts) -> Iterator[tuple[str, str, str]]:

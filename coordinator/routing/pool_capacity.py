@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from coordinator.cache.views import NodeView, PodView
+from coordinator.cache.node_views import NodeView
+from coordinator.cache.views import PodView
 from crds.resources import amounts
 from crds.resources.amounts import OTHERS, Amounts
 

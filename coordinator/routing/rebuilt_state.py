@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from coordinator.cache.node_views import NodeView
 from coordinator.cache.routing_rules import RoutingRules
-from coordinator.cache.views import JobView, NodeView, PodView
+from coordinator.cache.views import JobView, PodView
 from coordinator.routing import eligibility, growth_entries, held_charges, pod_charges, route
 from crds.keys import JobKey
 from crds.torchjob.status import Admission
@@ -159,4 +160,5 @@ def _reservation(job: JobView, admission: Admission, charge: Reservation | None)
         size=admission.workers or 0,
         grown=admission.grown or 0,
         idle=admission.idle,
+        nodes=charge.nodes if charge is not None and charge.attempt == admission.attempt else "",
     )

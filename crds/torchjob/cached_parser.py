@@ -104,6 +104,6 @@ def _parse_spec(text: bytes) -> _SharedSpec | None:
         return None
     # These cached properties are computed once here, because copies of the spec inherit them.
     _ = spec.charge, spec.least_charge, spec.worker_share, spec.beyond_gangs
-    _ = spec.wants_port, spec.chosen_ports, spec.claims
+    _ = spec.wants_port, spec.chosen_ports, spec.claims, spec.first_pods
     longest = max(len(checks.pod_name("", name, task.num_tasks - 1)) for name, task in spec.tasks.items())
     return _SharedSpec(spec, checks.MAX_POD_NAME - longest)

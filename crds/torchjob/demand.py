@@ -7,13 +7,14 @@ those of pods.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from crds import node_requirements
 from crds.errors import Problem
 from crds.resources import quantities
 from crds.resources.amounts import JOBS, NOTHING, PODS, Amounts, add, increase, peak, scale
@@ -166,6 +167,25 @@ class RangedSpec(StagedSpec, Protocol):
         """
 
 
+class GangSpec(StagedSpec, Protocol):
+    """The part of a job's spec that decides which of its pods start together."""
+
+    @property
+    def tasks(self) -> Mapping[str, TaskSpec]:
+        """The tasks in order."""
+
+    @property
+    def min_members(self) -> Mapping[str, int]:
+        """For some tasks, the number of pods that must run for the job to count as running."""
+
+    @property
+    def least_workers(self) -> int:
+        """The least number of workers with which the job can be admitted."""
+
+    def gang_members(self, task_type: str) -> int:
+        """Return the number of pods of a task that are bound all or none."""
+
+
 class ChargedSpec(Protocol):
     """A spec with its charge."""
 
@@ -188,6 +208,11 @@ def pod_charge(task: TaskSpec) -> dict[str, int]:
         return without
     itself = add(requests(pod_spec), read_resources(pod_spec.get("overhead")))
     return {name: amount for name, amount in peak(without, itself).items() if amount}
+
+
+def shares(tasks: Mapping[str, TaskSpec]) -> dict[str, Amounts]:
+    """Return one pod's share of the charge, for each task."""
+    return {name: pod_charge(task) for name, task in tasks.items()}
 
 
 def charge_of(spec: RangedSpec, workers: int, measured: Mapping[str, Amounts] = NO_TASKS) -> dict[str, int]:
@@ -244,6 +269,43 @@ def _tasks_demand(
         for name, task in tasks
     )
     return reduce(add, demands, dict(NOTHING))
+
+
+class FirstPods(NamedTuple):
+    """The pods of one task that start with the job. All of them need a node before the job can begin."""
+
+    task_type: str
+    share: tuple[tuple[str, int], ...]
+    """One pod's share of the charge, sorted by name."""
+    place: str
+    """Where such a pod may run (`crds.node_requirements.place_condition`)."""
+    pods: int
+    """How many there are."""
+
+
+def first_pods(spec: GangSpec, shares: Mapping[str, Amounts], avoided: Sequence[str] = ()) -> tuple[FirstPods, ...]:
+    """Return the pods that start together with the least number of workers, given one pod's share of each task and the
+    nodes that pods avoid."""
+    tasks = ((name, spec.torch_task_specs[name]) for name in spec.stages[0].tasks)
+    return tuple(
+        FirstPods(
+            task_type=name,
+            share=tuple(sorted((resource, amount) for resource, amount in shares[name].items() if amount > 0)),
+            place=node_requirements.place_condition(task.template["spec"], avoided),
+            pods=task.num_tasks if task.auxiliary else spec.gang_members(name),
+        )
+        for name, task in tasks
+    )
+
+
+def beyond_gangs(spec: GangSpec, shares: Mapping[str, Amounts]) -> Amounts:
+    """Return the requests of the members without which the job's gangs may begin (`minMembers`), given one pod's share
+    of each task."""
+    together: dict[str, int] = {}
+    for name, task in spec.tasks.items() if spec.min_members else ():
+        count = spec.least_workers if name == WORKER else task.num_tasks
+        increase(together, shares[name], count - spec.gang_members(name))
+    return together or NOTHING
 
 
 def charge_problems(spec: ChargedSpec) -> Iterator[Problem]:

@@ -12,10 +12,9 @@ import orjson
 from pydantic import BeforeValidator, Field, model_validator
 
 from crds.model import ClassName, Name, StrictModel
-from crds.resources import amounts
-from crds.resources.amounts import NOTHING, Amounts
+from crds.resources.amounts import Amounts
 from crds.torchjob import claims, demand, launched_processes, rendezvous_task, size_limits, stages, worker_range
-from crds.torchjob.demand import HostPort
+from crds.torchjob.demand import FirstPods, HostPort
 from crds.torchjob.launched_processes import NprocPerNode
 from crds.torchjob.stages import Stage
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, Count, TaskSpec, TaskType, with_defaults
@@ -200,20 +199,17 @@ class TorchJobSpec(StrictModel):
     @cached_property
     def beyond_gangs(self) -> Amounts:
         """The requests of the members without which the job's gangs may begin (`minMembers`)."""
-        return self.beyond_gangs_of({name: demand.pod_charge(task) for name, task in self.tasks.items()})
-
-    def beyond_gangs_of(self, shares: Mapping[str, Amounts]) -> Amounts:
-        """Return the requests of these members, given one pod's share of each task."""
-        together: dict[str, int] = {}
-        for name, task in self.tasks.items() if self.min_members else ():
-            count = self.least_workers if name == WORKER else task.num_tasks
-            amounts.increase(together, shares[name], count - self.gang_members(name))
-        return together or NOTHING
+        return demand.beyond_gangs(self, demand.shares(self.tasks))
 
     @cached_property
     def worker_share(self) -> Amounts:
         """The amounts that one further worker adds to the charge; nothing for a job without workers."""
         return demand.worker_share(self)
+
+    @cached_property
+    def first_pods(self) -> tuple[FirstPods, ...]:
+        """The pods that start together with the least number of workers."""
+        return demand.first_pods(self, demand.shares(self.tasks))
 
     def charge_of(self, workers: int, measured: Mapping[str, Amounts] = demand.NO_TASKS) -> Amounts:
         """Return the charge with a number of workers; `measured` is the parameter of `demand.job_charge`."""

@@ -17,6 +17,7 @@ from crds.metadata import Metadata, NamedMetadata
 from crds.model import StrictModel
 from crds.resources.amounts import NOTHING, PODS, Amounts, peak
 from crds.torchjob import checks, conditions, demand, memory_growth, size_limits, submission_order
+from crds.torchjob.demand import FirstPods
 from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.status import Admission, Hang, Target, TorchJobStatus
 
@@ -172,6 +173,13 @@ class TorchJob(StrictModel):
         """The amounts that one further worker adds to the charge; nothing for a job without workers."""
         larger = self.larger_requests
         return _cap(demand.worker_share(self.spec, larger)) if larger else self.spec.worker_share
+
+    @property
+    def first_pods(self) -> tuple[FirstPods, ...]:
+        """The pods that start together with the least number of workers."""
+        if not self.larger_requests and not self.status.excluded_nodes:
+            return self.spec.first_pods
+        return demand.first_pods(self.spec, self.shares, self.status.excluded_nodes)
 
     def charge_of(self, workers: int) -> Amounts:
         """Return the charge with a number of workers (`demand.charge_of`)."""

@@ -116,6 +116,8 @@ def _policy(document: Manifest, everything: list[PodTemplate]) -> list[str]:
         ]
         if not named or not rule.get("from"):
             problems.append(f"{text} has a rule that lets in everybody, or to every port")
+        if "metrics" in named and not all(_keys(each.get("namespaceSelector", {})) for each in rule.get("from", ())):
+            problems.append(f"{text} lets pods of any namespace read the metrics: anybody may label a pod")
         if named == ["redis"]:
             problems += _clients(text, rule["from"], everything)
     return problems

@@ -90,10 +90,7 @@ SHARES = (
         title="Queues",
         text="The settings of the queues and their figures now.",
         queries=(
-            (
-                f"max by (queue, cohort, ordering, stop_policy) (torchq_queue_info{{{Q}}})",
-                "",
-            ),
+            (f"max by (queue, cohort, ordering, stop_policy) (torchq_queue_info{{{Q}}})", ""),
             (newest("torchq_queue_weight", "queue", Q), "weight"),
             (newest("torchq_admitted_jobs", "queue", Q), "admitted"),
         ),
@@ -127,11 +124,15 @@ QUOTAS = (
     ),
     Panel(
         title="Usage of the pool",
-        text="What admitted jobs hold of what all nodes have.",
+        text="What admitted jobs hold of what all nodes have, and what is free, but not to a pod of a whole node.",
         queries=(
             (
                 f"{newest('torchq_pool_usage', 'resource')} / {newest('torchq_pool_capacity', 'resource')}",
                 "{{resource}}",
+            ),
+            (
+                f"{newest('torchq_pool_fragments', 'resource')} / {newest('torchq_pool_capacity', 'resource')}",
+                "{{resource}} in fragments",
             ),
         ),
         unit="percentunit",

@@ -205,7 +205,7 @@ class ApiServer:
         if _is_discovery(path):
             return _json(discovery.answer(path, self._catalog))
         if reviews.serves(path):
-            return _json(reviews.answer(request.method, path), 201)
+            return _json(reviews.answer(request.method, path, await client_guard.body(request), self.token), 201)
         return None
 
     async def _route_resource(self, request: web.BaseRequest, path: str) -> web.StreamResponse:

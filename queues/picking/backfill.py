@@ -193,7 +193,7 @@ class Backfill:
         """Return whether there is room for a job now, and this room is free again at `until` at the latest."""
         key, _, kind = candidate.waiting.ticket
         longest = self.job_ends.longest.get(key) if self.job_ends is not None and kind == "admit" else None
-        return longest is not None and self._now + longest <= until and self._pool.fits_reserved(candidate.demand)
+        return longest is not None and self._now + longest <= until and self._pool.has_room(candidate, on_kept=True)
 
     def _allows(self, queue: QueueState, candidate: Candidate, allows: Allows) -> bool:
         """Return whether quota and cohort allow a job and leave enough for other jobs: what the job with the

@@ -11,9 +11,10 @@ from typing import Literal
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, Amounts
 from queues import order
-from queues.picking import quotas
+from queues.picking import node_words, quotas
 from queues.picking.picker import Picker
 from queues.picking.queue_state import QueueState
+from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.values import Entry, QueuePosition, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
@@ -25,6 +26,7 @@ Code = Literal[
     "WaitingForQuota",
     "WaitingForCohort",
     "WaitingForPool",
+    "WaitingForNodes",
     "Next",
 ]
 """Why a job waits, in the order of the checks. A job with "Next" waits only for its queue's turn."""
@@ -74,17 +76,24 @@ def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
         if queue is not None and code == "WaitingForCohort" and room
         else ""
     )
-    passed = "" if queue is None else _format_passed(picker, queue, place)
-    return Explanation(code, sentence, "; ".join(part for part in (needs, limits, shares, passed, ahead) if part), room)
+    nodes = node_words.describe(picker.pool.places, place.entry) if code == "WaitingForNodes" else ""
+    passed = "" if queue is None else _format_passed(picker, queue, place, now)
+    parts = (needs, limits, nodes, shares, passed, ahead)
+    return Explanation(code, sentence, "; ".join(part for part in parts if part), room)
 
 
-def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition) -> str:
+def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition, now: float) -> str:
     """Return how many jobs have passed the first one of a queue, whether others may still, and whether room was kept
-    for it."""
-    record = queue.first_overtaken
+    or collected for it."""
+    record, cohort = queue.first_overtaken, picker.cohort(queue.spec.cohort)
     if record is None or record.key != place.entry.key:
         return ""
-    parts = [f"passed by {record.times} job{'' if record.times == 1 else 's'}"] if record.times else []
+    if not record.times:
+        parts = []
+    elif cohort is not None and quotas.has_to_borrow(queue):  # loans that pass it are not counted
+        parts = [f"others have passed it for {max(0.0, now - record.since):.0f} s"]
+    else:
+        parts = [f"passed by {record.times} job{'' if record.times == 1 else 's'}"]
     if parts and record.kept is not None:
         parts.append("room is kept for it: no other job takes it any more, and its queue pays for the time")
     elif parts and record.late:
@@ -93,6 +102,12 @@ def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition) -> s
         ahead = -picker.behind(queue.spec.name) / picker.pool.prices.of(place.entry.demand)
         until = f", which has paid for it and is ahead by {ahead:.1f} such jobs" if ahead > 0 else ""
         parts.append(f"room was kept for it in vain: it is again at the next turn of queue {queue.spec.name}{until}")
+    if queue.collects:
+        rest = max(0.0, record.collected_until - now)
+        parts.append(f"cohort {queue.spec.cohort} lends nothing of what it asks for to others, for {rest:.0f} s more")
+    elif record.uncollected:
+        times = f"{record.uncollected} time{'' if record.uncollected == 1 else 's'}"
+        parts.append(f"room was collected for its queue {times} in vain: the pause before the next time doubles")
     return "; ".join(parts)
 
 
@@ -104,7 +119,7 @@ def _room(picker: Picker, queue: QueueState, code: Code, demand: Amounts) -> Sca
             queues, used, limits = frozenset({queue.spec.name}), queue.used, queue.spec.quota
         case "WaitingForCohort" if cohort is not None:
             queues, used, limits = frozenset(cohort.queues), cohort.used, cohort.total
-        case "WaitingForPool":
+        case "WaitingForPool" | "WaitingForNodes":
             queues, used, limits = frozenset(), picker.pool.used, picker.pool.capacity
         case _:
             return None
@@ -117,22 +132,24 @@ def _room(picker: Picker, queue: QueueState, code: Code, demand: Amounts) -> Sca
 
 
 def _format_shares(picker: Picker, queue: QueueState, room: ScarceRoom, demand: Amounts) -> str:
-    """Return what the own jobs of a queue use of its quota, which members of its cohort use more than theirs, and
-    whether others have a claim to what is free."""
+    """Return what the own jobs of a queue use of its quota, what members of its cohort use beyond theirs, and whether
+    others have a claim to what is free. The members are not named: the owner of the job may not know their teams."""
     cohort = picker.cohort(queue.spec.cohort)
     assert cohort is not None
     own = [_format_use(queue, name) for name in room.short if name in queue.spec.quota]
     above = [
-        f"{member.spec.name} {_format_use(member, name)}"
+        f"another queue {_format_use(member, name)}"
         for _, member in sorted(cohort.queues.items())
         for name in room.short
         if member is not queue and member.used.get(name, 0) > member.spec.quota.get(name, member.used.get(name, 0))
     ]
     beyond = f"beyond their quotas: {', '.join(above)}" if above else "no other member is beyond its quota"
-    claimed = (
-        "; what is free is kept for members that lend it" if amounts.fits(demand, cohort.used, cohort.total) else ""
-    )
-    return f"own jobs use {', '.join(own)}; {beyond}{claimed}"
+    claimed = "; what is free is kept for members that lend it"
+    collector = next((name for name, member in sorted(cohort.queues.items()) if member.collects), "")
+    if collector and collector != queue.spec.name:
+        claimed = f"; what is free is collected for the first job of queue {collector}, which waits longer to borrow"
+    is_free = amounts.fits(demand, cohort.used, cohort.total)
+    return f"own jobs use {', '.join(own)}; {beyond}{claimed if is_free else ''}"
 
 
 def _format_use(queue: QueueState, name: str) -> str:
@@ -156,6 +173,9 @@ def _reason(picker: Picker, queue: QueueState | None, place: QueuePosition) -> t
     for ceiling in (quota, queue.ceiling) if queue.spec.open else (quota,):
         if not amounts.fits(demand, NOTHING, ceiling):
             return "ExceedsQuota", too_large_message(name, demand, ceiling)
+    places, gang = picker.pool.places, node_words.gang_of(picker.pool.places, place.entry)
+    if places is not None and not places.could_hold(gang):
+        return "WaitingForNodes", "the nodes could not hold all pods of the job even if they were empty"
     if not queue.spec.open:
         return "QueueHeld", f"queue {name} is on hold"
     return _limit(picker, queue, place) if _is_due(queue, place) else _behind(name)
@@ -172,8 +192,13 @@ def _limit(picker: Picker, queue: QueueState, place: QueuePosition) -> tuple[Cod
             return "WaitingForCohort", f"cohort {queue.spec.cohort} has nothing left to lend to queue {name}"
     if not picker.pool.fits_reserved(demand):
         return "WaitingForPool", "the pool has no room for the job"
+    places, gang = picker.pool.places, node_words.gang_of(picker.pool.places, place.entry)
+    if places is not None and not places.fits(gang, on_kept=True):
+        return "WaitingForNodes", "the pods of the job find no nodes with room for all of them"
     if picker.reservation_holder != name and not picker.pool.fits(demand):
         return "WaitingForPool", "the pool's room is reserved for a job that was overtaken before"
+    if picker.reservation_holder != name and places is not None and not places.fits(gang):
+        return "WaitingForNodes", "nodes are kept for a job that was overtaken before"
     return "Next", f"the job goes with queue {name}'s next turn"
 
 
@@ -231,7 +256,9 @@ def _join(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def suppose(snapshot: Snapshot, entry: Entry, rules: PickRules, now: float) -> Explanation:
+def suppose(
+    snapshot: Snapshot, entry: Entry, rules: PickRules, now: float, places: Places | None = None
+) -> Explanation:
     """Return why a job that is in no queue's order would wait if it took its place now; "Next" if it would fit.
 
     Where the snapshot shows only the first jobs of the queue, the jobs behind them count as no obstacle.
@@ -245,4 +272,4 @@ def suppose(snapshot: Snapshot, entry: Entry, rules: PickRules, now: float) -> E
     joined = replace(queue, heads=heads, waiting=queue.waiting + 1)
     queues = sorted((*others, joined), key=lambda view: view.spec.name)
     place = QueuePosition(entry=entry, rank=rank, waiting=joined.waiting)
-    return explain(Picker(replace(snapshot, queues=tuple(queues)), rules), place, now)
+    return explain(Picker(replace(snapshot, queues=tuple(queues)), rules, places=places), place, now)

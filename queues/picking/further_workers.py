@@ -49,7 +49,8 @@ class FurtherWorkers:
         """Return a job with the further workers for which there is room now."""
         first, cohort = queue.first, self._cohorts.get(queue.spec.cohort)
         is_first = first is not None and candidate.position == first.position
-        in_pool = self._pool.fits_reserved if is_first and queue is self._reservation.holder else self._pool.fits
+        on_kept = is_first and queue is self._reservation.holder
+        in_pool = self._pool.fits_reserved if on_kept else self._pool.fits
         passed = first if not is_first and (queue.is_liable or queue.is_claimed) else None
 
         def allows(queue: QueueState, demand: Amounts) -> bool:
@@ -58,6 +59,7 @@ class FurtherWorkers:
         def accepts(units: int) -> bool:
             demand = candidate.waiting.demand_with(units)
             fits = in_pool(demand) and allows(queue, demand)
+            fits = fits and self._pool.finds_nodes(candidate, units, on_kept=on_kept)
             return fits and (passed is None or queue.leaves_room(allows, passed.demand, demand))
 
         units = largest(candidate.waiting.most, candidate.waiting.entry.step, accepts)

@@ -31,7 +31,6 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from crds.resources.amounts import NOTHING, Amounts
 from queues.picking.fair_share import UNIT, FairShare
 from queues.picking.pool import Pool
 from queues.picking.queue_state import Candidate, QueueState
@@ -95,16 +94,14 @@ class PoolReservation:
         else:
             self.outdated |= claim is not None and (self._claim is None or claim < self._claim)
 
-    def choose(self, now: float) -> Amounts:
-        """Give the reservation to the job that was overtaken first, of those whose patience has ended.
-
-        Return the job's demand; nothing if there is no such job.
-        """
+    def choose(self, now: float) -> Candidate | None:
+        """Give the reservation to the job that was overtaken first, of those whose patience has ended, and return that
+        job; None if there is no such job."""
         self.outdated = False
         claims = (self._claim_of(self._queues[name], now) for name in self._delayed)
         self._claim = min((claim for claim in claims if claim is not None), default=None)
         self.holder = self._queues[self._claim[1]] if self._claim else None
-        return NOTHING if self.holder is None or self.holder.first is None else self.holder.first.demand
+        return None if self.holder is None else self.holder.first
 
     def _claim_of(self, queue: QueueState, now: float) -> Claim | None:
         since = queue.impatient_since(now, self.patience)
@@ -155,6 +152,7 @@ class PoolReservation:
         idle = self._pool.idle_part(record.kept)
         if idle and seconds > 0:  # the clock may have been set back
             amount = math.ceil(prices.of(idle) * UNIT * min(seconds, MOST_SECONDS) / hold)
+            self._fair_share.settle()  # else only a picker that made the picks before would drop who is even by this
             self._fair_share.charge_room(name, amount, queue.spec.weight)
             self._paid = True
         is_spent = -self._fair_share.lag(name) > MOST_JOBS * max(1, record.vain) * prices.of(record.kept)

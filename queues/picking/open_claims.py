@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from crds.keys import JobKey
-from queues.picking.kept_room import PoolReservation
+from queues.picking.kept_room import PoolReservation, Records
 from queues.picking.queue_state import QueueState
 from queues.rules import Patience
 
@@ -64,17 +64,24 @@ class OpenClaims:
         if queue is not None and not queue.record_of_first(now).claimed:
             self._keep(queue, claimed=True, impatient=False, now=now)
 
-    def note_late(self, patience: Patience, now: float) -> None:
+    def note_passed(self, records: Records) -> None:
+        """Note that a pick has passed the first jobs of queues, and has left these records."""
+        self.passed.update(name for name, record in records.items() if record is not None and not record.late)
+
+    def look(self, patience: Patience, now: float) -> None:
+        """Look at which first jobs have waited for long enough, once for each time and patience."""
+        if self._looked is None or self._looked[0] != now or self._looked[1] is not patience:
+            self._looked = now, patience
+            self._look(patience, now)
+
+    def _look(self, patience: Patience, now: float) -> None:
         """Note which first jobs have waited for as long as others of their queues may pass them."""
-        if self._looked is not None and self._looked[0] == now and self._looked[1] is patience:
-            return
-        self._looked = now, patience
         for name in sorted(self.passed):
             queue = self._queues[name]
             record = queue.first_overtaken
-            if record is None or record.late or queue.spec.strict:
+            if queue.overtaken is None or queue.overtaken.late or not queue.overtaken.times or queue.spec.strict:
                 self.passed.discard(name)
-            elif now > record.since and now - record.since >= patience.within(name):
+            elif record is not None and now > record.since and now - record.since >= patience.within(name):
                 self.passed.discard(name)
                 self._reservation.keep(queue, replace(record, late=True))
                 self.add(queue)
@@ -84,10 +91,12 @@ class OpenClaims:
         queue = self._queues.get(name)
         record = queue.overtaken if queue is not None else None
         if queue is not None and record is not None and (record.claimed or (record.late and not late)):
-            counts = record.times or record.impatient or record.kept is not None
+            collects = record.collected_until or record.uncollected
+            counts = record.times or record.impatient or record.kept is not None or collects
             rest = replace(record, claimed=False, late=record.late and late)
             self._reservation.keep(queue, rest if counts else None)
             self.outdated.add(name)
+            self.add(queue)
         if record is None or not record.late or not late:
             self.names.discard(name)
 

@@ -21,7 +21,8 @@ is room for at its turn, and its queue bids with all of that (`queues.picking.fu
 
 Inside a queue, jobs that fit may pass a first job that does not, unless the queue is StrictFIFO: the first job of each
 distinct demand, in order. Once the first job has waited for as long as its patience lasts, it is late: jobs pass it
-only if they leave what it needs of the resources that they use, so that its queue's jobs end and make room.
+only if they leave what it needs of the resources that they use, so that its queue's jobs end and make room. Where it
+has to borrow, its cohort collects the rest for a time (`queues.picking.collected_room`).
 """
 
 from collections.abc import Callable, Mapping
@@ -75,8 +76,8 @@ class Picker(PickerState):
         self._now = now
         if self.claims.names:
             self.claims.end()
-        if self.claims.passed:
-            self.claims.note_late(self.patience, now)
+        self._apply()
+        self.claims.look(self.patience, now)
         self._refresh()
         if self.reservation.liable:
             self._dirty.update(self.reservation.drop_withdrawn())
@@ -155,7 +156,7 @@ class Picker(PickerState):
     def _choice_with_reservation(self) -> Choice | None:
         """Return the job that holds the reservation, if there is room for it now."""
         queue = self.reservation.holder
-        if queue is None or queue.first is None or not self.pool.fits_reserved(queue.first.demand):
+        if queue is None or queue.first is None or not self.pool.has_room(queue.first, on_kept=True):
             return None
         job = self._further.enlarge(queue, queue.first) if queue.first.waiting.most else queue.first
         return queue, job, self._fair_share.turn(queue.spec.name)
@@ -165,17 +166,17 @@ class Picker(PickerState):
         fair_share, spec, demand = self._fair_share, queue.spec, candidate.demand
         cost = self.pool.prices.of(demand or candidate.waiting.idle_demand)
         overtaken = NONE_OVERTAKEN
-        if candidate is not queue.first or fair_share.groups_without_room:
+        if candidate is not queue.first or fair_share.groups_without_room or spec.cohort:
             overtaken = self._overtake(queue, candidate, turn)
         if self.claims.names and queue.first is not None and candidate.position == queue.first.position:
-            self.claims.close(spec.name, late=False)
+            self.claims.begin_job(queue)
         if self.reservation.has_unsaved or spec.name in self.reservation.liable:
             overtaken = self.reservation.with_pick(queue, candidate, overtaken)
         fair_share.pay(spec.name, cost)
-        pick = Pick._make((candidate.waiting, cost, fair_share.clock, fair_share.changes(), overtaken, candidate.units))
+        clock, accounts = fair_share.clock, fair_share.changes()
+        nodes = self.pool.charge(candidate) if self._scarce else ""
+        pick = Pick._make((candidate.waiting, cost, clock, accounts, overtaken, candidate.units, nodes))
         queue.take(candidate)
-        if self._scarce:
-            self.pool.charge(demand)
         if spec.cohort:
             cohort = self._cohorts[spec.cohort]
             cohort.charge(spec, demand)
@@ -202,19 +203,21 @@ class Picker(PickerState):
     def _overtake(self, queue: QueueState, candidate: Candidate, turn: Turn) -> Records:
         """Record the jobs that a pick overtakes, and return the records.
 
-        At most two jobs are overtaken. One is the first job of the first queue that has an earlier turn and finds no
-        room. Further such queues do not count, so that a pick's work does not grow with their number. The other one is
-        the first job of the picked queue itself, if another job of the queue passes it.
+        At most three jobs are overtaken. One is the first job of the first queue that has an earlier turn and finds no
+        room. Further such queues do not count, so that a pick's work does not grow with their number. Another one is
+        the first job of the picked queue itself, if another job of the queue passes it. A loan passes a third one.
         """
         blocked = self._fair_share.first("waiting") if self._fair_share.groups_without_room else None
         passed = [self._queues[blocked[-1]]] if blocked is not None and blocked < turn else []
         if queue.first is not None and candidate.position != queue.first.position:
             passed.append(queue)
+        if queue.spec.cohort and (borrower := self.claims.passed_by(queue, candidate.demand)) is not None:
+            passed.append(borrower)
         if not passed:
             return NONE_OVERTAKEN
         self._dirty.update(passed_queue.spec.name for passed_queue in passed)
         records = {passed_queue.spec.name: passed_queue.overtake(self._now) for passed_queue in passed}
-        self.claims.passed.update(name for name, record in records.items() if not record.late)
+        self.claims.note_passed(records)
         return records
 
     # Entries to read

@@ -11,17 +11,18 @@ from collections.abc import Iterable, Mapping
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state, quotas
 from queues.picking.backfill import Backfill, Shadows
+from queues.picking.collected_room import CohortClaims
 from queues.picking.fair_share import FairShare
 from queues.picking.further_workers import FurtherWorkers
 from queues.picking.grouped_index import Bid
 from queues.picking.kept_room import PoolReservation
-from queues.picking.open_claims import OpenClaims
 from queues.picking.pool import Pool
 from queues.picking.prices import Prices
 from queues.picking.queue_state import QueueState
 from queues.picking.quotas import Cohort
+from queues.placement.places import Places
 from queues.rules import Patience, PickRules
-from queues.values import NextEntries, QueueSnapshot, Snapshot
+from queues.values import NextEntries, QueueSnapshot, Snapshot, WaitingEntry
 
 
 class UnreadEntries:
@@ -77,11 +78,18 @@ class PickerState:
     """The queues as they will be once every pick stands."""
 
     def __init__(
-        self, snapshot: Snapshot, rules: PickRules, shadows: Shadows | None = None, *, roomy: bool = False
+        self,
+        snapshot: Snapshot,
+        rules: PickRules,
+        shadows: Shadows | None = None,
+        *,
+        roomy: bool = False,
+        places: Places | None = None,
     ) -> None:
-        """Begin with a whole snapshot. `shadows` outlives the copy: it passes from one copy to the next. With `roomy`,
-        the pool has room for everything; prices stay."""
+        """Begin with a whole snapshot. `shadows` and `places` outlive the copy: they pass from one copy to the next.
+        With `roomy`, the pool has room for everything; prices stay."""
         self._rules, self._roomy = rules, roomy
+        self._places = None if roomy else places
         self._shadows = Shadows() if shadows is None else shadows
         self._now = 0.0
         self.patience = Patience()
@@ -93,7 +101,7 @@ class PickerState:
         self._snapshot = snapshot
         prices = Prices(self._rules.cost, snapshot.pool, [view.spec for view in snapshot.queues])
         capacity = NOTHING if snapshot.pool is None or self._roomy else snapshot.pool
-        self.pool = Pool(capacity, snapshot.pool_usage, prices)
+        self.pool = Pool(capacity, snapshot.pool_usage, prices, self._places if capacity else None)
         self._scarce = bool(self.pool.capacity)
         """Whether the pool limits anything."""
         self._cohorts = quotas.cohorts(view.spec for view in snapshot.queues)
@@ -101,7 +109,7 @@ class PickerState:
         self._fair_share = FairShare(snapshot.clock, accounts, prices.scheme)
         self._queues: dict[str, QueueState] = {}
         self.reservation = PoolReservation(self._queues, self.pool, self._fair_share, self.patience.pool)
-        self.claims = OpenClaims(self._queues, self.reservation)
+        self.claims = CohortClaims(self._queues, self._cohorts, self.reservation)
         self._further = FurtherWorkers(self._cohorts, self.pool, self.reservation)
         self._backfill = Backfill(
             self._queues, self._cohorts, self.pool, self._fair_share, self.reservation, self._shadows
@@ -140,6 +148,7 @@ class PickerState:
         for name in requested:
             queue, behind = self._queues[name], entries.get(name)
             if behind is not None:
+                self._note_gangs(behind.heads)
                 queue.extend(behind)
             queue.requested = None
             self._mark_dirty(queue)
@@ -155,6 +164,7 @@ class PickerState:
     def _load(self, view: QueueSnapshot) -> None:
         spec = view.spec
         cohort = self._cohorts.get(spec.cohort)
+        self._note_gangs(view.heads)
         if view.after:
             queue = self._queues[spec.name]
             queue.extend(view)
@@ -166,6 +176,14 @@ class PickerState:
             cohort.queues[spec.name] = queue
             self._uncounted.add(spec.cohort)
         self._mark_dirty(queue)
+
+    def _note_gangs(self, entries: Iterable[WaitingEntry]) -> None:
+        """Note which pods of these jobs need nodes."""
+        places = self.pool.places
+        if places is not None:
+            for entry in entries:
+                entry.gang = places.gang_of(entry.ticket[0], entry.ticket[2], entry.demand)
+                entry.placeable = places.could_hold(entry.gang)
 
     def _mark_dirty(self, queue: QueueState) -> None:
         """Mark a queue whose known entries have changed."""
@@ -213,7 +231,12 @@ class PickerState:
     # Bids
 
     def _refresh(self) -> None:
-        """Apply what was loaded or picked since the last refresh."""
+        """Apply what was loaded or picked since the last refresh, and let queues bid again."""
+        self._apply()
+        self._refresh_bids()
+
+    def _apply(self) -> None:
+        """Sum up again what cohorts use whose members were loaded, and what is claimed where claims have changed."""
         for name in self._uncounted:
             cohort = self._cohorts[name]
             roomy = cohort.roomy
@@ -222,18 +245,11 @@ class PickerState:
                 self._stale_cohorts.add(name)
             self._dirty |= self._further.members(name)
         self._uncounted = set()
-        if self.claims.outdated:
-            self._apply_claims()
-        self._refresh_bids()
-
-    def _apply_claims(self) -> None:
-        """Let the queues bid again whose claims have changed, and the members of their cohorts."""
-        self._dirty |= self.claims.outdated
         for name in self.claims.outdated:
             queue = self._queues[name]
-            cohort = self._cohorts.get(queue.spec.cohort)
-            if cohort is not None:
-                cohort.note_claim(queue)
+            self._dirty.add(name)
+            if queue.spec.cohort:
+                self._cohorts[queue.spec.cohort].note_claim(queue)
                 self._stale_cohorts.add(queue.spec.cohort)
         self.claims.outdated.clear()
 
@@ -257,11 +273,12 @@ class PickerState:
         if not eligible:
             queue.bid_demand = None
             self._fair_share.bid(spec.name, None)
-        elif not alone or eligible[0].demand is not queue.bid_demand or eligible[0].waiting.most:
+        elif not alone or not queue.bids_with(eligible[0]) or eligible[0].waiting.most:
             cost = self.pool.prices.of(queue_state.paid_demand(self._further.job_of_bid(queue)))
             self._fair_share.bid(spec.name, Bid(spec.weight, cost, self.pool.group(queue)))
             # Payments have one demand, nothing, but costs of their own: each bids anew.
             queue.bid_demand = (eligible[0].demand or None) if alone else None
+            queue.bid_gang = eligible[0].waiting.gang
         if queue.unread and queue.is_low:
             self._unread.note(queue)
         if self._scarce and queue.overtaken is not None:
@@ -282,9 +299,9 @@ class PickerState:
     def _reserve(self, *, bind: bool = False) -> None:
         """Reserve room in a scarce pool for the job that is due for it; with `bind`, its queue pays from now on."""
         self.reservation.patience = self.patience.pool
-        demand = self.reservation.choose(self._now)
+        holder = self.reservation.choose(self._now)
         if self._scarce:
-            self.pool.reserve(demand)
+            self.pool.reserve(holder, self._now, self.patience.pool)
             for group in list(self._fair_share.groups_without_room):
                 self._fair_share.set_state(group, "open")
             self._dirty |= self._further.outdated()

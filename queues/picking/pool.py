@@ -6,27 +6,32 @@ One rule: whether there is room is decided for a group of queues at once, not fo
 from itertools import count
 
 from crds.resources import amounts
-from crds.resources.amounts import Amounts
+from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state
 from queues.picking.prices import Prices
 from queues.picking.queue_state import Candidate, QueueState, Shape, shape
+from queues.placement import kept_nodes
+from queues.placement.gangs import Gang
+from queues.placement.places import Places
 
 ONE_GROUP = 0
 """The group of all queues where nothing is scarce."""
-_GroupKey = tuple[frozenset[Shape], bool, Shape | None]
+_GroupKey = tuple[frozenset[tuple[Shape, Gang | None]], bool, Shape | None]
 _SPARE_GROUPS = 1_024
 
 
 class Pool:
     """The capacity, the usage, and the room that is reserved for one job."""
 
-    def __init__(self, capacity: Amounts, used: Amounts, prices: Prices) -> None:
+    def __init__(self, capacity: Amounts, used: Amounts, prices: Prices, places: Places | None = None) -> None:
         """A pool with an empty capacity limits nothing."""
         self.capacity = capacity
         self.prices = prices
         """What picks cost with this capacity."""
         self.used = dict(used)
         self.used_or_reserved = dict(used)
+        self.places = places
+        """The places of jobs on nodes; None: only sums of amounts count."""
         self._groups: dict[_GroupKey, int] = {}
         self._least: dict[str, int] | None = None
         self._numbers = count(ONE_GROUP + 1)
@@ -39,8 +44,25 @@ class Pool:
         """Return whether there is room for the job that holds the reservation."""
         return amounts.fits(demand, self.used, self.capacity)
 
+    def finds_nodes(self, candidate: Candidate, units: int | None = None, *, on_kept: bool = False) -> bool:
+        """Return whether the pods of a job find nodes, with a number of further workers (None: those that it has);
+        with `on_kept`, nodes that are kept for the reservation included."""
+        places, gang = self.places, candidate.waiting.gang
+        if places is None or gang is None:
+            return True
+        return places.fits(gang, candidate.units if units is None else units, on_kept=on_kept)
+
+    def has_room(self, candidate: Candidate, *, on_kept: bool = False) -> bool:
+        """Return whether there is room for a job, and nodes for its pods, beside the reservation; with `on_kept`, in
+        the room of the reservation, too."""
+        fits = self.fits_reserved if on_kept else self.fits
+        return fits(candidate.demand) and self.finds_nodes(candidate, on_kept=on_kept)
+
     def idle_part(self, demand: Amounts) -> Amounts:
-        """Return what is free of a demand, of the resources that the pool limits; empty if that is nothing."""
+        """Return what is free of a demand where room is reserved for it, of the resources that the pool limits; empty
+        if that is nothing."""
+        if self.places is not None and self.places.kept_for is not None:
+            return {name: amount for name, amount in self.places.idle_for_kept(demand).items() if amount > 0}
         limits = {name: amounts.limit_for(self.capacity, name) for name in demand}
         free = {name: limit - self.used.get(name, 0) for name, limit in limits.items() if limit is not None}
         idle = {name: min(demand[name], rest) for name, rest in free.items()}
@@ -54,7 +76,7 @@ class Pool:
             demand = candidate.demand
             if late is not None and candidate.position != late.position:
                 demand = queue_state.with_needed(demand, late.demand)
-            if self.fits(demand):
+            if self.fits(demand) and self.finds_nodes(candidate):
                 return candidate
         return None
 
@@ -64,22 +86,32 @@ class Pool:
         is reserved for it, the reservation has that room already."""
         return queue.first if queue.is_late and not queue.is_liable else None
 
-    def charge(self, demand: Amounts) -> None:
-        """Count a demand as used."""
+    def charge(self, candidate: Candidate) -> str:
+        """Count the demand of a job as used, and take places for its pods. Return their nodes (`Places.take`)."""
+        demand, nodes = candidate.demand, ""
+        if self.places is not None:
+            nodes = self.places.take(candidate.waiting.ticket[0], candidate.waiting.gang, candidate.units)
         queue_state.charge_limited(self.used, demand, self.capacity)
         queue_state.charge_limited(self.used_or_reserved, demand, self.capacity)
+        return nodes
 
     def set_used(self, used: Amounts) -> None:
         """Replace the usage by that of the store."""
         self.used = dict(used)
 
-    def reserve(self, demand: Amounts) -> None:
-        """Reserve room for a demand. It replaces the reservation before."""
+    def reserve(self, job: Candidate | None, now: float, patience: float) -> None:
+        """Reserve room for a job, as nodes where they are known, else as amounts; None: for no job. It replaces the
+        reservation before."""
+        demand = NOTHING if job is None else job.demand
+        if self.places is not None:
+            key, gang = ("", None) if job is None else (job.waiting.ticket[0], job.waiting.gang)
+            kept_nodes.keep(self.places, key, gang, now, patience)
+            demand = demand if gang is None else self.places.free_on_kept(self.capacity)
         self.used_or_reserved = dict(self.used)
         queue_state.charge_limited(self.used_or_reserved, demand, self.capacity)
 
     def group(self, queue: QueueState) -> int:
-        """Return the group of a queue: the queues whose eligible jobs have equal demands.
+        """Return the group of a queue: the queues whose eligible jobs have equal demands and gangs.
 
         If one queue of a group finds no room, none does. The pool may reserve room for all of them or for none.
         """
@@ -88,7 +120,8 @@ class Pool:
         alone = len(queue.eligible) == 1 and queue.contends_with_first
         guarded = None if alone else self._guarded(queue)
         late = None if guarded is None else shape(guarded.demand)
-        key = frozenset(shape(candidate.demand) for candidate in queue.eligible), queue.reservable, late
+        shapes = frozenset((shape(candidate.demand), candidate.waiting.gang) for candidate in queue.eligible)
+        key = shapes, queue.reservable, late
         if key not in self._groups:
             self._groups[key] = next(self._numbers)
             for candidate in queue.eligible:

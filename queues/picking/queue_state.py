@@ -1,7 +1,7 @@
 """One queue while picks are made: which of its jobs may be picked, and how often its first job was overtaken.
 
 One rule: a queue's state changes only by what the store shows and by the picks made since. A job that is larger than
-its queue, its cohort or the pool can ever give is skipped: it delays no other job.
+its queue, its cohort or the pool can ever give, or whose pods no nodes could hold, is skipped: it delays no other job.
 """
 
 from collections import deque
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
+from queues.placement.gangs import Gang
 from queues.values import NextEntries, OvertakenJob, QueueSnapshot, WaitingEntry
 
 Shape = frozenset[tuple[str, int]]
@@ -38,6 +39,7 @@ class QueueState:
         "_total",
         "_unrunnable",
         "bid_demand",
+        "bid_gang",
         "ceiling",
         "eligible",
         "entries",
@@ -68,6 +70,8 @@ class QueueState:
         self.ceiling = ceiling
         self.bid_demand: Amounts | None = None
         """The demand of the first job, if the queue bids for this job alone (`queues.picking.fair_share`)."""
+        self.bid_gang: Gang | None = None
+        """The gang of that job."""
         self.requested: int | None = None
         """The number of known entries that remained when more entries were requested from the store. None means that no
         request is under way.
@@ -81,15 +85,20 @@ class QueueState:
         self.remaining = self._total = len(entries)
         """How many of the known entries are not picked."""
         demand = entries[0].demand if entries else NOTHING  # most equal demands are one object
-        self.uniform = not [entry for entry in entries if entry.demand is not demand and entry.demand != demand]
-        """Whether all known entries have the same demand."""
+        gang = entries[0].gang if entries else None
+        self.uniform = not [
+            entry
+            for entry in entries
+            if entry.gang is not gang or (entry.demand is not demand and entry.demand != demand)
+        ]
+        """Whether all known entries have the same demand, and the same gang."""
         self._next = 0
         """The position from which the first runnable job is searched."""
         self._unrunnable: list[WaitingEntry] = []
         """The known entries before the first runnable job."""
         self._picked: set[int] = set()
         """The positions of picked entries behind the first runnable job."""
-        self._positions: dict[Shape, deque[int]] | None = None
+        self._positions: dict[tuple[Shape, Gang | None], deque[int]] | None = None
         self.first = self._find_first()
         """The first known job that could ever run."""
 
@@ -110,7 +119,7 @@ class QueueState:
             self._set((), snapshot.waiting)
 
     def distinct(self) -> Iterator[Candidate]:
-        """Yield the first runnable job of each distinct demand, in order."""
+        """Yield the first runnable job of each distinct demand and gang, in order."""
         if self._positions is None:
             self._positions = self._group_by_shape()
         for positions in self._positions.values():
@@ -123,7 +132,7 @@ class QueueState:
         """Yield the runnable jobs that are known and not picked, in order."""
         for position in range(self._next, len(self.entries)):
             entry = self.entries[position]
-            if position not in self._picked and amounts.fits(entry.demand, NOTHING, self.ceiling):
+            if position not in self._picked and self._can_run(entry):
                 yield Candidate(entry, entry.demand, position)
 
     @property
@@ -142,7 +151,7 @@ class QueueState:
             waiting = entries[position]
             if position not in self._picked:
                 demand = waiting.demand
-                if demand is self.bid_demand or amounts.fits(demand, NOTHING, self.ceiling):
+                if self._can_run(waiting):
                     self._next = position
                     return Candidate(waiting, demand, position)
                 self._unrunnable.append(waiting)
@@ -150,12 +159,17 @@ class QueueState:
         self._next = position
         return None
 
-    def _group_by_shape(self) -> dict[Shape, deque[int]]:
-        positions: dict[Shape, deque[int]] = {}
+    def _can_run(self, entry: WaitingEntry) -> bool:
+        """Return whether a job could run one day. Most jobs have the demand of the one before."""
+        is_small = entry.demand is self.bid_demand or amounts.fits(entry.demand, NOTHING, self.ceiling)
+        return is_small and entry.placeable
+
+    def _group_by_shape(self) -> dict[tuple[Shape, Gang | None], deque[int]]:
+        positions: dict[tuple[Shape, Gang | None], deque[int]] = {}
         for position in range(self._next, len(self.entries)):
-            demand = self.entries[position].demand
-            if position not in self._picked and amounts.fits(demand, NOTHING, self.ceiling):
-                positions.setdefault(shape(demand), deque()).append(position)
+            entry = self.entries[position]
+            if position not in self._picked and self._can_run(entry):
+                positions.setdefault((shape(entry.demand), entry.gang), deque()).append(position)
         return positions
 
     def find_eligible(self, allows: "Allows", *, scarce: bool) -> tuple[Candidate, ...]:
@@ -203,6 +217,10 @@ class QueueState:
         else:
             self._picked.add(candidate.position)
 
+    def bids_with(self, job: Candidate) -> bool:
+        """Return whether the queue bids for a job that is like this one, and for it alone."""
+        return job.demand is self.bid_demand and job.waiting.gang is self.bid_gang
+
     @property
     def contends_with_first(self) -> bool:
         """Whether the queue contends with its first runnable job."""
@@ -231,7 +249,11 @@ class QueueState:
         """Return the record of the first job; a new record if the first job has none."""
         if self.first is None:
             raise ValueError(f"queue {self.spec.name} has no job that could be overtaken")
-        return self.first_overtaken or OvertakenJob(key=self.first.waiting.entry.key, times=0, since=now)
+        if (record := self.first_overtaken) is not None:
+            return record
+        # The next job inherits the number: else an owner who withdraws jobs could idle the cohort without end.
+        uncollected = 0 if self.overtaken is None else self.overtaken.uncollected
+        return OvertakenJob(key=self.first.waiting.entry.key, times=0, since=now, uncollected=uncollected)
 
     def overtake(self, now: float) -> OvertakenJob:
         """Record that another job is picked before the first job, and return the record."""
@@ -269,6 +291,12 @@ class QueueState:
         """
         record = self.overtaken
         return record is not None and record.late and self.first_overtaken is record
+
+    @property
+    def collects(self) -> bool:
+        """Whether the queue's cohort collects what the first job asks for (`queues.picking.collected_room`)."""
+        record = self.overtaken
+        return record is not None and record.collected_until > 0 and self.first_overtaken is record
 
     @property
     def may_be_kept_room(self) -> bool:

@@ -6,7 +6,8 @@ Queues of one cohort lend each other what they do not use. A queue may use its q
 all members together use no more than the sum of their quotas. A member has a claim if the first job that the member's
 own limits allow fits its quota. No queue borrows what all such jobs need together, so lenders get back what is freed
 before another loan. An open claim (`queues.picking.open_claims`) counts even before the member's own quota has room for
-the whole job: as much of the quota as is free. Preemption would begin here: it would name the jobs that use what is
+the whole job: as much of the quota as is free. The job for which the cohort collects (`queues.picking.collected_room`)
+claims all that it asks for, towards loans alone. Preemption would begin here: it would name the jobs that use what is
 claimed.
 """
 
@@ -65,7 +66,7 @@ class Cohort:
                     used[name] = used.get(name, 0) + usage[name]
         self.used = used
         self._claimed = None
-        self.roomy = self._has_needed()
+        self.roomy = self._has_needed() and not any(queue.collects for queue in self.queues.values())
 
     def first_changed(self) -> bool:
         """Note that a member's first job may be another one, and return whether that concerns the other members."""
@@ -77,6 +78,7 @@ class Cohort:
         self._claimed = None
         if queue.first is not None and queue.is_claimed:
             self.observe(queue.first.demand)
+            self.roomy = self.roomy and not queue.collects
 
     def charge(self, spec: QueueSpec, demand: Amounts) -> None:
         """Count a member's demand as used."""
@@ -132,6 +134,8 @@ class Cohort:
 
     def claimant(self, queue: QueueState) -> Candidate | None:
         """Return the job for which a member has a claim; None if it has no claim."""
+        if queue.collects:
+            return queue.first
         job = self._first_allowed(queue)
         return None if job is None or beyond(queue.spec.quota, queue.used, job.demand) else job
 
@@ -149,11 +153,19 @@ class Cohort:
         )
         return next(candidates, None)
 
-    def fits(self, spec: QueueSpec, demand: Amounts, excess: Amounts) -> bool:
+    def borrowers(self) -> list[str]:
+        """Return the members that use more than their quotas."""
+        return sorted(
+            name
+            for name, queue in self.queues.items()
+            if any(queue.used.get(resource, 0) > most for resource, most in queue.spec.quota.items())
+        )
+
+    def fits(self, queue: QueueState, demand: Amounts, excess: Amounts) -> bool:
         """Return whether the members leave room for a demand. What is above the queue's quota must fit beside all
-        claims."""
+        claims, but for what is collected for the queue itself: other jobs of the queue leave that."""
         self.observe(demand)
-        return self.roomy or self.leaves_claims(spec, demand, excess)
+        return self.roomy or self.leaves_claims(queue.spec, demand, excess, collected(queue))
 
     def leaves_claims(self, spec: QueueSpec, demand: Amounts, excess: Amounts, own_claim: Amounts = NOTHING) -> bool:
         """Return `fits` without `observe`. `own_claim` is the part of the claims that the demand itself satisfies."""
@@ -174,6 +186,29 @@ def _free_part(queue: QueueState) -> Amounts:
     return {name: min(demand[name], amount) for name, amount in free.items() if amount > 0}
 
 
+def collected(queue: QueueState) -> Amounts:
+    """Return what is collected for a queue: all that its first job asks for."""
+    return queue.first.demand if queue.collects and queue.first is not None else NOTHING
+
+
+def has_to_borrow(queue: QueueState) -> bool:
+    """Return whether a queue's first job asks for more than the queue's whole quota."""
+    return queue.first is not None and not amounts.fits(queue.first.demand, NOTHING, queue.spec.quota)
+
+
+def may_borrow(queue: QueueState) -> bool:
+    """Return whether a queue's first job asks for more than its whole quota, and its own limits allow it to borrow."""
+    first = queue.first if queue.spec.open and has_to_borrow(queue) else None
+    return first is not None and not _exceeds_borrowing(queue, beyond(queue.spec.quota, queue.used, first.demand))
+
+
+def lacks_loan(queue: QueueState, cohort: Cohort) -> bool:
+    """Return whether a queue's first job may borrow, and nothing but the other members refuses it."""
+    first = queue.first if may_borrow(queue) else None
+    excess = NOTHING if first is None else beyond(queue.spec.quota, queue.used, first.demand)
+    return first is not None and not cohort.leaves_claims(queue.spec, first.demand, excess, collected(queue))
+
+
 def obstacle(queue: QueueState, demand: Amounts, cohort: Cohort | None) -> Literal["", "quota", "cohort"]:
     """Return what refuses a demand now: the queue's quota with what it may borrow, or the other members; else ""."""
     if not queue.spec.quota:
@@ -183,7 +218,7 @@ def obstacle(queue: QueueState, demand: Amounts, cohort: Cohort | None) -> Liter
         return "quota" if excess else ""
     if excess and _exceeds_borrowing(queue, excess):
         return "quota"
-    return "" if cohort.fits(queue.spec, demand, excess) else "cohort"
+    return "" if cohort.fits(queue, demand, excess) else "cohort"
 
 
 def allows_further(queue: QueueState, job: Candidate, demand: Amounts, cohort: Cohort | None) -> bool:
@@ -197,7 +232,7 @@ def allows_further(queue: QueueState, job: Candidate, demand: Amounts, cohort: C
     if excess and _exceeds_borrowing(queue, excess):
         return False
     claimant = cohort.claimant(queue) if excess else None
-    own_claim = claimant.demand if claimant is not None and claimant.position == job.position else NOTHING
+    own_claim = claimant.demand if claimant is not None and claimant.position == job.position else collected(queue)
     return cohort.leaves_claims(queue.spec, demand, excess, own_claim)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from queues.picking import read_depth
 from queues.picking.picker import Picker
+from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.store import QueueReader
 from queues.values import Pick, Snapshot
@@ -50,8 +51,10 @@ class SnapshotCache:
         snapshot = self.store.snapshot(heads, before.change, more)
         return snapshot if snapshot.whole else merge(before, snapshot)
 
-    def forecast(self, rules: PickRules, count: int, *, roomy: bool = False) -> tuple[Snapshot, tuple[Pick, ...]]:
-        """Return the next `count` picks, and the snapshot from which they are made.
+    def forecast(
+        self, rules: PickRules, count: int, *, roomy: bool = False, places: Places | None = None
+    ) -> tuple[Snapshot, tuple[Pick, ...]]:
+        """Return the next `count` picks, and the snapshot from which they are made. `places` are not changed.
 
         The method reads more jobs of the queues whose known jobs are all picked or cannot be picked. With `roomy`, only
         quotas limit the picks.
@@ -59,7 +62,7 @@ class SnapshotCache:
         snapshot, heads = self.read(), FIRST
         depth = read_depth.per_queue(len(snapshot.queues))
         while True:
-            forecast = Picker(snapshot, rules, roomy=roomy)
+            forecast = Picker(snapshot, rules, roomy=roomy, places=places and places.copy())
             partly_read = set(forecast.partly_read(depth))
             picks = forecast.picks(self.clock(), count).picks
             short = nearly_used_up(snapshot, picks) if len(picks) < count else frozenset()

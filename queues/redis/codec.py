@@ -124,7 +124,7 @@ def entry_from_fields(fields: dict[str, Any]) -> Entry:
 
 def encode_reservation(reservation: Reservation) -> str:
     """Encode a reservation without its key, which is the field of the hash. A size, a payment or a number of growths,
-    of idle or of gained workers of 0 is left out. Raises Unstorable."""
+    of idle or of gained workers of 0, and unknown nodes, are left out. Raises Unstorable."""
     return _exact(
         reservation.key,
         {
@@ -140,7 +140,8 @@ def encode_reservation(reservation: Reservation) -> str:
         | ({"grown": reservation.grown} if reservation.grown else {})
         | ({"idle": reservation.idle} if reservation.idle else {})
         | ({"paid": reservation.paid} if reservation.paid else {})
-        | ({"gained": reservation.gained} if reservation.gained else {}),
+        | ({"gained": reservation.gained} if reservation.gained else {})
+        | ({"nodes": reservation.nodes} if reservation.nodes else {}),
     )
 
 
@@ -235,15 +236,16 @@ def decode_clock(text: Text) -> Clock:
 
 def encode_overtaken(overtaken: OvertakenJob | None) -> str:
     """Encode an overtaken job: its key, how often and since when it was overtaken, the room reserved for it, if there
-    is such room, until when that is paid, how often it was in vain, and whether its patience has ended and it has an
-    open claim."""
+    is such room, until when that is paid, how often it was in vain, whether its patience has ended and it has an open
+    claim, until when its cohort collects what it asks for, and how often that was in vain."""
     if overtaken is None:
         return NOT_OVERTAKEN
     fields = {"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)}
     kept = {} if overtaken.kept is None else {"kept": dict(overtaken.kept), "paid": float(overtaken.paid)}
-    vain = {"vain": overtaken.vain} if overtaken.vain else {}
+    names = ("vain", "collected_until", "uncollected")
+    numbers = {name: number for name in names if (number := getattr(overtaken, name))}
     flags = {name: True for name in ("late", "impatient", "claimed") if getattr(overtaken, name)}
-    return dump(fields | kept | vain | flags)
+    return dump(fields | kept | numbers | flags)
 
 
 def decode_overtaken(text: Text) -> OvertakenJob | None:

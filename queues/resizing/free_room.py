@@ -58,9 +58,9 @@ class FreeRoom:
 
     def any_waiting_job_fits(self) -> bool:
         """Return whether the next round can pick a job."""
-        pool, holder = self._picker.pool, self._picker.reservation_holder
+        holder = self._picker.reservation_holder
         return any(
-            pool.fits(job.demand) or (name == holder and pool.fits_reserved(job.demand))
+            self._picker.pool.has_room(job, on_kept=name == holder)
             for name, queue in self._queues.items()
             for job in queue.eligible
         )

@@ -174,5 +174,8 @@ class GivingBack:
 
 def _resize(giver: Giver, waiting: Waiting) -> Resize:
     key, queue = waiting.key, waiting.queue.spec.name
-    message = f"gives {giver.given} workers back to {key.namespace}/{key.name} of queue {queue}"
+    # The message is in the status of the giver, whose owner may not know the jobs of other teams.
+    is_own = key.namespace == giver.job.key.namespace
+    receiver = f"{key.namespace}/{key.name} of queue {queue}" if is_own else "a job of another team"
+    message = f"gives {giver.given} workers back to {receiver}"
     return Resize(giver.job.key, giver.workers, "GiveBack", key, queue, message)

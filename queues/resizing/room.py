@@ -32,6 +32,8 @@ class Room:
         self._used: dict[str, dict[str, int]] = {}
         self._cohort_used: dict[str, dict[str, int]] = {}
         self._claims: dict[str, dict[str, int]] = {}
+        self._satisfied: set[str] = set()
+        """The queues whose claims are satisfied."""
         self._idle: dict[str, dict[str, int]] = {}
         self._held: dict[str, dict[str, int]] = {}
         for job in jobs:
@@ -106,6 +108,7 @@ class Room:
             claims = dict(self.claims(queue.spec.cohort))
             amounts.increase(claims, claim, -1)
             self._claims[queue.spec.cohort] = claims
+            self._satisfied.add(queue.spec.name)
 
     def lacking(self, limit: Limit, queue: QueueState, demand: Amounts) -> Amounts:
         """Return how much of each resource a limit lacks for a demand of a queue."""
@@ -162,11 +165,12 @@ class Room:
             return NOTHING
         own, lack = self.used(queue.spec.name), NOTHING
         used = self.cohort_used(queue.spec.cohort)
+        collected = NOTHING if queue.spec.name in self._satisfied else quotas.collected(queue)
         for name, quota in queue.spec.quota.items():
             amount = demand.get(name, 0)
             if amount > 0:
                 borrows = own.get(name, 0) + amount > quota
-                claimed = self.claims(queue.spec.cohort).get(name, 0) if borrows else 0
+                claimed = self.claims(queue.spec.cohort).get(name, 0) - collected.get(name, 0) if borrows else 0
                 if (over := used.get(name, 0) + amount + claimed - cohort.total[name]) > 0:
                     lack = {**lack, name: over}
         return lack

@@ -87,6 +87,7 @@ def encode(batch: Batch) -> Encoded:
         "grows": [number for number, (_, _, kind) in enumerate(tickets, 1) if kind == "grow"],
         "ports": [number for number, entry in enumerate(entries, 1) if entry.port],
         "sizes": sizes,
+        "nodes": [*chain.from_iterable((at, pick.nodes) for at, pick in enumerate(picks, 1) if pick.nodes)],
         **_totals(batch, clocks, accounts, overtaken),
     }
     tables = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts, "costs": demands.costs}
@@ -147,5 +148,6 @@ def _reservations(epoch: int, picks: Sequence[Pick], decided: list[str], number:
             port=int(text or 0),
             size=pick.size,
             paid=pick.cost,
+            nodes=pick.nodes,
         )
         number += 1

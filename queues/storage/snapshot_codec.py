@@ -33,7 +33,7 @@ class _LazyWaiting(WaitingEntry):
 
     def __init__(self, fields: dict[str, Any], version: int) -> None:
         _require_fields(fields)
-        self._entry = None
+        self._entry, self.gang, self.placeable = None, None, True
         self._fields = fields
         self.version = version
         self.queue = fields["queue"]

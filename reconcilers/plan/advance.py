@@ -20,7 +20,7 @@ from reconcilers.plan.in_place import waves
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.moment import Moment
 from reconcilers.plan.start_gates import StartGates
-from reconcilers.pods import disruption_budget, pod_manifests, start_gate, topology
+from reconcilers.pods import disruption_budget, node_affinity, pod_manifests, start_gate, topology
 from reconcilers.pods.task_members import PodMember
 from reconcilers.pods.topology import NodeLabels
 from reconcilers.values import (
@@ -235,6 +235,7 @@ class Advance:
             alone=self.groups.alone,
             open_gates=self.gates.open_tasks,
             held=self.held,
+            places=_places(self.run, self.at),
         )
 
     def _may_be_made(self, blueprint: pod_manifests.Blueprint, member: PodMember) -> bool:
@@ -251,6 +252,14 @@ class Advance:
         if blueprint.is_ordered(member):  # its world starts once all of it is bound
             return any(member.stage == stage.index for stage in self.run.progress.begun)
         return member.task_type in self.run.progress.started
+
+
+def _places(run: Active, at: Moment) -> Mapping[str, str]:
+    """Return the nodes on which the pods were placed when the job was admitted or grew, by the names of the pods."""
+    held = at.observation.reservation
+    if held is None or not at.settings.placement_hints:
+        return {}
+    return node_affinity.places(run.job, run.members.values(), held.nodes)
 
 
 def _first(missing: Sequence[PodMember], pods: Sequence[PodView]) -> frozenset[str]:

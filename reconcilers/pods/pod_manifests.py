@@ -11,7 +11,7 @@ The restartPolicy of a pod is decided once, when the pod is created, by the driv
     kubernetes        restartPolicy Never, and the restart agent (`reconcilers.pods.restart_agent`)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
@@ -29,15 +29,20 @@ from gang import backends
 from gang.backend import Backend
 from gang.values import Binding, Gang
 from kube.api import Manifest
-from reconcilers.pods import container_files, environment, restart_agent, start_gate, static_world, topology
+from reconcilers.pods import (
+    container_files,
+    environment,
+    node_affinity,
+    restart_agent,
+    start_gate,
+    static_world,
+    topology,
+)
 from reconcilers.pods.task_members import PodMember
 from reconcilers.settings import ReconcileSettings
 from reconcilers.views import containers
 
 LOOPBACK = "127.0.0.1"
-HOSTNAME = "kubernetes.io/hostname"
-AVOIDANCE_WEIGHT = 100
-"""The weight of the preference for nodes that are not avoided: the highest that Kubernetes allows."""
 _SORTED = orjson.OPT_SORT_KEYS
 
 
@@ -63,6 +68,8 @@ class Blueprint:
     """The tasks whose pods need not wait at their gate."""
     held: bool = False
     """Whether every pod waits at a gate, because runs from before a restart of the job go on."""
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The nodes that pods prefer, by the names of the pods."""
 
     @cached_property
     def specs(self) -> Mapping[str, bytes]:
@@ -284,9 +291,7 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     task = blueprint.task(member)
     spec: dict[str, Any] = orjson.loads(blueprint.specs[member.task_type])
     set_restart_policy(spec, task.restart_policy, blueprint.driver)
-    avoid_nodes(spec, blueprint.job.status.excluded_nodes, strictly=blueprint.fits_elsewhere)
-    # A preference is enough, since schedulers keep pods from such nodes, and a node may come back under its name.
-    avoid_nodes(spec, blueprint.left_nodes, strictly=False)
+    _choose_nodes(spec, blueprint, member)
     _prioritize(spec, blueprint, member)
     if spec.get("hostNetwork"):
         # With the default policy, a pod on the host's network does not resolve services.
@@ -308,6 +313,17 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     if blueprint.driver == restart_agent.DRIVER:
         restart_agent.add_agent(spec)
     return spec
+
+
+def _choose_nodes(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -> None:
+    """Make a pod avoid nodes, and prefer the node of its place unless it avoids that node."""
+    avoided, left = blueprint.job.status.excluded_nodes, blueprint.left_nodes
+    node_affinity.avoid(spec, avoided, strictly=blueprint.fits_elsewhere)
+    # A preference is enough, since schedulers keep pods from such nodes, and a node may come back under its name.
+    node_affinity.avoid(spec, left, strictly=False)
+    place = blueprint.places.get(member.name, "")
+    if place and place not in avoided and place not in left:
+        node_affinity.prefer(spec, place)
 
 
 def _variables(blueprint: Blueprint, member: PodMember) -> environment.Variables:
@@ -364,32 +380,3 @@ def set_restart_policy(spec: dict[str, Any], task_policy: str, driver: str) -> N
         spec["restartPolicy"] = "Always"
         return
     spec["restartPolicy"] = "OnFailure" if task_policy != "Never" and driver == "kruise" else "Never"
-
-
-def avoid_nodes(spec: dict[str, Any], nodes: Iterable[str], *, strictly: bool) -> None:
-    """Make a fresh copy of a template avoid nodes: as a requirement with `strictly`, else as a preference.
-
-    The template's own node constraints stay in force. The terms of a required affinity are alternatives, so each term
-    gets the constraint.
-    """
-    names = sorted(nodes)
-    if not names:
-        return
-    constraint = {"key": HOSTNAME, "operator": "NotIn", "values": names}
-    affinity = dict(spec.get("affinity") or {})
-    node = dict(affinity.get("nodeAffinity") or {})
-    if strictly:
-        field = "requiredDuringSchedulingIgnoredDuringExecution"
-        terms = (node.get(field) or {}).get("nodeSelectorTerms")
-        # An empty term matches no node. With the constraint it would match some, so it is left out.
-        narrowed = [_add_expression(term, constraint) for term in terms or () if term]
-        node[field] = {"nodeSelectorTerms": narrowed or terms or [_add_expression({}, constraint)]}
-    else:
-        field = "preferredDuringSchedulingIgnoredDuringExecution"
-        preferred = {"weight": AVOIDANCE_WEIGHT, "preference": {"matchExpressions": [constraint]}}
-        node[field] = [*(node.get(field) or ()), preferred]
-    spec["affinity"] = affinity | {"nodeAffinity": node}
-
-
-def _add_expression(term: dict[str, Any], expression: dict[str, Any]) -> dict[str, Any]:
-    return term | {"matchExpressions": [*(term.get("matchExpressions") or ()), expression]}

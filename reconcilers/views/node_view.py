@@ -2,18 +2,16 @@
 
 One rule: no code outside of this module reads a node's manifest. A missing node counts as deleted only if a pod has
 been on it for a while. The cache of nodes may be behind the cache of pods.
-
-Taints are read as the scheduler of Kubernetes reads them. Entries that cannot be read are left out: a taint without a
-key keeps no pod away, and a toleration with an unknown operator tolerates nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Any, Protocol
+from typing import Protocol
 
 from crds import timestamps
 from crds.api_resources import NODES
+from crds.node_requirements import Taint, read_taints, tolerates_all
 from crds.resources.amounts import JOBS, NOTHING, Amounts, add
 from crds.torchjob import demand
 from crds.torchjob.jobspec import TorchJobSpec
@@ -24,22 +22,6 @@ from reconcilers.views.pod_view import PodView
 
 RESTARTS_ALL = "RestartAllContainersOnContainerExits"
 """The feature that a node declares in its status if it can restart all containers of a pod (Kubernetes 1.36)."""
-
-
-KEEPS_PODS_AWAY = frozenset({"NoSchedule", "NoExecute"})
-"""The effects of taints that keep away each pod that does not tolerate them."""
-OF_CONDITIONS = "node.kubernetes.io/"
-"""The prefix of the taints that repeat the conditions of a node. They may be behind these, so they are not read here: a
-node without a controller keeps the one with which it was created."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """One taint."""
-
-    key: str
-    value: str = ""
-    effect: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,31 +247,3 @@ def _seconds_until_dead(nodes: NodeCache, name: str, pod_since: float | None, gr
     if node.ready or node.since is None:
         return None
     return node.since + grace - now
-
-
-def read_taints(spec: Mapping[str, Any]) -> tuple[Taint, ...]:
-    """Return the taints in the spec of a node."""
-    found = spec.get("taints")
-    listed = [taint for taint in found if isinstance(taint, dict)] if isinstance(found, list) else []
-    taints = (Taint(*(_text(taint.get(name)) for name in ("key", "value", "effect"))) for taint in listed)
-    return tuple(taint for taint in taints if taint.key)
-
-
-def tolerates_all(spec: Mapping[str, Any], taints: Iterable[Taint]) -> bool:
-    """Return whether a pod with this spec may be placed on a node with these taints."""
-    tolerations = [entry for entry in spec.get("tolerations") or () if isinstance(entry, dict)]
-    binding = (taint for taint in taints if taint.effect in KEEPS_PODS_AWAY and not taint.key.startswith(OF_CONDITIONS))
-    return all(any(_tolerates(toleration, taint) for toleration in tolerations) for taint in binding)
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
-    if toleration.get("effect") not in (None, "", taint.effect):
-        return False
-    key, operator = toleration.get("key") or "", toleration.get("operator") or "Equal"
-    if operator == "Exists":
-        return key in ("", taint.key)
-    return bool(operator == "Equal" and key == taint.key and (toleration.get("value") or "") == taint.value)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -13,6 +13,7 @@ from bench.cli import BENCHMARKS, main
 from bench.errors import BenchError
 from bench.report import milliseconds, report, text
 from bench.support import redis_server
+from queues.placement.places import Places
 from tests.doubles.memory_store import MemoryStore
 
 MACHINE = {"cpu", "cores", "system", "python", "torchq", "redis_server", "rq", "commit", "load_before", "load_after"}
@@ -68,6 +69,25 @@ def test_an_invalid_argument_ends_with_one_message(arguments: list[str]) -> None
     assert done.exit_code == 2
     assert "Error:" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("different", [False, True])
+def test_picks_on_nodes_take_a_place_for_each_job_and_on_sums_for_none(different: bool) -> None:
+    options = picks.Options(queues=4, jobs=60, nodes=7, different=different)
+    for places in (Places(picks.nodes(options), picks.nodes(options), picks.gang_of), None):
+        store = MemoryStore(lambda *_: None)
+        store.rebuild(1, [], [])
+        store.configure(list(picks.specs(options)), picks.capacity(picks.nodes(options)))
+        store.put(picks.entries(options))
+        assert picks.pick(store, options, places)["picked"] == 60
+        assert places is None or sum(sum(job.waiting.values()) for job in places.jobs.values()) == 60
+
+
+def test_different_nodes_have_different_amounts_and_room_for_all_jobs() -> None:
+    options = picks.Options(jobs=5_000, nodes=100, different=True)
+    room = picks.nodes(options)
+    assert len({tuple(room.free(node).items()) for node in range(100)}) == 100
+    assert picks.capacity(room)[picks.GPU] >= 5_000
 
 
 def test_every_benchmark_has_a_short_version() -> None:

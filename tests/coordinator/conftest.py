@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.access.readers import Reader
 from coordinator.http.queue_api import QueueApi
 from kube.client import KubernetesCluster
 from tests.support.coordinator import described_answers
@@ -35,8 +36,8 @@ def _answers_as_described() -> Iterator[None]:
     """
     answer, problems = QueueApi.answer, []
 
-    def answer_and_check(self: QueueApi, path: str) -> tuple[int, Any]:
-        code, document = answer(self, path)
+    def answer_and_check(self: QueueApi, path: str, reader: Reader) -> tuple[int, Any]:
+        code, document = answer(self, path, reader)
         try:
             described_answers.check(path, code, document)
         except (AssertionError, ValueError) as error:

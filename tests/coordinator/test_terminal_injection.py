@@ -52,6 +52,7 @@ RUN: dict[str, list[tuple[str, ...]]] = {
     "job why": [("train",), ("train", "-o", "json"), ("waits",), ("failed",), (EVIL,)],
     "local status": [("--data", "{folder}")],
     "next": [(), ("-o", "json")],
+    "pool": [(), ("-o", "json")],
     "queue create": [(EVIL,), ("b", "--cohort", EVIL), ("b", "--quota", EVIL)],
     "queue delete": [(EVIL,)],
     "queue list": [(), ("-o", "wide"), ("-o", "json")],
@@ -155,7 +156,7 @@ def evil(embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path) ->
     return tmp_path
 
 
-def answer(path: str) -> Any:
+def answer(path: str, *_: object) -> Any:
     """Answer as a coordinator whose texts are hostile."""
     status = {"pending": 1, "admitted": 1, "share": EVIL, "target": EVIL, "usage": {"cpu": "1"}}
     queue = {"metadata": {"name": EVIL, "creationTimestamp": NOW}, "spec": {"cohort": EVIL}, "status": status}

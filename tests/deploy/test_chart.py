@@ -62,6 +62,8 @@ def test_the_default_overlay_is_the_chart_with_its_namespace() -> None:
         ("ServiceMonitor", "torchq-system", "torchq-worker"),
         ("PrometheusRule", "torchq-system", "torchq"),
         ("ConfigMap", "torchq-system", "torchq-dashboards"),
+        ("NetworkPolicy", "torchq-system", "torchq-coordinator-metrics"),
+        ("NetworkPolicy", "torchq-system", "torchq-worker-metrics"),
     }
 
 
@@ -117,9 +119,8 @@ def test_no_page_upgrades_with_the_values_of_the_release_before() -> None:
 def test_prometheus_may_be_any_pod_of_its_namespaces() -> None:
     source = {"namespaceLabels": {"team": "monitoring"}, "podLabels": None}
     documents = chart.render({"networkPolicy": {"metrics": source}})
-    [policy] = [
-        each for each in objects.of_kind(documents, "NetworkPolicy") if each["metadata"]["name"].endswith("-worker")
-    ]
+    policies = objects.of_kind(documents, "NetworkPolicy")
+    [policy] = [each for each in policies if each["metadata"]["name"].endswith("-worker-metrics")]
     [peer] = policy["spec"]["ingress"][0]["from"]
     assert peer == {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}, "podSelector": {}}
 

@@ -72,8 +72,14 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         "names port web",
     ),
     "a policy that lets everybody in": (
-        lambda found: _of(found, "NetworkPolicy", "torchq-worker")["ingress"][0].pop("from"),
+        lambda found: _of(found, "NetworkPolicy", "torchq-worker-metrics")["ingress"][0].pop("from"),
         "lets in everybody",
+    ),
+    "metrics that any namespace reaches": (
+        lambda found: _of(found, "NetworkPolicy", "torchq-worker-metrics")["ingress"][0]["from"][0].update(
+            namespaceSelector={}
+        ),
+        "lets pods of any namespace read the metrics",
     ),
     "a Redis that jobs reach": (
         lambda found: _of(found, "NetworkPolicy", "torchq-redis")["ingress"][0]["from"][0].update(namespaceSelector={}),
@@ -86,7 +92,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         "lets in ['coordinator', 'worker'], and ['coordinator', 'doctor', 'worker'] use it",
     ),
     "a server without a policy": (
-        lambda found: found.pop("NetworkPolicy torchq-system/torchq-worker"),
+        lambda found: [found.pop(f"NetworkPolicy torchq-system/torchq-worker{part}") for part in ("", "-metrics")],
         "no NetworkPolicy protects the pods of Deployment torchq-system/torchq-worker",
     ),
     "a ServiceMonitor of two Services": (

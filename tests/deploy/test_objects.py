@@ -105,16 +105,31 @@ def test_the_definitions_are_those_of_the_code_and_stay_after_an_uninstall(defau
                    if each["kind"] == "CustomResourceDefinition")  # fmt: skip
 
 
-def test_the_api_server_alone_reaches_the_read_only_api_and_prometheus_the_metrics(defaults: dict[str, Any]) -> None:
-    api, metrics = defaults["NetworkPolicy torchq-system/torchq-coordinator"]["spec"]["ingress"]
+def test_the_api_server_alone_reaches_the_read_only_api_and_nobody_the_metrics(defaults: dict[str, Any]) -> None:
+    [api] = defaults["NetworkPolicy torchq-system/torchq-coordinator"]["spec"]["ingress"]
     assert api["ports"] == [{"protocol": "TCP", "port": "http"}]
     assert api["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}]
-    assert metrics["ports"] == [{"protocol": "TCP", "port": "metrics"}]
-    prometheus = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}}
-    assert metrics["from"] == [prometheus]
     worker = defaults["NetworkPolicy torchq-system/torchq-worker"]["spec"]
-    assert worker["ingress"] == [metrics]
+    assert "ingress" not in worker
     assert worker["policyTypes"] == ["Ingress"], "workers connect to the API server and to Redis"
+    ports = [port["port"] for name, each in defaults.items() if name.startswith("NetworkPolicy")
+             for rule in each["spec"].get("ingress", ()) for port in rule["ports"]]  # fmt: skip
+    assert "metrics" not in ports
+
+
+@pytest.mark.parametrize("component", ["coordinator", "worker"])
+def test_prometheus_reaches_the_metrics_once_its_namespace_is_named(component: str) -> None:
+    home = {"kubernetes.io/metadata.name": "monitoring"}
+    found = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}})
+    spec = found[f"NetworkPolicy torchq-system/torchq-{component}-metrics"]["spec"]
+    [rule] = spec["ingress"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": "metrics"}]
+    pods = {"app.kubernetes.io/name": "prometheus"}
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": home}, "podSelector": {"matchLabels": pods}}]
+    others = found[f"NetworkPolicy torchq-system/torchq-{component}"]["spec"]
+    assert spec["podSelector"] == others["podSelector"]
+    off = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}, "metrics": {"enabled": False}})
+    assert f"NetworkPolicy torchq-system/torchq-{component}-metrics" not in off
 
 
 def test_addresses_of_the_api_server_and_other_sources_are_let_in() -> None:

@@ -169,8 +169,8 @@ def test_a_release_beside_coordinators_that_hold_the_lease_is_refused(helm: Helm
 
 
 def blocks(heading: str) -> list[str]:
-    """Return the blocks of commands of a section of docs/operators.md."""
-    text = (ROOT / "docs" / "operators.md").read_text()
+    """Return the blocks of commands of a section of docs/operators.md or docs/access.md."""
+    text = "".join((ROOT / "docs" / page).read_text() for page in ("operators.md", "access.md"))
     [section] = re.findall(rf"^##+ {heading}\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     return re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
@@ -389,7 +389,7 @@ def test_the_network_policy_lets_in_the_addresses_of_the_api_server(helm: Helm, 
     finally:
         admin.delete(slices, "kubernetes", "default")
     policies = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
-    api, _metrics = admin.get(policies, "prod-torchq-coordinator", "batch")["spec"]["ingress"]
+    [api] = admin.get(policies, "prod-torchq-coordinator", "batch")["spec"]["ingress"]
     blocks = [each["ipBlock"]["cidr"] for each in api["from"] if "ipBlock" in each]
     assert blocks == ["10.1.2.3/32", "10.1.2.4/32"]
 

@@ -13,6 +13,7 @@ from crds.resources.amounts import Amounts
 from queues import errors, limits, order
 from queues.inspection_values import StoreInspection
 from queues.installation import Installation, foreign
+from queues.placement import pod_nodes
 from queues.redis import codec
 from queues.store import IdleGrowth, LoweredCharge, PendingCommit, StoreSettings
 from queues.values import (
@@ -198,7 +199,7 @@ class MemoryStore:
         kept = replace(held, charge=charge, size=size, idle=max(0, held.idle - (held.size - size)))
         if kept != held:
             self._release(held.key)
-            self._reserve(replace(kept, paid=0, gained=0))
+            self._reserve(replace(kept, paid=0, gained=0, nodes=""))
             waiting = self._content.entries.get(held.key)
             if waiting is not None and waiting.entry.idle > kept.idle:
                 self._forget_entry(held.key)
@@ -461,6 +462,7 @@ class MemoryStore:
             port=port,
             size=pick.size,
             paid=pick.cost,
+            nodes=pick.nodes,
         )
         return self._reserve(reservation)
 
@@ -482,7 +484,8 @@ class MemoryStore:
         self._release(held.key)
         charge, idle = amounts.add(held.charge, pick.charge), held.idle - pick.waiting.entry.idle
         paid = replace(held, grown=held.grown + 1, paid=pick.cost, gained=pick.size)
-        return self._reserve(replace(paid, charge=charge, size=held.size + pick.size, idle=idle))
+        nodes = pod_nodes.extend(held.nodes, pick.nodes)
+        return self._reserve(replace(paid, charge=charge, size=held.size + pick.size, idle=idle, nodes=nodes))
 
     def _reserve(self, reservation: Reservation) -> Reservation:
         content, key, queue = self._content, reservation.key, reservation.queue

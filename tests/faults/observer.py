@@ -321,7 +321,7 @@ def _phase(request: Manifest) -> str:
 
 
 def _parsed(pool: str) -> dict[str, int]:
-    if pool == "none":
+    if pool in ("none", "nodes"):
         return {}
     pairs = (each.split("=") for each in pool.split(","))
     return {name: int(amount) * UNITS.get(name, 1) for name, amount in pairs}

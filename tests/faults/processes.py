@@ -19,6 +19,7 @@ from coordinator.health.hang_watch import HangWatch
 from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.coordinator import RETRY_SECONDS, Coordinator
 from coordinator.leader.election import LeaderElection, LeaseConfig
+from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.router import MissingCharge
 from coordinator.leader.status_writer import StatusWriter
 from coordinator.settings import Settings
@@ -197,6 +198,8 @@ class CoordinatorProcess(Process):
             foreign=(POD_GROUPS,),
             leaving_taints=host.settings.taints_of_leaving_nodes,
         )
+        counts = host.settings.pool == "nodes"
+        self.node_places = NodePlaces(self.watches, store.reservations, host.clock, counts)
         self.leadership = self.served.leadership = LeaderElection(
             self.cluster,
             LeaseConfig.from_settings(name, host.settings),
@@ -305,6 +308,7 @@ class CoordinatorProcess(Process):
                 pause=lambda seconds: self.host.sleep(self, seconds),
                 lane=self.statuses.jobs,
                 memory=self.served.memory,
+                node_places=self.node_places,
             )
             self.served.memory.clear()
             lost = self.served.store.epoch() == 0

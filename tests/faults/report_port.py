@@ -44,7 +44,7 @@ class ReportPort:
         """
         body = orjson.dumps({"pod": pod, "step": step})
         path = f"/v1/jobs/{NAMESPACE}/{job}/report"
-        answer = self._api.answer_quick(Question(path, "", "POST", f"Bearer {KEY.token(uid)}", body))
+        answer = self._api.answer_quick(Question(path, "", "POST", f"Bearer {KEY.token(uid)}", body=body))
         self._batches.write()
         return answer is not None and answer.code == 200
 

@@ -61,7 +61,7 @@ class World:
         self.scenario: Scenario = catalog.SCENARIOS[self.schedule.scenario]
         self.random = random.Random(f"{self.schedule.scenario} {self.schedule.seed}") if self.schedule.seed else None
         self.has_requests = bool(self.scenario.outcomes)
-        self.has_nodes = len(self.scenario.nodes) > 1
+        self.has_nodes = len(self.scenario.nodes) > 1 or self.scenario.pool == "nodes"
         self.reports = MemoryReports(self.clock)
         self.faults: dict[int, list[Kind]] = {}
         for fault in self.schedule.faults:

@@ -142,9 +142,14 @@ def test_request_is_repeatable_only_if_it_may_safely_run_twice(request_: Request
             "read the log of run v.torch.0 of job u1 in namespace a",
         ),
         (
-            requests.service("a", "http:desk:http", "/v1/next?n=3"),
+            requests.service("a", "http:desk:http", "/v1/next?n=3", {}),
             "/api/v1/namespaces/a/services/http:desk:http/proxy/v1/next?n=3",
             "ask service 'desk' in namespace a",
+        ),
+        (
+            requests.account_token("a", "torchq-user", "torchq", 600),
+            "/api/v1/namespaces/a/serviceaccounts/torchq-user/token",
+            "create serviceaccounts/token 'torchq-user' in namespace a",
         ),
     ],
 )

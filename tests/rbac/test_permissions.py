@@ -28,6 +28,7 @@ from crds.api_resources import (
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_QUOTAS,
+    SERVICE_ACCOUNTS,
     SERVICES,
     TENANT_QUEUES,
     TORCHJOBS,
@@ -260,6 +261,7 @@ def test_roles_of_single_occasions_are_printed_only_when_asked_for() -> None:
             "torchq-worker",
             "torchq-user",
             "torchq-doctor",
+            "torchq-reader",
         }
     assert {each["metadata"]["name"] for each in printed("--restore")} == {"torchq-system", "torchq-restore"}  # type: ignore[index]
 
@@ -351,6 +353,9 @@ def test_no_account_may_change_permissions_or_read_secrets() -> None:
         "namespaces",
         "resourcequotas",
         "configmaps",
+        "tokenreviews",
+        "subjectaccessreviews",
+        "serviceaccounts",
         "events",
         "resourceclaims",
         "resourceclaimtemplates",
@@ -358,7 +363,10 @@ def test_no_account_may_change_permissions_or_read_secrets() -> None:
         "queues",
         "containerrecreaterequests",
     }
-    assert all("*" not in rule.all_verbs for role in ROLES.values() for rule in role.all_rules())
+    rules = [rule for role in ROLES.values() for rule in role.all_rules()]
+    assert all("*" not in rule.all_verbs for rule in rules)
+    tokens = {(rule.subresource, rule.name) for rule in rules if rule.resource == SERVICE_ACCOUNTS}
+    assert tokens == {("token", "torchq-user"), ("token", "torchq-reader")}, "these two have no other rights than users"
 
 
 def test_submit_succeeds_if_the_dry_run_of_a_pod_is_forbidden(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

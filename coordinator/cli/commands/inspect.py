@@ -1,4 +1,5 @@
-"""`torchq next` and `torchq job why|position`: what the queues will do, and why a job waits.
+"""`torchq next`, `torchq pool` and `torchq job why|position`: what the queues will do, what is free, and why a job
+waits.
 
 One rule: the forecast uses the same picker as the coordinator.
 """
@@ -12,11 +13,15 @@ from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
 from coordinator.follow import deletion
-from coordinator.query.questions import MOST_FORECAST_PICKS, Document, Queries
+from coordinator.query.questions import MOST_FORECAST_PICKS, Document, Queries, parse_document
 from coordinator.runs.submission_findings import CheckUnavailable
 from crds.errors import InvalidObject
 from crds.torchjob import torchjob
+from kube import errors
 from kube.api import Manifest
+
+POOL = "/v1/pool"
+NOT_LEADERS = "note: not the leader's answer: of jobs whose pods are on no node yet, it may place some on other nodes"
 
 
 @click.command()
@@ -55,7 +60,16 @@ def _locate(session: Session, item: Manifest) -> Document:
         silence = text.describe_silence(item, training, output.now())
         parts = {"rest": rest, "silence": silence, "sharing": text.describe_sharing(context.pods)}
         return settled | {name: part for name, part in parts.items() if part}
-    return text.describe_waiting(item, holders.read(session, api_client.find(session).job(job_ref.key(item))))
+    return text.describe_waiting(item, holders.read(session, _place(session, item)))
+
+
+def _place(session: Session, item: Manifest) -> Document:
+    """Return the position of a job. What the status of the job says has to do where no coordinator tells more."""
+    try:
+        return api_client.find(session).job(job_ref.key(item))
+    except (errors.Forbidden, api_client.Withheld) as error:
+        click.echo(f"note: {error}", err=True)
+        return {"state": "absent"}
 
 
 def _too_small(session: Session, item: Manifest) -> Document:
@@ -84,13 +98,13 @@ def _if_resumed(session: Session, item: Manifest) -> Document | None:
     "-n", "count", type=click.IntRange(1, MOST_FORECAST_PICKS), default=20, show_default=True, help="how many picks"
 )
 @click.option("--roomy", is_flag=True, help="show the order alone, as if the pool had room for everything")
-@click.option("-A", "--all-namespaces", is_flag=True, help="no effect: picks are from all namespaces")
+@click.option("-A", "--all-namespaces", is_flag=True, help="name jobs of every namespace")
 @output.table_options
 @pass_session
-def forecast(session: Session, count: int, roomy: bool, all_namespaces: bool, listing: TableOptions) -> None:  # noqa: ARG001
+def forecast(session: Session, count: int, roomy: bool, all_namespaces: bool, listing: TableOptions) -> None:
     """Show which jobs would be admitted next. Those that fit now are first. The others go in this order when room is
-    free."""
-    queries = api_client.find(session)
+    free. Jobs of other namespaces are named with -A."""
+    queries = api_client.find(session.with_all_namespaces() if all_namespaces else session)
     document = queries.next(count, roomy=roomy)
     items = document["items"] if roomy else upcoming(queries, document, count)
     listing.show(columns.PICK_COLUMNS, items)
@@ -107,3 +121,22 @@ def upcoming(queries: Queries, document: Document, count: int) -> list[Document]
     fitting = document["items"]
     is_all = len(fitting) >= min(count, document["waiting"])
     return columns.with_later_picks(fitting, [] if is_all else queries.next(count, roomy=True)["items"], count)
+
+
+@click.command()
+@output.table_options
+@pass_session
+def pool(session: Session, listing: TableOptions) -> None:
+    """Show what is free on nodes. A row is about alike nodes: what is free, the largest pod that fits, and what is
+    free in fragments, which a pod of a whole node cannot use."""
+    document = parse_document(api_client.coordinator(session)(POOL))
+    items = listing.sort(columns.POOL_COLUMNS, document["items"])
+    if listing.form in ("json", "yaml"):
+        output.print_document(document | {"items": items}, listing.form)
+        return
+    if not items:
+        click.echo(document["message"])
+        return
+    listing.show(columns.POOL_COLUMNS, items)
+    if document["source"] != "leader":
+        click.echo(NOT_LEADERS, err=True)

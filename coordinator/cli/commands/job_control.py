@@ -16,6 +16,7 @@ from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
 from coordinator.errors import CoordinatorError
+from coordinator.query.questions import ANOTHER
 from crds import labels, timestamps
 from crds.api_resources import TORCHJOBS
 from crds.torchjob.jobspec import MAX_PRIORITY
@@ -151,10 +152,16 @@ def _bump(session: Session, item: Manifest, change: ChangeOptions) -> None:
     change_job(session, item, patch, "JobBumped", change_text, change)
     if priority is not None and not overtakes(item, figures, priority):
         click.echo(
-            f"note: job {figures['status']['first']} stays before it: priority counts as "
+            f"note: {_first(figures)} stays before it: priority counts as "
             f"{BOOST_LIMIT_SECONDS / 86_400:.0f} days of waiting at most",
             err=True,
         )
+
+
+def _first(figures: Manifest) -> str:
+    """Return the first job of a queue, for a sentence."""
+    first = str(figures["status"]["first"])
+    return first if first == ANOTHER else f"job {first}"
 
 
 def _priority_for_head(item: Manifest, figures: Manifest) -> int | None:

@@ -287,6 +287,7 @@ def status(session: Session, data: Path, form: str | None) -> None:
     if form:
         document = {"up": bool(pids), "current": is_current, "kubeconfig": str(layout.kubeconfig), "processes": pids}
         document["metrics_url"] = stack_state.metrics_urls(data)
+        document["metrics_token_file"] = str(Files(data).metrics_token)
         document["bytes"] = {name: job_files.measure(root) for name, root in _job_files(data).items()}
         output.print_document(document, form)
     elif pids:

@@ -16,6 +16,7 @@ from typing import Protocol
 
 import click
 
+from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.completions import Completions
@@ -24,6 +25,7 @@ from coordinator.http import coordinator_metrics, coordinator_server, life_port,
 from coordinator.http.coordinator_server import CoordinatorLife
 from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
+from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.queue_statuses import QueueStatuses
 from coordinator.leader.trouble_logs import ClockLog, WorkerLog
 from coordinator.life import channel
@@ -53,6 +55,7 @@ from kube.process.turns import Turns
 from kube.stop import Stop
 from queues import rules
 from queues.dispatch.redis_work import RedisWork
+from queues.placement.places import Places
 from queues.redis import connection, fitness
 from queues.storage import stats
 from queues.storage.redis_store import RedisStore
@@ -116,11 +119,12 @@ def coordinator(session: Session, health_port: int | None) -> None:
     reports = connection.connect(settings.redis, client_name="torchq-reports")
     watches, lane = coordinator.watches, coordinator.statuses.jobs
     hangs = HangWatch(lane, watches, RedisStore(reports), RedisReports(reports))
+    key, reviews = _report_key(settings), TokenReviews(session.review_cluster)
     with (
         _alive(session, CoordinatorLife(coordinator), figures),
         _checked(session, COORDINATOR),
-        coordinator_server.serving(coordinator, settings.health_port, queries),
-        report_port.serving(coordinator, _report_key(settings), RedisReports(reports)) as port,
+        coordinator_server.serving(coordinator, settings.health_port, queries, reviews, key),
+        report_port.serving(coordinator, key, RedisReports(reports)) as port,
     ):
         hangs.is_open = lambda: port != 0
         queues = QueueStatuses(coordinator.statuses.queues, watches, settings.cost, parse_pool(settings.pool))
@@ -128,7 +132,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
         loops: list[_Loop] = [coordinator.statuses, queues, coordinator.reasons, hangs, completions]
         loops += [WorkerLog(lambda: stats.read(reports)), ClockLog(session.cluster.server_time.problem)]
         loops += _metrics(coordinator, figures, queries, lambda: stats.read(reports))
-        _serve(coordinator, loops, [session.cluster, session.status_cluster])
+        _serve(coordinator, loops, [session.cluster, session.status_cluster, session.review_cluster])
 
 
 @contextmanager
@@ -169,8 +173,15 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         found = stats.read(redis, coordinator.installation)
         return replace(found, problem=found.problem or coordinator.redis.unfit)
 
+    store = RedisStore(redis)
+    own = NodePlaces(coordinator.watches, store.reservations, time.monotonic, coordinator.node_places.counts)
+
+    def places() -> Places | None:
+        """Return the places of jobs on nodes: those of the leader, else those that this process sees itself."""
+        return coordinator.node_places.copy() or own.look()
+
     return StoreQueries(
-        RedisStore(redis),
+        store,
         numbers,
         coordinator.settings.rules,
         lambda: coordinator_server.stop_policies(coordinator),
@@ -179,6 +190,7 @@ def _queries(coordinator: Coordinator) -> StoreQueries:
         report_reader=RedisReports(redis),
         pods=lambda key: {pod.name for pod in coordinator.watches.job_pods(key)},
         check_owner=lambda: fitness.check_owner(redis, coordinator.installation),
+        node_places=places,
     )
 
 

@@ -38,12 +38,13 @@ def queue(context: click.Context) -> None:
 
 @queue.command("list")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
-@click.option("-A", "--all-namespaces", is_flag=True, help="no effect: queues have no namespace")
+@click.option("-A", "--all-namespaces", is_flag=True, help="the queues of every namespace")
 @output.table_options
 @pass_session
-def list_queues(session: Session, names: tuple[str, ...], all_namespaces: bool, listing: TableOptions) -> None:  # noqa: ARG001
+def list_queues(session: Session, names: tuple[str, ...], all_namespaces: bool, listing: TableOptions) -> None:
     """List queues with shares and usage. Without NAME, all queues are listed; where this account may not read them,
-    the queue of the namespace."""
+    those of the namespace."""
+    session = session.with_all_namespaces() if all_namespaces else session
     try:
         items = _queues_with_figures(session, names)
     except errors.Forbidden as refusal:

@@ -32,10 +32,12 @@ from coordinator.query.questions import Document
 )
 @click.option("--count", default=0, type=click.IntRange(min=0), help="number of screens (default: until Ctrl-C)")
 @click.option("-n", "picks", default=5, show_default=True, type=click.IntRange(0, 50), help="next picks to show")
+@click.option("-A", "--all-namespaces", is_flag=True, help="queues and picks of every namespace")
 @click.option("--sort-by", default="", metavar="COLUMN", help="sort queues by this column; -COLUMN sorts in reverse")
 @pass_session
-def top(session: Session, every: float, count: int, picks: int, sort_by: str) -> None:
+def top(session: Session, every: float, count: int, picks: int, all_namespaces: bool, sort_by: str) -> None:
     """Watch queues, rates and the next picks live. On a terminal, q quits and the arrow keys scroll the queues."""
+    session = session.with_all_namespaces() if all_namespaces else session
     if sys.stdout.isatty():
         _run_live(session, every, count, picks, TableOptions(sort_by=sort_by))
         return

@@ -6,7 +6,7 @@ One rule: the name of a job that this account may not read is not shown.
 from coordinator.cli import columns, job_ref
 from coordinator.cli.session import Session
 from coordinator.follow import deletion
-from coordinator.query.questions import Document
+from coordinator.query.questions import ANOTHER, Document
 from crds import labels
 from crds.api_resources import PODS
 from crds.keys import JobKey
@@ -24,6 +24,8 @@ def read(session: Session, answer: Document) -> Document:
 
 
 def _read(session: Session, holder: Document) -> Document:
+    if not holder["uid"]:
+        return holder
     namespace, _, name = holder["job"].partition("/")
     key = JobKey(namespace, name, holder["uid"])
     try:
@@ -31,7 +33,7 @@ def _read(session: Session, holder: Document) -> Document:
     except errors.NotFound:
         item = None
     except errors.ClusterError:
-        return {**holder, "job": "", "uid": ""}
+        return {**holder, "job": ANOTHER, "uid": ""}
     ending = _ending(item)
     return holder | ({"ending": ending, "until": _until(session, key)} if ending else {})
 
@@ -68,9 +70,10 @@ def format_holders(answer: Document) -> str:
 
 
 def _format(holder: Document) -> str:
-    name = f"job {holder['job']}" if holder["job"] else "a job that you may not read"
+    name = f"job {holder['job']}" if holder["uid"] else ANOTHER
+    queue = f" of queue {holder['queue']}" if holder["queue"] else ""
     end = ""
     if holder.get("ending"):
         until = f"its pods end by {holder['until']}" if holder["until"] else "its pods are still to end"
         end = f"; {holder['ending']}, {until}"
-    return f"{name} of queue {holder['queue']} ({columns.format_amounts(holder['charge'])}{end})"
+    return f"{name}{queue} ({columns.format_amounts(holder['charge'])}{end})"

@@ -68,6 +68,7 @@ def list_jobs(
     torchq job list --phase Running --phase Queued
     torchq job list -A --queue team-a -w
     """
+    session = session.with_all_namespaces() if all_namespaces else session
     lists = (_watched if watch else _read)(session, "" if all_namespaces else session.namespace, selector)
     for number, found in enumerate(lists):
         if watch:

@@ -18,7 +18,7 @@ LOOK_SECONDS = 0.2
 """How often the size of the terminal is looked at."""
 
 
-class Reader:
+class ReadingThread:
     """Reads the cluster again and again on a thread, and keeps the newest reading."""
 
     def __init__(self, read: Callable[[], Reading], every: float, most: int) -> None:
@@ -53,7 +53,7 @@ def run(read: Callable[[], Reading], every: float, most: int, console: Console) 
     """Show the cluster until the user quits, or `most` readings are shown (0: no end). Raise the errors that a reading
     raises.
     """
-    reader = Reader(read, every, most)
+    reader = ReadingThread(read, every, most)
     first, drawn, key = 0, None, ""  # first: the index of the first queue that is shown
     try:
         with (

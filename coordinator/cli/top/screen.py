@@ -196,10 +196,10 @@ def _pick_columns(picks: Sequence[Document]) -> list[ScreenColumn]:
     return [
         ScreenColumn("NEXT", [Text(str(pick["pick"])) for pick in picks], right=True),
         ScreenColumn("JOB", [Text(pick["job"], "bold") for pick in picks]),
-        ScreenColumn("QUEUE", [Text(pick["queue"]) for pick in picks]),
-        ScreenColumn("WAITED", [Text(output.duration(pick["waitSeconds"])) for pick in picks], right=True),
+        ScreenColumn("QUEUE", [Text(pick.get("queue", "-")) for pick in picks]),
+        ScreenColumn("WAITED", [Text(output.duration(pick.get("waitSeconds"))) for pick in picks], right=True),
         ScreenColumn("WHEN", [Text(when, "green" if when == columns.NOW else "") for when in whens]),
-        ScreenColumn("DEMAND", [Text(columns.format_amounts(pick["demand"])) for pick in picks]),
+        ScreenColumn("DEMAND", [Text(columns.format_amounts(pick.get("demand"))) for pick in picks]),
     ]  # fmt: skip
 
 

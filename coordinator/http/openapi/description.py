@@ -11,11 +11,14 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from coordinator import release
+from coordinator.access.readers import AUDIENCE, HEADER
 from coordinator.http.openapi import models
 
 _REFERENCES = "#/components/schemas/{model}"
 _ERRORS = {
     "400": "the query is wrong; the message says how",
+    "401": "the API server does not accept the token, or the port is on loopback and the request has none",
+    "403": "the token is of no account that may list the TorchJobs of this namespace",
     "404": "there is no such object",
     "503": "Redis or the caches of this coordinator do not answer",
 }
@@ -64,6 +67,7 @@ OPERATIONS = (
         "/v1/next", "The next picks", models.ForecastPicks,
         (("n", "how many"), ("roomy", "1: as if the pool had room for everything")),
     ),
+    Operation("/v1/pool", "The nodes by shape, with what is free on them", models.PoolNodes),
     Operation("/v1/scale/plan", "The plan of resizes of elastic jobs", models.ScalePlan),
     Operation("/v1/status", "The health of the installation", models.SystemStatus),
     Operation("/v1/settings", "The settings of this coordinator", models.SettingsInUse),
@@ -82,7 +86,9 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "torchq: read-only API of the coordinators",
             "version": release.version() or "0",
-            "description": "Users reach it through the API server's proxy of the coordinators' Service.",
+            "description": "Users reach it through the API server's proxy of the coordinators' Service. They send the "
+            f"token of an account, for the audience {AUDIENCE}, in the header {HEADER}: answers name the jobs that the "
+            "account may list. Without a token they name none.",
         },
         "paths": {
             operation.path: {"get": _describe(operation, answers[operation.path, "serialization"])}

@@ -42,7 +42,8 @@ class QueueSettings(AnswerModel):
 
 
 class Holder(AnswerModel):
-    """A job that holds room."""
+    """A job that holds room. One that the reader may not read is "a job of another team", and has no uid, and no queue
+    unless the reader uses it."""
 
     job: str
     uid: str
@@ -66,7 +67,7 @@ class QueueFigures(Holders):
     idle_usage: Quantities | None = Field(default=None, description="the part of the usage that is idle growth")
     deleted: bool | None = Field(default=None, description="true: there is no such queue any more; it admits no job")
     oldest_wait_seconds: float | None
-    first: str | None = Field(description="namespace/name of the first job")
+    first: str | None = Field(description="namespace/name of the first job, or `a job of another team`")
     first_score: float | None = Field(description="the place of the first job: earlier is smaller")
     share: str = Field(description="part of all usage, in whole percents")
     target: str = Field(description="part of the weights of all busy queues, in whole percents")
@@ -120,6 +121,13 @@ class ForecastPick(AnswerModel):
     wait_seconds: float
 
 
+class AnotherPick(AnswerModel):
+    """A pick of a job that the reader may not read."""
+
+    pick: int
+    job: Literal["a job of another team"]
+
+
 class PoolRoom(AnswerModel):
     """The size of the pool; a capacity of null has no limit."""
 
@@ -130,9 +138,32 @@ class PoolRoom(AnswerModel):
 class ForecastPicks(AnswerModel):
     """The next picks."""
 
-    items: list[ForecastPick]
+    items: list[ForecastPick | AnotherPick]
     pool: PoolRoom
     waiting: int
+
+
+class AlikeNodes(AnswerModel):
+    """The nodes of one shape: they offer the same GPUs, and the same cpu and memory in whole cores and GiB."""
+
+    shape: Quantities = Field(description="what one of them offers")
+    resource: str = Field(description="the main resource, by which fragments are counted: the GPUs, or cpu")
+    nodes: int
+    ready: int = Field(description="how many take new pods")
+    capacity: Quantities = Field(description="what all of them offer")
+    free: Quantities = Field(description="what is free on those that take new pods")
+    largest_pod: Quantities = Field(description="the largest pod that fits now; empty if none fits")
+    largest_pod_nodes: int = Field(description="how many nodes take this pod")
+    fragments: str = Field(description="what is free of the main resource, but not to a pod of a whole node")
+
+
+class PoolNodes(AnswerModel):
+    """The nodes of the pool."""
+
+    pool: Literal["nodes", "numbers", "none"] = Field(description="what the size of the pool follows from")
+    source: Literal["leader", "replica"] = Field(description="replica: a coordinator that does not lead has answered")
+    items: list[AlikeNodes]
+    message: str = Field(description="why there are no items; empty if there are")
 
 
 class Supposition(AnswerModel):

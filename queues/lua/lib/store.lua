@@ -22,7 +22,7 @@
 --   torchq:order:<queue>      zset    place -> score; of equal scores the smaller place goes first. The place is the tie-break, the
 --                                     job key, a space, and how long the tie-break is in three digits
 --   torchq:reservations       hash    job key -> JSON {attempt, charge, epoch, gained (missing: 0), grown (missing: 0), idle (missing: 0),
---                                     kind, paid (missing: 0), pick, port, queue, size (missing: 0)}
+--                                     kind, nodes (missing: ""), paid (missing: 0), pick, port, queue, size (missing: 0)}
 --   torchq:counted            string  JSON list of the resources that torchq:usage counts (queues/limits.py); missing: all
 --   torchq:usage              hash    queue -> JSON {resource: sum over its reservations} of the counted resources; the queue "" stands for
 --                                     all queues; a sum of 0 is left out
@@ -34,9 +34,9 @@
 --   torchq:accounts           hash    queue -> account, as codec.py writes it, of queues with a weight, also of some that are not
 --                                     configured any more; scripts never read it
 --   torchq:clock              string  clock, as codec.py writes it; scripts never read it
---   torchq:overtaken          hash    queue -> JSON {claimed, impatient, late (missing: false), kept, key, paid, since, times, vain
---                                     (missing: 0)} or null, kept: {resource: amount} or missing, and paid with it; scripts never read
---                                     it
+--   torchq:overtaken          hash    queue -> JSON {claimed, impatient, late (missing: false), collected_until, uncollected, vain
+--                                     (missing: 0), kept, key, paid, since, times} or null, kept: {resource: amount} or missing, and
+--                                     paid with it; scripts never read it
 --   torchq:change             string  number of the last change; a rebuild begins with its epoch * 2^32, so that no number is used
 --                                     twice
 --   torchq:changed            zset    queue -> number of its last change; every queue that may have an order key

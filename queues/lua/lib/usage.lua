@@ -202,6 +202,11 @@ local function save_books()
   write('HSET', 'torchq:shared', shared)
 end
 
+-- Return where the pods of a reservation were placed, as a part of its JSON; nil or "": nothing is known.
+local function nodes_text(nodes)
+  return nodes and nodes ~= '' and ',"nodes":' .. quoted(nodes) or ''
+end
+
 local function reservation_text(reservation)
   local function optional(name)
     local number = reservation[name] or 0
@@ -209,7 +214,7 @@ local function reservation_text(reservation)
   end
   return '{"attempt":' .. whole(reservation.attempt) .. ',"charge":' .. amounts_text(reservation.charge)
     .. ',"epoch":' .. whole(reservation.epoch) .. optional('gained') .. optional('grown') .. optional('idle')
-    .. ',"kind":"' .. reservation.kind .. '"' .. optional('paid') .. ',"pick":' .. whole(reservation.pick)
+    .. ',"kind":"' .. reservation.kind .. '"' .. nodes_text(reservation.nodes) .. optional('paid') .. ',"pick":' .. whole(reservation.pick)
     .. ',"port":' .. whole(reservation.port) .. ',"queue":' .. quoted(reservation.queue) .. optional('size') .. '}'
 end
 

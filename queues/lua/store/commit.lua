@@ -14,6 +14,8 @@
 --           ports                              numbers of the picks that need a port
 --           sizes                              flat list of the number of a pick and the number of workers that its demand
 --                                              covers, of the picks whose workers are counted
+--           nodes                              flat list of the number of a pick and the text of its nodes
+--                                              (queues/placement/pod_nodes.py), of the picks whose nodes are known
 --           clock                              the clock after all picks; empty: no pick changes it
 --           accounts, overtaken                flat lists of queue, text: the changes of all picks together, and those
 --                                              without a pick. They are written if no pick is refused, also if there is no
@@ -69,10 +71,16 @@ local function set_of(list)
   return set
 end
 
-local grows, asks, picked, sizes = set_of(picks.grows), set_of(picks.ports), {}, {}
-for at = 1, #picks.sizes, 2 do
-  sizes[picks.sizes[at]] = picks.sizes[at + 1]
+local function map_of(flat)
+  local map = {}
+  for at = 1, #flat, 2 do
+    map[flat[at]] = flat[at + 1]
+  end
+  return map
 end
+
+local grows, asks, picked = set_of(picks.grows), set_of(picks.ports), {}
+local sizes, nodes = map_of(picks.sizes), map_of(picks.nodes)
 
 -- Read the distinct demands of the picks, each with the common part of its reservations.
 local FURTHER = 65536 -- more than there are picks
@@ -94,7 +102,8 @@ local function read_demands()
       picks_of_demand = 0,
       cost = picks.costs[at],
       head = '{"attempt":' .. whole(picks.attempts[at]) .. ',"charge":' .. text .. ',"epoch":' .. EPOCH
-        .. ',"kind":"admit","paid":' .. whole(picks.costs[at]) .. ',"pick":',
+        .. ',"kind":"admit"',
+      middle = ',"paid":' .. whole(picks.costs[at]) .. ',"pick":',
     }
   end
 end
@@ -141,6 +150,13 @@ local function growth_of(at)
   return may_grow(reservation, entry) and entry or nil
 end
 
+-- Add the nodes of a growth to those of a reservation, as queues/placement/pod_nodes.py does.
+local MOST_LENGTH = 2048
+local function with_nodes(before, more)
+  local text = before and more and before .. ' ' .. more or before
+  return text and #text <= MOST_LENGTH and text or nil
+end
+
 local function grow(at, demand, entry)
   local reservation = cjson.decode(reserved[at])
   charge(reservation.queue, demand.amounts, 1)
@@ -150,6 +166,7 @@ local function grow(at, demand, entry)
   reservation.size = (reservation.size or 0) + (sizes[at] or 0)
   reservation.grown, reservation.idle = (reservation.grown or 0) + 1, (reservation.idle or 0) - (entry.idle or 0)
   reservation.paid, reservation.gained = demand.cost, sizes[at]
+  reservation.nodes = with_nodes(reservation.nodes, nodes[at])
   answers[at] = reservation_text(reservation)
   return answers[at]
 end
@@ -175,7 +192,7 @@ local function admit(at, queue_book, demand, port)
     hold_port(at, port)
   end
   local size = sizes[at] and ',"size":' .. whole(sizes[at]) .. '}' or '}'
-  return demand.head .. number .. ',"port":' .. port .. ',"queue":' .. quoted(queue_book.queue) .. size
+  return demand.head .. nodes_text(nodes[at]) .. demand.middle .. number .. ',"port":' .. port .. ',"queue":' .. quoted(queue_book.queue) .. size
 end
 
 -- Add a pick to the picks of its queue, which are kept in the queue's book.

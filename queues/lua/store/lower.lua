@@ -44,7 +44,7 @@ local function lower(key, reservation, desired, amounts)
   local freed = lower_amounts(reservation, amounts)
   if next(freed) or size ~= (reservation.size or 0) then
     reservation.idle = math.max(0, (reservation.idle or 0) - ((reservation.size or 0) - size))
-    reservation.size, reservation.paid, reservation.gained = size, nil, nil
+    reservation.size, reservation.paid, reservation.gained, reservation.nodes = size, nil, nil, nil
     charge(reservation.queue, freed, -1)
     redis.call('HSET', 'torchq:reservations', key, reservation_text(reservation))
     drop_overpaid(key, reservation)

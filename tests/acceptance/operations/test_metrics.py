@@ -63,7 +63,8 @@ def test_facts_count_once_over_all_processes_and_a_process_that_dies_lowers_no_c
 ) -> None:
     queue = fresh("queue")
     stack.torchq("queue", "create", queue, "--weight", "3", "--quota", "jobs=2,cpu=1500m")
-    urls = json.loads(stack.local("status", "-o", "json").out)["metrics_url"]
+    status = json.loads(stack.local("status", "-o", "json").out)
+    urls, token = status["metrics_url"], Path(status["metrics_token_file"]).read_text().strip()
     pages = [urls["coordinator"], urls["worker-0"], urls["worker-1"], workers.url]
     run_jobs(stack, queue)
     expected = {
@@ -79,17 +80,17 @@ def test_facts_count_once_over_all_processes_and_a_process_that_dies_lowers_no_c
         "torchq_pending_jobs/active": 0,
         "torchq_admitted_jobs": 0,
     }
-    until(lambda: Pages(pages).of_queue(queue), lambda found: found.items() >= expected.items())
+    until(lambda: Pages(pages, token).of_queue(queue), lambda found: found.items() >= expected.items())
 
     before = Pages([workers.url]).of_queue(queue)
     workers.kill_processes()
     assert Pages([workers.url]).of_queue(queue).items() >= before.items()
     run_jobs(stack, queue)
     twice = {"torchq_admissions_total": 2 * JOBS, "torchq_jobs_finished_total/failed": 2}
-    until(lambda: Pages(pages).of_queue(queue), lambda found: found.items() >= twice.items())
+    until(lambda: Pages(pages, token).of_queue(queue), lambda found: found.items() >= twice.items())
 
     stack.clear()
-    until(lambda: [Pages([page]).of_queue(queue) for page in pages], lambda found: not any(found))
+    until(lambda: [Pages([page], token).of_queue(queue) for page in pages], lambda found: not any(found))
 
 
 def run_jobs(stack: Stack, queue: str) -> None:

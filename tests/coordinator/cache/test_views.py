@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from coordinator.cache import rule_views, views
+from coordinator.cache import node_views, rule_views, views
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cli.commands import queue
 from coordinator.routing import route
@@ -185,10 +185,10 @@ CLOSED = {"unschedulable": True}
 def test_jobs_on_a_node_are_marked_when_their_pods_may_have_to_leave_it(
     before: dict[str, Any], after: dict[str, Any], loses: bool
 ) -> None:
-    def node(spec: dict[str, Any]) -> views.NodeView:
+    def node(spec: dict[str, Any]) -> node_views.NodeView:
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
-        return views.node_view({"metadata": {"name": "n1"}, "spec": spec, "status": status}, {SPOT["key"]})
+        return node_views.node_view({"metadata": {"name": "n1"}, "spec": spec, "status": status}, {SPOT["key"]})
 
     pods = [builders.pod(node="n1"), builders.pod(node="n2", job=JobKey("team", "other", "u2"))]
-    found = views.losing_jobs(node(before), node(after), pods)
+    found = node_views.losing_jobs(node(before), node(after), pods)
     assert found == ({builders.KEY} if loses else frozenset())

@@ -2,7 +2,7 @@
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import redis
 
+from coordinator.access.readers import HEADER
+from coordinator.access.token_reviews import TokenReviews
 from coordinator.cli import api_client
 from coordinator.cli.session import Session
 from coordinator.http import coordinator_server
@@ -37,6 +39,7 @@ from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
 from tests.support import ports, redis_server
 from tests.support.clock import Clock
+from tests.support.coordinator import asking
 from tests.support.coordinator.command import Torchq, table
 from tests.support.coordinator.desk import manifest, task
 from tests.support.queues.builders import entries, key, registration, spec
@@ -119,7 +122,7 @@ def asked(torchq: Torchq, namespace: str, desk: Coordinator) -> Torchq:
 
 
 def fetch(desk: Coordinator, path: str) -> Any:
-    return api_client.via_url(desk.leadership.address)(path)
+    return api_client.via_url(desk.leadership.address, headers=lambda _: asking.headers(desk.cluster))(path)
 
 
 def test_the_leader_writes_its_address_to_the_lease(
@@ -407,7 +410,8 @@ def test_proxied_reads_the_service_through_the_api_server(embedded_cluster: Kube
         api_client.via_api_server(embedded_cluster, service)("/v1/queues")
 
     class Proxy:
-        def service(self, namespace: str, name: str, path: str) -> Any:
+        def service(self, namespace: str, name: str, path: str, headers: Mapping[str, str]) -> Any:
+            assert not headers
             if path.endswith("nobody"):
                 raise cluster_errors.NotFound("there is no queue nobody in the queues")
             return {"items": [], "asked": [namespace, name, path]}
@@ -432,8 +436,12 @@ class LeaseAndProxy:
             raise self.error
         return {"metadata": {"annotations": self.annotations}, "spec": {}}
 
-    def service(self, namespace: str, name: str, _path: str) -> Any:
-        self.asked.append(f"proxy {namespace}/{name}")
+    def account_token(self, namespace: str, account: str, audience: str, seconds: int) -> str:
+        assert (audience, seconds) == ("torchq", 600)
+        return f"{namespace}/{account}"
+
+    def service(self, namespace: str, name: str, _path: str, headers: Mapping[str, str]) -> Any:
+        self.asked.append(f"proxy {namespace}/{name} as {headers[HEADER]}")
         return {"items": []}
 
 
@@ -452,10 +460,15 @@ class LeaseAndProxy:
 def test_commands_ask_the_service_of_the_lease_unless_the_user_names_one(
     annotation: str, environ: dict[str, str], error: Exception | None, asked: str
 ) -> None:
-    session, api = Session({}, None, environ), LeaseAndProxy({SERVICE_ANNOTATION: annotation}, error)
+    session, api = (
+        Session({"namespace": "team-a"}, None, environ),
+        LeaseAndProxy({SERVICE_ANNOTATION: annotation}, error),
+    )
     session.__dict__["cluster"] = api
     api_client.find(session).queues()
-    assert api.asked == ["get kube-system/torchq-coordinator", f"proxy {asked}"], "one request for the Lease"
+    assert api.asked == ["get kube-system/torchq-coordinator", f"proxy {asked} as team-a/torchq-user"], (
+        "one request for the Lease"
+    )
 
 
 def test_a_queue_without_an_object_is_shown_while_it_has_jobs(asked: Torchq, store: Store) -> None:
@@ -468,10 +481,11 @@ def test_a_queue_without_an_object_is_shown_while_it_has_jobs(asked: Torchq, sto
     ("host", "code"), [("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:8", 200), ("evil.example", 403), ("[", 403)]
 )
 def test_requests_with_a_foreign_host_name_are_rejected_on_loopback(desk: Coordinator, host: str, code: int) -> None:
-    asked = coordinator_server.RequestHandler(desk, None)
+    asked = coordinator_server.RequestHandler(desk, None, TokenReviews(desk.cluster))
     assert asked.answer(Question("/healthz", host))[0] == code
     everywhere = replace(desk, settings=desk.settings.model_copy(update={"health_address": "0.0.0.0"}))
-    assert coordinator_server.RequestHandler(everywhere, None).answer(Question("/healthz", host))[0] == 200
+    handler = coordinator_server.RequestHandler(everywhere, None, TokenReviews(desk.cluster))
+    assert handler.answer(Question("/healthz", host))[0] == 200
 
 
 def test_an_unforeseen_error_is_answered_with_500_and_logged(

@@ -349,6 +349,26 @@ def test_job_show_and_why_print_restarts_gang_tasks_and_events(
     assert "  Worker: 1 PodGroupPending: Volcano has not let the group in yet\n" in why
 
 
+def test_why_says_what_the_status_says_where_the_coordinator_tells_this_account_nothing(
+    torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_path: str, _namespace: str) -> Any:
+        raise api_client.Withheld("the coordinator tells this account nothing")
+
+    embedded_cluster.create(TORCHJOBS, manifest("train", "a"), namespace)
+    body = {
+        "status": {"phase": "Queued", "queue": {"reason": "WaitingForQuota", "message": "queue a has no quota left"}}
+    }
+    embedded_cluster.patch(TORCHJOBS, "train", body, namespace, subresource="status")
+    monkeypatch.setattr(api_client, "coordinator", lambda _: refuse)
+    said = torchq("job", "why", "train")
+    assert said.stdout.splitlines()[:2] == [
+        f"job {namespace}/train waits in queue a: WaitingForQuota",
+        "  queue a has no quota left",
+    ]
+    assert said.stderr == "note: the coordinator tells this account nothing\n"
+
+
 def test_why_says_that_the_nodes_no_longer_hold_an_admitted_job(
     torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,7 +376,7 @@ def test_why_says_that_the_nodes_no_longer_hold_an_admitted_job(
     body = {"status": {"phase": "Admitted", "admission": ADMISSION}}
     embedded_cluster.patch(TORCHJOBS, "train", body, namespace, subresource="status")
     findings = [{"code": "ExceedsNodes", "field": "f", "message": "a pod asks for 8 of cpu", "firm": False}]
-    monkeypatch.setattr(api_client, "coordinator", lambda _: lambda _path: {"findings": findings})
+    monkeypatch.setattr(api_client, "coordinator", lambda _: lambda *_: {"findings": findings})
     assert "  the nodes no longer hold it: a pod asks for 8 of cpu\n" in torchq("job", "why", "train").output
 
 

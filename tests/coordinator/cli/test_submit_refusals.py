@@ -7,22 +7,26 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
 
 from coordinator.cli import api_client, outlook
+from coordinator.http.bounded_server import ServerLimits
 from coordinator.http.queue_api import QueueApi
 from coordinator.leader.coordinator import Coordinator
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds import labels
 from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS
+from crds.torchjob import torchjob
 from kube import errors
 from kube.client import KubernetesCluster
 from queues.values import QueueSpec
 from tests.coordinator.cli.test_api_client import Store, answering
 from tests.doubles.memory_work import MemoryWork
+from tests.support.coordinator import asking
 from tests.support.coordinator.command import Torchq
 from tests.support.coordinator.desk import manifest
 from tests.support.waiting import SECONDS, until
@@ -212,12 +216,27 @@ def test_a_job_for_a_queue_that_admits_nothing_is_submitted_and_moved_with_a_wor
 
 @on_kubernetes
 def test_on_kubernetes_a_job_larger_than_all_nodes_yields_a_warning(place: Place) -> None:
-    said = place.submit(body("large", "wide", gpus=9), body("too", "wide", gpus=9))
+    large = body("large", "wide", gpus=8)
+    large["spec"]["torchTaskSpecs"]["Worker"] = {**large["spec"]["torchTaskSpecs"]["Master"], "numTasks": 2}
+    said = place.submit(large, large | {"metadata": {"name": "too"}})
     assert len(said.stdout.split()) == 2
     assert warnings(said) == (
-        'warning: TorchJob "large" and 1 more: spec.torchTaskSpecs: the job asks for 9 of nvidia.com/gpu, all nodes '
+        'warning: TorchJob "large" and 1 more: spec.torchTaskSpecs: the job asks for 24 of nvidia.com/gpu, all nodes '
         "together have 8: it waits until there are nodes that have it\n"
     )
+
+
+@on_kubernetes
+def test_on_kubernetes_a_pod_larger_than_the_largest_node_is_rejected_unless_the_user_insists(place: Place) -> None:
+    words = (
+        "spec.torchTaskSpecs.Master: a pod asks for 9 nvidia.com/gpu, and no node has more than 8 (--anyway: nodes may "
+        "be added)\n"
+    )
+    large = body("large", "wide", gpus=9)
+    assert words in place.submit(large, code=1).stderr
+    said = place.submit(large, options=("--anyway",))
+    assert warnings(said) == f'warning: TorchJob "large": {words}'
+    assert len(said.stdout.split()) == 1
 
 
 @on_kubernetes
@@ -231,7 +250,22 @@ def test_on_kubernetes_a_job_that_its_queue_can_never_hold_is_rejected(
 @on_kubernetes
 def test_on_kubernetes_the_rules_of_the_embedded_node_do_not_apply(place: Place) -> None:
     said = place.submit(*({**job, "metadata": {"name": f"j{at}"}} for at, (job, _) in enumerate(NOT_HERE[1:])))
-    assert warnings(said) == ""
+    assert warnings(said) == (
+        'warning: TorchJob "j3": spec.torchTaskSpecs.Master: no node has the name in its nodeName: it waits until '
+        "there is one\n"
+        'warning: TorchJob "j6": spec.torchTaskSpecs.Master: no node has the label gpu=a100 that its nodeSelector asks '
+        "for: it waits until there is one\n"
+    )
+
+
+@pytest.mark.parametrize(("labels", "starts"), [(2, 1), (63, 0)])
+def test_a_question_has_the_pods_that_start_together_if_it_fits_into_a_url(labels: int, starts: int) -> None:
+    selector = {f"label-{number}": "x" * 60 for number in range(labels)}
+    job = body("one", "wide", pod={"nodeSelector": selector})
+    job["metadata"] |= {"namespace": "team", "uid": "u"}
+    question = outlook.question(torchjob.parse(job))
+    assert len(question.starts) == starts
+    assert len(quote(question.model_dump_json(), safe="")) < ServerLimits().head_bytes / 2
 
 
 def test_a_malformed_pod_is_rejected_with_or_without_anyway(place: Place) -> None:
@@ -286,7 +320,9 @@ def test_a_coordinator_of_an_earlier_version_refuses_no_job(
     path.
     """
     answer = QueueApi.answer
-    monkeypatch.setattr(QueueApi, "answer", lambda self, path: answer(self, path.replace("/v1/check", "/v1/unknown")))
+    monkeypatch.setattr(
+        QueueApi, "answer", lambda self, path, reader: answer(self, path.replace("/v1/check", "/v1/unknown"), reader)
+    )
     said = place.submit(body("one", "nobody"))
     assert warnings(said) == f"note: it was not checked whether the jobs can ever run: {outlook.EARLIER}\n"
     assert jobs(embedded_cluster, place.namespace) == ["one"]
@@ -302,8 +338,9 @@ def test_a_coordinator_that_is_not_synced_says_so(place: Place, monkeypatch: pyt
     "question", ["", "job=", "job=5", "job={}", 'job={"namespace":"a","queue":"b","charge":{"x":"y"}}']
 )
 def test_check_rejects_a_malformed_question(place: Place, question: str) -> None:
+    headers = asking.headers(place.desk.cluster)
     with pytest.raises(Exception, match="job"):
-        api_client.via_url(place.desk.leadership.address)(f"/v1/check?{question}")
+        api_client.via_url(place.desk.leadership.address, headers=lambda _: headers)(f"/v1/check?{question}")
 
 
 def test_the_embedded_node_rejects_only_dry_runs_with_the_annotation(

@@ -8,10 +8,12 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from coordinator.errors import SettingsError
 from coordinator.http import life_port
 from coordinator.life.health_checks import Check
 from coordinator.metrics.page import Page
@@ -98,9 +100,32 @@ def test_a_page_that_cannot_be_made_is_answered_with_500_and_one_that_names_anot
     assert "a defect" in caplog.text
 
 
-def read(url: str, host: str = "") -> int:
-    """Return the status of an answer that was read to its end; 0 if the connection was closed."""
-    request = urllib.request.Request(url, headers={"Host": host} if host else {})
+@pytest.mark.parametrize("shown", ["", "Bearer", "Bearer other", "Basic {token}", "{token}", "Bearer {token}x"])
+def test_a_port_with_a_token_shows_metrics_to_who_has_it_and_answers_probes_to_all(tmp_path: Path, shown: str) -> None:
+    token = "a token of metrics"
+    (tmp_path / "token").write_text(f"{token}\n")
+    settings = PortSettings(metrics_port=ANY_PORT, metrics_token_file=str(tmp_path / "token"))
+    with life_port.serving(settings, Healthy(), Page(lambda: LARGE)) as url:
+        assert read(f"{url}/metrics", authorization=shown.format(token=token)) == 401
+        assert read(f"{url}/metrics?x=1") == 401
+        assert read(f"{url}/metrics", authorization=f"bearer {token}") == 200
+        assert ask(f"{url}/healthz") == ask(f"{url}/readyz") == (200, ["ok"])
+
+
+@pytest.mark.parametrize(("text", "problem"), [(None, "there is no such file"), ("short", "a key has 16 to")])
+def test_a_port_without_the_token_of_its_settings_is_not_opened(tmp_path: Path, text: str | None, problem: str) -> None:
+    path = tmp_path / "token"
+    if text is not None:
+        path.write_text(text)
+    settings = PortSettings(metrics_port=ANY_PORT, metrics_token_file=str(path))
+    with pytest.raises(SettingsError, match=f"metrics_token_file: .*{problem}"), life_port.serving(settings, Healthy()):
+        pass
+
+
+def read(url: str, host: str = "", authorization: str = "") -> int:
+    """Return the status of an answer that was read whole; 0 if the connection was closed."""
+    sent = {"Host": host, "Authorization": authorization}
+    request = urllib.request.Request(url, headers={name: text for name, text in sent.items() if text})
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")

@@ -5,7 +5,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 
 import pytest
@@ -18,6 +18,7 @@ from coordinator.settings import Settings
 from kube.client import KubernetesCluster
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork
+from tests.support.coordinator import asking
 from tests.support.waiting import SECONDS
 
 
@@ -35,9 +36,10 @@ def port(coordinator: Coordinator) -> Iterator[int]:
         yield port
 
 
-def ask(port: int, path: str) -> tuple[int, str]:
+def ask(port: int, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=SECONDS) as answer:
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=dict(headers or {}))
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -49,7 +51,8 @@ def test_healthz_succeeds_before_readyz(port: int, coordinator: Coordinator) -> 
     code, text = ask(port, "/readyz")
     assert (code, text.splitlines()[:2]) == (503, ["[+]ping ok", "[-]cache/torchjobs failed: not read yet"])
     assert text.endswith("\nreadyz check failed\n")
-    assert ask(port, "/elsewhere") == (404, "try /healthz, /readyz or /status\n")
+    headers = asking.headers(coordinator.cluster)
+    assert ask(port, "/elsewhere", headers) == (404, "try /healthz, /readyz or /status\n")
 
 
 def test_readyz_succeeds_once_synced_whether_redis_is_away_or_not(port: int, coordinator: Coordinator) -> None:
@@ -76,7 +79,7 @@ def test_readyz_succeeds_once_synced_whether_redis_is_away_or_not(port: int, coo
 def test_status_is_answered_as_json(port: int, coordinator: Coordinator) -> None:
     coordinator.counts.picked = 7
     coordinator.leadership.step()
-    code, text = ask(port, "/status")
+    code, text = ask(port, "/status", asking.headers(coordinator.cluster))
     found = json.loads(text)
     assert (code, found["leading"], found["epoch"], found["picked"]) == (200, True, 1, 7)
     assert found["leader"] == coordinator.leadership.holder != ""

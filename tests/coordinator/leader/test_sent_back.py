@@ -208,7 +208,7 @@ def test_draining_a_queue_shortens_long_grace_periods(desk: Desk, namespace: str
 
     def shortened() -> bool:
         clock.step(1.0)
-        return grace() == 3600
+        return grace() == 600
 
     desk.until(shortened)
     told = {each["reason"] for each in desk.cluster.list(EVENTS, namespace).items}

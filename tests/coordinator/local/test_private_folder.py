@@ -24,9 +24,8 @@ def data(tmp_path: Path) -> Path:
 def cluster(data: Path, folders: int, files: int) -> Layout:
     """Create the folder of an earlier cluster with these modes."""
     layout = Layout(data)
-    key = Files(data).report_key
-    names = (layout.token, layout.kubeconfig, layout.key("ca"), layout.database, layout.redis / "redis.sock", key)
-    for path in (*names, layout.logs("stack")):
+    names = (layout.token, layout.kubeconfig, layout.key("ca"), layout.database, layout.redis / "redis.sock")
+    for path in (*names, *Files(data).secrets, layout.logs("stack")):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("text")
         path.chmod(files)
@@ -65,7 +64,7 @@ def test_a_token_that_others_could_read_is_deleted_for_a_new_one(data: Path) -> 
     assert not layout.token.exists()
     assert not layout.kubeconfig.exists()
     assert not layout.key("ca").exists()
-    assert not Files(data).report_key.exists()
+    assert not any(secret.exists() for secret in Files(data).secrets)
     assert mode(layout.database) == mode(layout.redis / "redis.sock") == 0o600
 
 

@@ -2,17 +2,21 @@
 the numbers.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.cache.node_views import NodeView
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.routing import feasibility
-from coordinator.routing.feasibility import ClusterLimits, JobRequest
+from coordinator.routing.feasibility import ClusterLimits, JobRequest, Obstacle
+from crds.node_requirements import Taint, place_condition
 from crds.resources.amounts import NOTHING, Amounts
 from crds.tenantqueue import TenantQueueSpec
+from crds.torchjob.demand import FirstPods
 from queues.values import QueueSpec
 from tests.support.coordinator.builders import job, node
 from tests.support.queues.builders import GPU
@@ -155,12 +159,12 @@ def test_judge_returns_code_field_and_numbers_of_each_finding(
     ("demand", "field", "words"),
     [
         (asked(gpu=16), "spec.torchTaskSpecs", "the job asks for 16 of nvidia.com/gpu, all nodes together have 8"),
-        (
-            asked(pods={"Worker": {GPU: 9, "pods": 1}}, gpu=8),
-            "spec.torchTaskSpecs.Worker",
-            "a pod of task Worker asks for 9 of nvidia.com/gpu, the largest node has 8",
-        ),
         (asked(**{"example.org/fpga": 1}), "spec.torchTaskSpecs", "1 of example.org/fpga, all nodes together have 0"),
+        (
+            asked(pods={"Worker": {"example.org/fpga": 1, "pods": 1}}, gpu=8),
+            "spec.torchTaskSpecs.Worker",
+            "a pod asks for 1 example.org/fpga, which no node has",
+        ),
     ],
 )
 def test_exceeding_the_nodes_is_firm_only_on_the_embedded_node(
@@ -171,6 +175,119 @@ def test_exceeding_the_nodes_is_firm_only_on_the_embedded_node(
     assert (found.code, found.field, found.firm) == ("ExceedsNodes", field, firm)
     assert words in found.message
     assert ("until there are nodes" in found.message) is not firm
+
+
+@pytest.mark.parametrize(("node", "remedy"), [(EMBEDDED, ": ask for less"), (PLAIN, " (--anyway: nodes may be added)")])
+def test_a_pod_that_asks_for_more_than_the_largest_node_has_is_firm_everywhere(node: NodeView, remedy: str) -> None:
+    pods = {"Master": {GPU: 16, "pods": 1}, "Worker": {GPU: 8, "pods": 1}}
+    by = known(spec("a"), setting="nodes", nodes=(node, replace(node, name="two"), replace(node, name="three")))
+    assert feasibility.judge(asked(pods=pods, gpu=24), by) == [
+        Obstacle(
+            "ExceedsNodes",
+            "spec.torchTaskSpecs.Master",
+            f"a pod asks for 16 nvidia.com/gpu, and no node has more than 8{remedy}",
+        )
+    ]
+
+
+def test_a_pod_that_is_too_large_for_every_node_is_reported_once() -> None:
+    starts = (first("Worker", 1, {"nodeSelector": {"kind": "fast"}}, gpu=16),)
+    request = asked(pods={"Worker": dict(starts[0].share)}).model_copy(update={"starts": starts})
+    assert [each.firm for each in feasibility.judge(request, two_nodes())] == [True]
+
+
+def starting(*pods: FirstPods) -> JobRequest:
+    return asked().model_copy(update={"starts": pods})
+
+
+def first(task: str, pods: int, place: dict[str, Any] | None = None, **share: int) -> FirstPods:
+    demand = {"pods": 1, **{GPU if name == "gpu" else name: amount for name, amount in share.items()}}
+    return FirstPods(task, tuple(sorted(demand.items())), place_condition(place or {}), pods)
+
+
+def two_nodes(setting: Any = "nodes", **changes: Any) -> ClusterLimits:
+    marked = replace(PLAIN, labels={"kind": "slow"})
+    large = node(name="two", allocatable={"cpu": 8000, "pods": 100, GPU: 8}, labels={"kind": "fast"}, **changes)
+    return known(spec("a"), setting=setting, nodes=(marked, large))
+
+
+TAINT = (Taint("dedicated", "ml", "NoSchedule"),)
+GANG = "4 pods of 8 nvidia.com/gpu start together, and all nodes, if they were empty, have room for 2 of them"
+MIXED = (
+    "1 pod of 4 cpu and 3 pods of 5 cpu start together, and all nodes, if they were empty, have room for 2 of them: it "
+    "waits until there are nodes that have it"
+)
+
+
+@pytest.mark.parametrize(
+    ("starts", "by", "expected"),
+    [
+        ((first("Worker", 2, gpu=8),), two_nodes(), []),
+        ((first("Worker", 4, gpu=8),), two_nodes(), [("", f"{GANG}: it waits until there are nodes that have it")]),
+        ((first("Master", 0, cpu=1000), first("Worker", 4, gpu=8)), two_nodes(), [("", GANG)]),
+        ((first("Master", 1, cpu=4000), first("Worker", 3, cpu=5000)), two_nodes(), [("", MIXED)]),
+        ((first("Worker", 2, {"nodeSelector": {"kind": "fast"}}, gpu=4),), two_nodes(), []),
+        (
+            (first("Worker", 2, {"nodeSelector": {"kind": "new"}}, gpu=4),),
+            two_nodes(),
+            [(".Worker", "no node has the label kind=new that its nodeSelector asks for: it waits until there is one")],
+        ),
+        (
+            (first("Worker", 1, {"nodeSelector": {"kind": "fast"}, "tolerations": []}, gpu=4),),
+            two_nodes(taints=TAINT),
+            [
+                (
+                    ".Worker",
+                    "it does not tolerate the taints of the nodes where it may run (dedicated=ml:NoSchedule): it waits "
+                    "until there is one",
+                )
+            ],
+        ),
+        (
+            (first("Worker", 3, {"nodeSelector": {"kind": "fast"}}, gpu=4),),
+            two_nodes(),
+            [("", "3 pods of 4 nvidia.com/gpu start together, and all nodes, if they were empty, have room for 2")],
+        ),
+        (
+            (first("Worker", 1, {"nodeName": "gone"}),),
+            two_nodes(),
+            [(".Worker", "no node has the name in its nodeName")],
+        ),
+        ((first("Worker", 9, {"nodeSelector": {"kind": "new"}}, gpu=8),), two_nodes(setting=None), []),
+    ],
+)
+def test_pods_that_no_nodes_hold_together_or_that_may_run_on_none_are_warned_of(
+    starts: tuple[FirstPods, ...], by: ClusterLimits, expected: list[tuple[str, str]]
+) -> None:
+    found = feasibility.judge(starting(*starts), by)
+    assert [each.field for each in found] == [f"spec.torchTaskSpecs{field}" for field, _ in expected]
+    assert all(each.message.startswith(words) for each, (_, words) in zip(found, expected, strict=True)), found
+    assert not any(each.firm for each in found)
+
+
+def test_a_pod_may_be_too_large_only_for_the_nodes_where_it_may_run() -> None:
+    small = node(name="small", allocatable={"cpu": 2000, "pods": 9}, labels={"kind": "small"})
+    by = known(spec("a"), setting="nodes", nodes=(PLAIN, small))
+    (found,) = feasibility.judge(starting(first("Worker", 1, {"nodeSelector": {"kind": "small"}}, cpu=4000)), by)
+    assert (found.field, found.firm) == ("spec.torchTaskSpecs.Worker", False)
+    assert found.message.startswith("a pod asks for 4 cpu, and no node where it may run has more than 2: it waits")
+
+
+@pytest.mark.parametrize("place", ["5", "[]", "no", '{"tolerations": 5}', '{"nodeSelector": []}'])
+def test_a_place_that_is_not_readable_is_refused(place: str) -> None:
+    question = starting(FirstPods("Worker", (("cpu", 1),), place, 1)).model_dump_json()
+    with pytest.raises(ValueError, match="starts"):
+        JobRequest.model_validate_json(question)
+
+
+def test_amounts_and_numbers_below_one_place_nothing() -> None:
+    assert feasibility.judge(starting(first("Worker", 0, gpu=9), first("Master", 5, gpu=0)), two_nodes()) == []
+
+
+def test_questions_of_other_versions_are_answered() -> None:
+    earlier = asked(gpu=1).model_dump(mode="json", exclude={"starts"})
+    assert JobRequest.model_validate(earlier) == asked(gpu=1)
+    assert JobRequest.model_validate({**earlier, "later": [1]}) == asked(gpu=1)
 
 
 @pytest.mark.parametrize(("save", "grace", "left"), [(60, 11, "59 s to save"), (1, 70, "0 s to save"), (60, 10, "")])
@@ -198,7 +315,7 @@ def test_a_pod_that_fits_on_no_single_node_is_a_finding() -> None:
     by = known(spec("a"), setting="nodes", nodes=(fast, large))
     pod = {"cpu": 2000, GPU: 1, "pods": 1}
     (found,) = feasibility.judge(asked(pods={"Master": pod}, cpu=2000, gpu=1), by)
-    assert "2 cpu, 1 nvidia.com/gpu, 1 pods, which no node has together" in found.message
+    assert "a pod asks for 1 nvidia.com/gpu, 2 cpu, which no node has together" in found.message
     assert feasibility.judge(asked(pods={"Master": {GPU: 1, "pods": 1}}, gpu=1), by) == []
 
 
@@ -250,6 +367,8 @@ def test_a_job_exceeds_its_quota_exactly_if_empty_queues_could_not_hold_it(
 def test_questions_and_answers_survive_json(charge: dict[str, int], name: str) -> None:
     question = JobRequest(namespace="team", queue=name, charge=charge, pods={"Master": charge})
     assert JobRequest.model_validate_json(question.model_dump_json()) == question
+    with_starts = question.model_copy(update={"starts": (first("Worker", 2, {"nodeName": "a"}, gpu=1),)})
+    assert JobRequest.model_validate_json(with_starts.model_dump_json()) == with_starts
     found = feasibility.judge(question, known(spec("a", gpu=0)))
     assert feasibility.parse(feasibility.document(found)) == found
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.access import key_files
 from coordinator.errors import SettingsError
 from coordinator.reports import tokens
 from coordinator.reports.tokens import ReportKey
@@ -31,12 +32,12 @@ def test_a_key_is_not_shown() -> None:
 
 def test_a_key_file_is_made_once_for_this_user_only(tmp_path: Path) -> None:
     path = tmp_path / "report.key"
-    tokens.make_file(path)
+    key_files.make(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     made = tokens.read(str(path))
     assert made is not None
     assert len(made.secret) == 64
-    tokens.make_file(path)
+    key_files.make(path)
     assert tokens.read(str(path)) == made
     assert [*tmp_path.iterdir()] == [path]
 

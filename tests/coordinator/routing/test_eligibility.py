@@ -288,6 +288,11 @@ def test_a_namespace_implies_the_queues_of_its_name_and_default(
     found = rules(implicit=implicit)
     assert eligibility.is_usable(queue, namespace, found) is usable
     assert eligibility.is_withdrawn(queue, namespace, found) is not usable
-    assert route.tenant("team", "team", rules(implicit=True)) == "/team", (
-        "a queue that only its name implies is no tenant"
-    )
+    assert route.tenant("team", "team", rules(implicit=True)) == "/team", "a name alone makes no tenant"
+
+
+def test_a_job_of_another_namespace_that_has_a_port_is_not_named() -> None:
+    taken = rules(ports={HostPort(29500): JobKey("theirs", "secret", "uid-9")})
+    routed = route.route(KEY, job(ports=PORTS), JobPods(), taken, NOW)
+    assert routed.reason is not None
+    assert routed.reason.sentence == "port 29500 is taken by a job of another team"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.cache.views import NodeView, PodView
+from coordinator.cache.node_views import NodeView
+from coordinator.cache.views import PodView
 from coordinator.routing import pool_capacity
 from crds.resources import amounts
 from crds.resources.amounts import Amounts

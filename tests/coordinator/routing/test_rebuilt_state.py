@@ -1,5 +1,6 @@
 """Which jobs a rebuild charges, and which jobs it puts into the order."""
 
+from dataclasses import replace
 from typing import Any
 
 from coordinator.cache.routing_rules import RoutingRules
@@ -21,6 +22,13 @@ ADMITTED = Reservation(key=KEY, queue="a", attempt=1, epoch=3, charge={"cpu": 20
 def test_an_admitted_job_gets_the_charge_in_its_status() -> None:
     found = take([job(admission=admission(), attempt=1)], [], {})
     assert (found.reservations, found.entries) == ((ADMITTED,), ())
+
+
+def test_an_admitted_job_keeps_the_nodes_of_its_pick() -> None:
+    placed = replace(HELD, nodes="0=n1*1")
+    assert take([job(admission=admission(), attempt=1)], [], {KEY: placed}).reservations[0].nodes == "0=n1*1"
+    again = take([job(admission=admission(), attempt=1)], [], {KEY: replace(placed, attempt=0)})
+    assert again.reservations[0].nodes == ""
 
 
 def test_a_waiting_job_gets_an_entry_in_the_order() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from embedded import affinity
 
-LABELS = {"kubernetes.io/hostname": "local", "disk": "ssd"}
+LABELS = {"kubernetes.io/hostname": "local", "disk": "ssd", "size": "8"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -31,6 +31,9 @@ HOST = "kubernetes.io/hostname"
         ([term("zone", "Exists")], False),
         ([term("disk", "DoesNotExist")], False),
         ([term("zone", "DoesNotExist")], True),
+        ([term("size", "Gt", "7")], True),
+        ([term("size", "Gt", "8")], False),
+        ([term("size", "Lt", "9")], True),
         ([term("metadata.name", "In", "local", field=True)], True),
         ([term("metadata.name", "NotIn", "local", field=True)], False),
         ([term("disk", "In", "hdd"), term("disk", "In", "ssd")], True),
@@ -49,7 +52,7 @@ def test_node_affinity_is_met_if_any_of_its_terms_matches(terms: list[dict[str, 
 @pytest.mark.parametrize(
     ("kind", "required"),
     [
-        ("nodeAffinity", {"nodeSelectorTerms": [term("disk", "Gt", "5")]}),
+        ("nodeAffinity", {"nodeSelectorTerms": [term("disk", "Near", "5")]}),
         ("nodeAffinity", {"nodeSelectorTerms": [term("spec.unschedulable", "In", "x", field=True)]}),
         ("nodeAffinity", {"nodeSelectorTerms": [{"matchSomething": []}]}),
         ("nodeAffinity", {"nodeSelectorTerms": [5]}),

@@ -25,7 +25,8 @@ def populate(cluster: ApiClient, scenario: Scenario) -> None:
     """Create the nodes, the queues and the jobs of a scenario."""
     for name in scenario.nodes:
         features = {"declaredFeatures": list(scenario.features)} if scenario.features else {}
-        status = {"conditions": [people.ready("True", cluster.now)], **features}
+        room = {"allocatable": dict(scenario.allocatable)} if scenario.allocatable else {}
+        status = {"conditions": [people.ready("True", cluster.now)], **features, **room}
         metadata = {"name": name, "labels": {"rack": name[::-1]}}
         cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
     for name, spec in scenario.queues.items():

@@ -64,6 +64,21 @@ def _is_smaller(jobs: Mapping[str, Manifest]) -> bool:
 
 SCENARIOS = (
     Scenario(
+        name="placed",
+        queues={"a": {}, "b": {"weight": 2}},
+        jobs={
+            "one": {},
+            "two": {"queue": "b", "torchTaskSpecs": {"Master": task(), "Worker": task(3, dependsOn=[])}},
+            "three": {"queue": "b", "cleanPodPolicy": "All"},
+            "four": {},
+        },
+        ends=dict.fromkeys(("one", "two", "three", "four"), "Succeeded"),
+        pool="nodes",
+        nodes=NODES,
+        place=_last_elsewhere,
+        allocatable={"cpu": "3", "pods": "9"},
+    ),
+    Scenario(
         name="spot",
         queues=ONE,
         jobs={"one": elastic(4)},

@@ -105,6 +105,8 @@ class Scenario:
     """No pod ends before this condition holds."""
     nodes: tuple[str, ...] = (FIRST_NODE,)
     """The names of the nodes. Pods are bound to the first node that is ready."""
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    """What each node offers, for a pool that is made of nodes. Pods are bound to a node even if it is full."""
     features: tuple[str, ...] = ()
     """The features that the kubelets of all nodes declare."""
     bad_node: str = ""

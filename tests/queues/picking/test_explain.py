@@ -100,6 +100,40 @@ def test_the_numbers_say_how_many_jobs_have_passed_and_whether_more_may(record: 
 
 
 @pytest.mark.parametrize(
+    ("record", "passed"),
+    [
+        ({"times": 1}, "others have passed it for 9 s"),
+        (
+            {"times": 1, "late": True, "collected_until": START + 40},
+            "others have passed it for 9 s; no job of its queue that takes its room passes it any more; "
+            "cohort team lends nothing of what it asks for to others, for 31 s more",
+        ),
+        (
+            {"times": 0, "uncollected": 2},
+            "room was collected for its queue 2 times in vain: the pause before the next time doubles",
+        ),
+    ],
+)
+def test_the_numbers_say_what_is_collected_for_a_job_that_has_to_borrow(record: dict[str, Any], passed: str) -> None:
+    store = opened(COHORT, [entry("job", gpu=6)], held=[reservation("runs", "b", gpu=5)])
+    store._content.overtaken["a"] = OvertakenJob(key=key("job"), since=START, **record)
+    picker = Picker(store.snapshot(9), RULES)
+    assert f"; {passed}; 0 jobs ahead" in explain(picker, place(store, "job"), START + 9).numbers
+
+
+def test_a_job_that_wants_to_borrow_is_told_for_whom_the_cohort_collects() -> None:
+    store = opened(COHORT, [entry("large", gpu=6), entry("job", "b", gpu=1)], held=[reservation("runs", "b", gpu=5)])
+    store._content.overtaken["a"] = OvertakenJob(
+        key=key("large"), times=1, since=START, late=True, collected_until=START + 40
+    )
+    explanation = explain(Picker(store.snapshot(9), RULES), place(store, "job"), START)
+    assert explanation.code == "WaitingForCohort"
+    assert "; what is free is collected for the first job of queue a, which waits longer to borrow" in (
+        explanation.numbers
+    )
+
+
+@pytest.mark.parametrize(
     ("held", "shares"),
     [
         (
@@ -109,7 +143,7 @@ def test_the_numbers_say_how_many_jobs_have_passed_and_whether_more_may(record: 
         ),
         (
             [reservation("mine", "a", gpu=3), reservation("theirs", "b", gpu=5)],
-            "own jobs use 3 of 4 nvidia.com/gpu; beyond their quotas: b 5 of 4 nvidia.com/gpu",
+            "own jobs use 3 of 4 nvidia.com/gpu; beyond their quotas: another queue 5 of 4 nvidia.com/gpu",
         ),
         (
             [reservation("mine", "a", gpu=4), reservation("theirs", "b", gpu=4)],

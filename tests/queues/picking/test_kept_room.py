@@ -601,11 +601,34 @@ def test_a_round_without_picks_commits_what_is_paid() -> None:
     assert not rounds.keeps_room
 
 
+def test_a_queue_that_left_and_is_made_even_by_a_charge_is_dropped_by_a_new_leader_as_well() -> None:
+    """Queue a is ahead by the job of 2 GPUs that it has picked; it is even once x has paid as much."""
+    held = [reservation("runs", "b", gpu=4)]
+    store = opened(specs(a=1, b=1, x=1), [entry("one", "a", gpu=2), entry("first", "x", gpu=1)], {GPU: 8}, held)
+    snapshot = store.snapshot(9)
+    picker = Picker(snapshot, RULES)
+    change = commit(store, picker.picks(START, 9)).change
+    large = entry("large", "x", START, gpu=7)
+    store.put([large])
+    store.remove([key("one")])
+    for second in range(4):
+        picker.update(store.snapshot(9, since=change, known_heads=picker.needs_entries))
+        new = Picker(store.snapshot(9), RULES)
+        for each in (picker, new):
+            each.patience = Patience(30.0, {}, 4.0)
+            each.claims.hasten("x", large.key, START)
+        batch = picker.picks(START + second, 9)
+        assert batch.settlement == new.picks(START + second, 9).settlement
+        change = commit(store, batch).change
+    assert store.snapshot(0).queues[0].account == Account()
+
+
 def test_every_store_commits_a_settlement_without_a_pick(store: QueueStore) -> None:
     store.configure(specs(a=1, b=1), None)
     store.put([entry("one", "a"), entry("two", "b")])
     before = store.snapshot(9)
     kept = OvertakenJob(key=key("one"), times=2, since=START, kept={GPU: 8, "jobs": 1}, paid=START + 1.5, vain=2)
+    kept = replace(kept, collected_until=START + 30.5, uncollected=3)
     account = Account(base=-7, weight=1, largest=8)
     clock = before.clock._replace(served=5)
     batch = Batch(epoch=1, revision=before.revision, picks=(), change=before.change)

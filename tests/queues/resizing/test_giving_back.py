@@ -250,6 +250,13 @@ def test_message_names_the_waiting_job() -> None:
     assert resize.message == "gives 3 workers back to team/head of queue b"
 
 
+def test_message_names_no_job_of_another_namespace() -> None:
+    theirs = [entry("head", "b", namespace="theirs", gpu=3)]
+    [resize] = replace(pool_scene(3, elastic("job", "a", workers=8, idle=4)), waiting=theirs).plan().resizes
+    assert resize.for_key == key("head", "theirs")
+    assert resize.message == "gives 3 workers back to a job of another team"
+
+
 def test_claim_that_is_served_keeps_no_other_claim_from_being_served() -> None:
     """The claims of b and c take 2 GPUs each. The loan of d needs the 4 GPUs that both claims leave, and 2 more."""
     members = [with_gpus(name, quota, cohort="all") for name, quota in {"a": 2, "b": 2, "c": 2, "d": 2}.items()]

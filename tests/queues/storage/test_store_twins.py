@@ -142,6 +142,7 @@ def blind_commit(limit: int, cost: str) -> Step:
                 clock=Clock(served=number),
                 accounts={waiting.entry.queue: Account(base=number, weight=1)},
                 units=min(number, waiting.entry.most),
+                nodes="" if number == 2 else f"0=n{number}*{10 ** (number % 4 * 700)}",
             )
             for number, waiting in enumerate(heads[:limit], 1)
         ]

@@ -215,3 +215,52 @@ def test_lost_store_refuses_lower_and_withdraw(place: Place) -> None:
     for refused in (lambda: store.lower([]), lambda: store.withdraw(no_keys)):
         with pytest.raises(errors.StoreLost):
             refused()
+
+
+def hinted(store: QueueStore, *nodes: str) -> CommitResult:
+    """Commit the first jobs of the queue, each with a text of its nodes."""
+    snapshot = store.snapshot(len(nodes))
+    picks = tuple(
+        Pick(head, COST, snapshot.clock, {}, nodes=text)
+        for head, text in zip(snapshot.queues[0].heads, nodes, strict=True)
+    )
+    return commit(store, Batch(epoch=snapshot.epoch, revision=snapshot.revision, picks=picks))
+
+
+def test_a_reservation_keeps_the_nodes_of_its_pick(store: QueueStore) -> None:
+    store.configure([spec("a")], None)
+    store.put([entry(name, submitted=number) for number, name in enumerate(("one", "two", "three"))])
+    committed = hinted(store, "0=n1*4,n2*4", "", "0=n3*1 1=n4*1")
+    assert [each.nodes for each in committed.reservations] == ["0=n1*4,n2*4", "", "0=n3*1 1=n4*1"]
+    assert {each.key: each for each in committed.reservations} == store.reservations()
+
+
+LONG = ",".join(f"node-{number:03}.example.org*8" for number in range(80))
+
+
+@pytest.mark.parametrize(
+    ("before", "more", "after"),
+    [
+        ("0=n1*1 1=n1*1", "1=n2*1", "0=n1*1 1=n1*1 1=n2*1"),
+        ("0=n1*1", "", "0=n1*1"),
+        ("", "1=n2*1", ""),
+        (f"0={LONG}", "1=n2*1", f"0={LONG} 1=n2*1"),
+        (f"0={LONG}", f"1={LONG}", ""),
+    ],
+)
+def test_a_growth_adds_its_nodes_to_those_that_are_known(store: QueueStore, before: str, more: str, after: str) -> None:
+    store.rebuild(2, [replace(held(), nodes=before)], [])
+    store.configure([spec("a")], None)
+    store.put([growth()])
+    (grown,) = hinted(store, more).reservations
+    assert grown.nodes == after
+    assert store.reservations() == {key("job"): grown}
+
+
+def test_nodes_are_forgotten_once_a_part_is_given_back(store: QueueStore) -> None:
+    store.rebuild(2, [replace(held(size=3), nodes="0=n1*3")], [])
+    store.configure([spec("a")], None)
+    store.lower([lowered(size=3)])
+    assert store.reservations()[key("job")].nodes == "0=n1*3"
+    store.lower([lowered(size=2)])
+    assert store.reservations() == {key("job"): held(size=2)}

@@ -10,7 +10,8 @@ from crds.api_resources import RECREATE_REQUESTS, Resource
 from reconcilers.plan import restart_counts
 from reconcilers.plan.plan import plan
 from reconcilers.plan.pod_deletion import PodDeletion
-from reconcilers.pods.pod_manifests import avoid_nodes, set_restart_policy
+from reconcilers.pods import node_affinity
+from reconcilers.pods.pod_manifests import set_restart_policy
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Blocker, CreatePods, DeletePods, EmitEvent, PatchPodMetadata, Plan, WriteStatus
 from reconcilers.views import node_view
@@ -451,7 +452,7 @@ NOT_IN = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["n1",
 class TestAvoidance:
     def avoid(self, theirs: dict[str, Any] | None, *, strictly: bool = True) -> dict[str, Any]:
         spec: dict[str, Any] = {} if theirs is None else {"affinity": {"nodeAffinity": theirs, "podAffinity": {}}}
-        avoid_nodes(spec, ["n2", "n1"], strictly=strictly)
+        node_affinity.avoid(spec, ["n2", "n1"], strictly=strictly)
         found: dict[str, Any] = spec["affinity"]["nodeAffinity"]
         return found
 
@@ -474,7 +475,7 @@ class TestAvoidance:
 
     def test_avoid_nodes_without_nodes_changes_nothing(self) -> None:
         spec: dict[str, Any] = {}
-        avoid_nodes(spec, [], strictly=True)
+        node_affinity.avoid(spec, [], strictly=True)
         assert spec == {}
 
 

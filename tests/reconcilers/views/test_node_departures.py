@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from crds import node_requirements
+from crds.node_requirements import Taint
 from reconcilers.views import node_view
-from reconcilers.views.node_view import NodeView, Taint
+from reconcilers.views.node_view import NodeView
 from tests.support.reconcilers.builders import job, pod, task, template
 
 PODS = (pod("Worker", 0, node="n1"), pod("Worker", 1, node="n2"))
@@ -91,7 +93,7 @@ def test_leaving_nodes_include_tainted_ones() -> None:
     "spec", [{}, {"taints": None}, {"taints": "x"}, {"taints": [None, {"effect": "NoSchedule"}, {"key": 7}]}]
 )
 def test_taints_that_cannot_be_read_are_left_out(spec: dict[str, Any]) -> None:
-    assert node_view.read_taints(spec) == ()
+    assert node_requirements.read_taints(spec) == ()
     assert node_view.trim({"metadata": {"name": "n1"}, "spec": spec}).taints == ()
 
 
@@ -111,6 +113,6 @@ def test_taints_that_cannot_be_read_are_left_out(spec: dict[str, Any]) -> None:
 def test_tolerates_all(toleration: Any, tolerated: bool) -> None:
     spec = {**template()["spec"], "tolerations": [toleration]}
     assert (
-        node_view.tolerates_all(spec, [Taint("gpu", "a", "NoSchedule"), Taint("x", "", "PreferNoSchedule")])
+        node_requirements.tolerates_all(spec, [Taint("gpu", "a", "NoSchedule"), Taint("x", "", "PreferNoSchedule")])
         is tolerated
     )

@@ -12,10 +12,11 @@ Labels = frozenset[tuple[str, str]]
 class Pages:
     """The samples of some pages, added up over the pages."""
 
-    def __init__(self, urls: Iterable[str]) -> None:
+    def __init__(self, urls: Iterable[str], token: str = "") -> None:
         self.samples: Counter[tuple[str, Labels]] = Counter()
         for url in urls:
-            with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:
+            request = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"})
+            with urllib.request.urlopen(request, timeout=10) as answer:
                 text = answer.read().decode()
             for family in text_string_to_metric_families(text):
                 for sample in family.samples:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from coordinator.cache.job_waits import QuotaRefusal, WaitState
-from coordinator.cache.views import JobView, NodeView, PodView
+from coordinator.cache.node_views import NodeView
+from coordinator.cache.views import JobView, PodView
 from crds.keys import JobKey
 from crds.resources import quantities
 from crds.torchjob import resource_quota

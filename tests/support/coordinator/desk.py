@@ -11,6 +11,7 @@ from coordinator.cache.optional_kinds import OptionalKinds
 from coordinator.cache.watches import Watches
 from coordinator.elastic.idle_history import Memory
 from coordinator.leader.control_loop import ControlLoop
+from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.reasons import Reasons
 from coordinator.leader.status_writer import StatusWriter
 from coordinator.rbac.permissions import COORDINATOR, WORKER
@@ -134,6 +135,9 @@ class Desk:
     def new_term(self, store: QueueStore | None = None) -> ControlLoop:
         """Return a control loop as a new leader creates it."""
         self.store = store or self.store
+        counts, hints = self.settings.pool == "nodes", self.settings.placement_hints
+        self.node_places = NodePlaces(self.watches, self.store.reservations, self.elapsed, counts, hints)
+        self.reasons.places = self.node_places.copy
         return ControlLoop(
             self.watches,
             self.store,
@@ -146,6 +150,7 @@ class Desk:
             lane=self.statuses.jobs,
             memory=self.memory,
             reports=self.reports,
+            node_places=self.node_places,
             meter=self.meter,
         )
 

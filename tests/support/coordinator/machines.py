@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from crds import labels
 from crds.api_resources import NODES, PODS
 from crds.keys import JobKey
+from crds.node_requirements import PlaceCondition, place_condition
+from crds.resources import amounts
+from crds.torchjob import demand
 from kube.api import Manifest
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Desk
@@ -18,7 +22,7 @@ ROOM = {"cpu": "2", "memory": "4Gi", "pods": "10"}
 
 @dataclass
 class Machines:
-    """Nodes of two CPUs each, with their scheduler and their kubelets."""
+    """Nodes of two CPUs each, or of others, with their scheduler and their kubelets."""
 
     desk: Desk
     server: Server
@@ -28,11 +32,11 @@ class Machines:
     bound: dict[str, list[str]] = field(default_factory=dict)
     """The nodes to which the pods of each name were bound, in this order."""
 
-    def add(self, name: str, marks: Mapping[str, str] | None = None) -> None:
-        """Create a node with room for two pods, and with some labels."""
+    def add(self, name: str, marks: Mapping[str, str] | None = None, **room: str) -> None:
+        """Create a node with room for two pods or with other room, and with some labels."""
         metadata = {"name": name, "labels": dict(marks or {})}
         self.desk.cluster.create(NODES, {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-        status = {"conditions": [READY], "allocatable": ROOM, "capacity": ROOM}
+        status = {"conditions": [READY], "allocatable": {**ROOM, **room}, "capacity": {**ROOM, **room}}
         self.desk.cluster.patch(NODES, name, {"status": status}, subresource="status")
         self.desk.see()
 
@@ -57,13 +61,15 @@ class Machines:
         return {"initContainerStatuses": [gate]} if is_shut else {"phase": "Running"}
 
     def _bind(self, pod: Manifest, pods: list[Manifest]) -> None:
-        used = [each["spec"].get("nodeName") for each in pods]
         for node in sorted(self.desk.cluster.list(NODES).items, key=lambda each: each["metadata"]["name"]):
             spec, name = node["spec"], node["metadata"]["name"]
-            keeps_away = [
-                each for each in spec.get("taints") or () if not each["key"].startswith("node.kubernetes.io/")
-            ]
-            if used.count(name) >= 2 or not (self.careless or not (spec.get("unschedulable") or keeps_away)):
+            taints = [each for each in spec.get("taints") or () if not each["key"].startswith("node.kubernetes.io/")]
+            on_node = [demand.pod_demand(each["spec"]) for each in pods if each["spec"].get("nodeName") == name]
+            used, room = reduce(amounts.add, on_node, {}), demand.read_resources(node["status"]["allocatable"])
+            is_shut = bool(spec.get("unschedulable") or taints) and not self.careless
+            condition = PlaceCondition.parse(place_condition(pod["spec"]))
+            is_shut = is_shut or not condition.allows(name, node["metadata"].get("labels") or {}, ())
+            if is_shut or not amounts.fits(demand.pod_demand(pod["spec"]), used, room | {amounts.OTHERS: 0}):
                 continue
             metadata = {"name": pod["metadata"]["name"]}
             target = {"apiVersion": "v1", "kind": "Node", "name": name}
@@ -96,4 +102,5 @@ def places(machines: Machines, key: JobKey) -> list[str]:
         each["spec"].get("nodeName", "")
         for name, each in sorted(pods.items())
         if "deletionTimestamp" not in each["metadata"] and each["status"].get("phase") == "Running"
+        if each["metadata"]["labels"].get(labels.JOB_UID) == key.uid
     ]

@@ -126,6 +126,17 @@ def controllers(server: Server, *names: str) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def scheduler(server: Server) -> Iterator[None]:
+    """Run a real kube-scheduler with its default profile; skip the test if its binary is missing."""
+    binary, log = Path(os.environ[ASSETS]) / "kube-scheduler", server.kubeconfig.with_name("scheduler.log")
+    if not binary.exists():
+        pytest.skip(f"{ASSETS} names no folder with kube-scheduler")
+    options = [f"--kubeconfig={server.kubeconfig}", "--leader-elect=false", "--secure-port=0"]
+    with _process([binary, *options, "--bind-address=127.0.0.1"], log):
+        yield
+
+
 def _write_kubeconfig(server: Server, authority: Path) -> None:
     config = {
         "apiVersion": "v1",

@@ -4,12 +4,12 @@ a real API server.
 One rule: a gatekeeper stands in front of an embedded API server, whose only account may do everything.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from coordinator.rbac.permissions import PolicyRule, Role
 from coordinator.rbac.preflight import REVIEWS
-from crds.api_resources import PODS, SERVICES, Resource
+from crds.api_resources import PODS, SERVICE_ACCOUNTS, SERVICES, Resource
 from kube import error_answers
 from kube.api import Cluster
 
@@ -86,10 +86,16 @@ class Gatekeeper:
         self._pass(resource, "delete", namespace)
         self._cluster.delete(resource, name, namespace, **options)
 
-    def service(self, namespace: str, name: str, path: str) -> Any:
+    def account_token(self, namespace: str, account: str, audience: str, seconds: int) -> str:
+        """Return a token of an account."""
+        self._pass(SERVICE_ACCOUNTS, "create", namespace, "token")
+        token: str = self._cluster.account_token(namespace, account, audience, seconds)  # type: ignore[attr-defined]
+        return token
+
+    def service(self, namespace: str, name: str, path: str, headers: Mapping[str, str]) -> Any:
         """Return the answer of a service through the API server's proxy."""
         self._pass(SERVICES, "get", namespace, "proxy")
-        return self._cluster.service(namespace, name, path)  # type: ignore[attr-defined]
+        return self._cluster.service(namespace, name, path, headers)  # type: ignore[attr-defined]
 
     def logs(self, pod: str, namespace: str, *arguments: Any, **options: Any) -> Any:
         """Return the log of a pod."""

@@ -83,7 +83,7 @@ def test_the_largest_holders_are_named_with_the_end_of_those_that_end_and_as_rig
     held = (
         f"job {namespace}/forced of queue a (cpu=4; deleted, its pods end by {until['forced']}), "
         f"job {namespace}/cancelled of queue a (cpu=3; cancelled, its pods end by {until['cancelled']}), "
-        "a job that you may not read of queue a (cpu=2) and 1 other"
+        "a job of another team of queue a (cpu=2) and 1 other"
     )
     assert f"  held by {held}" in asked("job", "why", "train").stdout.splitlines()
     assert f"Held by:       {held}" in asked("queue", "show", "a").stdout.splitlines()

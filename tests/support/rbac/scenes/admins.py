@@ -3,10 +3,11 @@
 from coordinator.doctor.collect import Collector
 from coordinator.leader import rebuild_request
 from coordinator.rbac.account_manifests import LEASE_NAMESPACE
-from coordinator.rbac.permissions import DOCTOR, LEASE, QUEUE_ADMIN
+from coordinator.rbac.permissions import DOCTOR, LEASE, QUEUE_ADMIN, READER
 from crds.api_resources import (
     LEASES,
     TENANT_QUEUES,
+    TORCHJOBS,
 )
 from kube import errors
 from tests.support.rbac.access import TENANT
@@ -25,6 +26,7 @@ def _list_queues(stage: Stage) -> str:
 
 @scene(QUEUE_ADMIN, "leases", "get")
 @scene(QUEUE_ADMIN, "services/proxy", "get")
+@scene(QUEUE_ADMIN, "serviceaccounts/token", "create")
 def _ask_for_figures(stage: Stage) -> str:
     return only_forbidden(stage.run(QUEUE_ADMIN, "queue", "list", code=0))
 
@@ -51,6 +53,16 @@ def _delete_a_queue(stage: Stage) -> str:
 def _kubectl_get_queues_watch(stage: Stage) -> str:
     queue(stage)
     return stage.follow(QUEUE_ADMIN, TENANT_QUEUES)
+
+
+@scene(READER, "torchjobs", "list")
+def _list_all_jobs(stage: Stage) -> str:
+    stage.job()
+    try:
+        assert stage.access.cluster(READER).list(TORCHJOBS).items
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
 
 
 @scene(DOCTOR, "torchjobs", "list")

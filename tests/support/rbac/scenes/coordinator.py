@@ -3,6 +3,8 @@
 import contextlib
 import logging
 
+from coordinator.access.readers import ACCOUNT, AUDIENCE, TOKEN_SECONDS
+from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache.watches import Watches
 from coordinator.leader.election import LeaderElection, LeaseConfig
 from coordinator.leader.queue_statuses import QueueStatuses
@@ -163,6 +165,19 @@ def made_for(stage: Stage, resource: Resource, key: JobKey) -> str:
     """Create such an object for a job, and return the uid of the object."""
     made = stage.admin.create(resource, foreign_object(resource, key), TENANT)
     return str(made["metadata"]["uid"])
+
+
+@scene(COORDINATOR, "tokenreviews", "create")
+@scene(COORDINATOR, "subjectaccessreviews", "create")
+def _look_who_asks(stage: Stage) -> str:
+    token = stage.admin.account_token(TENANT, ACCOUNT, AUDIENCE, TOKEN_SECONDS)  # type: ignore[attr-defined]
+    try:
+        reader = TokenReviews(stage.access.cluster(COORDINATOR)).reader(token)
+    except errors.ClusterError as error:
+        return str(error)
+    assert reader is not None
+    assert reader.may_read(TENANT)
+    return ""
 
 
 def foreign_scenes(resource: Resource) -> None:

@@ -84,6 +84,7 @@ def _tell_whose_redis_it_is(stage: Stage) -> str:
 
 @scene(RESTORE, "leases", "get")
 @scene(RESTORE, "services/proxy", "get")
+@scene(RESTORE, "serviceaccounts/token", "create")
 def _restore_and_ask_who_leads(stage: Stage) -> str:
     file = stage.folder / "backup.json"
     file.write_text(json.dumps(saved_job("old")))

@@ -219,6 +219,7 @@ def _hold(stage: Stage) -> str:
 
 @scene(USER, "leases", "get")
 @scene(USER, "services/proxy", "get")
+@scene(USER, "serviceaccounts/token", "create")
 def _ask_for_the_next_picks(stage: Stage) -> str:
     return only_forbidden(stage.run(USER, "next"))
 

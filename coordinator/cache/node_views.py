@@ -1,0 +1,72 @@
+"""The view that the coordinator keeps of a node, and the jobs that may lose their pods when a node changes.
+
+One rule: pure. A node's manifest is parsed once, when the informer reads it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from coordinator.cache.views import PodView
+from crds.keys import JobKey
+from crds.labels import EMBEDDED
+from crds.node_requirements import Taint, read_taints
+from crds.resources.amounts import Amounts
+from crds.torchjob import demand
+from kube.api import Manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """A node as the pool sees it."""
+
+    name: str
+    ready: bool
+    """Whether the node takes new pods: it is ready, open, and not about to go away."""
+    allocatable: Amounts
+    embedded: bool = False
+    """Whether the node belongs to an embedded cluster, which never has a second node."""
+    leaving: bool = False
+    """Whether a taint says that the node is about to go away."""
+    cordoned: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFree:
+    """What is free on a node, as the places of jobs on nodes have it."""
+
+    node: NodeView
+    free: Amounts
+    """What the node offers, less its pods and the places of pods that are on no node yet. An amount below 0 is used
+    beyond what the node offers."""
+    foreign: Amounts
+    """The part that foreign pods use."""
+
+
+def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeView:
+    """Trim a node; `leaving_taints` are the keys of the taints of nodes that are about to go away."""
+    status, spec = manifest.get("status") or {}, manifest.get("spec") or {}
+    leaving = any(taint.get("key") in leaving_taints for taint in spec.get("taints") or ())
+    conditions, cordoned = status.get("conditions") or [], bool(spec.get("unschedulable", False))
+    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return NodeView(
+        name=manifest["metadata"]["name"],
+        ready=is_ready and not cordoned and not leaving,
+        allocatable=demand.read_resources(status.get("allocatable") or {}),
+        embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == EMBEDDED,
+        leaving=leaving,
+        cordoned=cordoned,
+        labels=manifest["metadata"].get("labels") or {},
+        taints=read_taints(spec),
+    )
+
+
+def losing_jobs(before: NodeView | None, after: NodeView | None, pods: Iterable[PodView]) -> frozenset[JobKey]:
+    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose the pods. A node
+    that was closed before is about to go away once the node has a taint that announces it.
+    """
+    is_leaving = before is not None and after is not None and after.leaving and not before.leaving
+    if before is None or not (before.ready or is_leaving) or (after is not None and after.ready):
+        return frozenset()
+    return frozenset(pod.job for pod in pods if pod.job is not None and pod.node == before.name)

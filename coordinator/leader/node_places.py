@@ -1,0 +1,253 @@
+"""The places of jobs on nodes, as the watches and the store show them.
+
+One rule: places are in memory alone. A new leader makes them anew: first from the pods that are on nodes, then for the
+reservations in the order of admission.
+
+Free on a node is what it offers, less the pods that are on it, whoever made them, less the places of admitted jobs
+whose pods are on no node yet. What cannot be judged here counts as fitting: affinity between pods, spread constraints,
+the zones of volumes, claims on devices, and the rules of other schedulers.
+"""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator.cache import gang_shapes
+from coordinator.cache.node_changes import Changed, foreign_on
+from coordinator.cache.node_views import NodeView
+from coordinator.cache.views import JobView, PodView
+from coordinator.cache.watches import Watches
+from crds.keys import JobKey
+from crds.node_requirements import PlaceCondition, binding_taints
+from crds.resources.amounts import NOTHING, PODS, Amounts
+from queues.placement.gangs import Gang, Members, NodeSet
+from queues.placement.node_room import NodeRoom
+from queues.placement.places import ExpectedEnd, Places, PodsOnNodes
+from queues.values import Reservation
+
+REBUILD_SECONDS = 300.0
+"""How long places stand before they are made anew, whatever was overlooked."""
+CURRENT_SECONDS = 30.0
+"""How old the places of a leader may be. It refreshes them with each cycle, every few seconds at least."""
+LOOK_SECONDS = 2.0
+"""How old the places of a process that does not lead may be."""
+USUAL_SECONDS = 600.0
+"""For how long a job without a deadline is expected to hold its room, if no job has ended yet."""
+
+
+@dataclass(slots=True)
+class NodePlaces:
+    """Keeps the places of one process up to date. One thread refreshes and uses them; others take copies."""
+
+    watches: Watches
+    reservations: Callable[[], Mapping[JobKey, Reservation]]
+    """A function that returns the reservations in the store; it may raise QueueError."""
+    elapsed: Callable[[], float]
+    counts: bool = True
+    """Whether the pool is made of nodes; if not, there are no places."""
+    hints: bool = True
+    """Whether workers learn where pods were placed (the setting `placement_hints`)."""
+    places: Places | None = None
+    """None: nothing is known."""
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _built: float = 0.0
+    _refreshed: float = -math.inf
+    _nodes: dict[str, NodeView] = field(default_factory=dict)
+    """The nodes as they were last looked at."""
+    _foreign: dict[int, dict[str, int]] = field(default_factory=dict)
+    """By node, what foreign pods use there."""
+
+    def refresh(self) -> bool:
+        """Bring the places up to date. Return whether jobs must be read anew: some ask for other pods than before,
+        or the nodes could hold other jobs."""
+        if not self.counts:
+            return False
+        self._refreshed = self.elapsed()
+        changed, places = self.watches.node_changes.take(), self.places
+        if changed.everything:
+            self._built = -math.inf  # until it was possible to make them anew
+        is_late = abs(self.elapsed() - self._built) >= REBUILD_SECONDS
+        with self._lock:
+            if places is None or places.is_outdated or is_late:
+                self._rebuild()
+                return True
+            before = places.empty.version
+            self._apply(places, changed)
+        return changed.edited or places.empty.version != before
+
+    def forget(self) -> None:
+        """Make the places anew at the next refresh: a term begins, with reservations of its own, or has ended."""
+        with self._lock:
+            self.places = None
+            self.watches.node_changes.stop()
+
+    def copy(self) -> Places | None:
+        """Return a copy for forecasts, for any thread; None if nothing is known, or if this process does not lead: then
+        nothing was refreshed of late."""
+        with self._lock:
+            is_current = abs(self.elapsed() - self._refreshed) < CURRENT_SECONDS
+            return self.places.copy() if self.places is not None and is_current else None
+
+    def look(self) -> Places | None:
+        """Return a copy for forecasts in a process that does not lead. The places are made anew if they are old."""
+        with self._lock:
+            if not self.counts:
+                return None
+            if self.places is None or abs(self.elapsed() - self._built) >= LOOK_SECONDS:
+                self._rebuild()
+            return self.places.copy() if self.places is not None else None
+
+    def _apply(self, places: Places, changed: Changed) -> None:
+        before = dict(self._nodes)
+        for name in changed.nodes:
+            self._look_at(places, name)
+        rules = [(_rules_of(before.get(name)), _rules_of(self._nodes.get(name))) for name in changed.nodes]
+        if any(old != new for old, new in rules):
+            places.empty.forget_sets()
+        if any(old != new for old, new in rules) or places.usable != self._usable(places):
+            places.room.forget_sets()
+            places.usable = self._usable(places)
+        moved = places.vacate(~places.usable)
+        for key in {*changed.jobs, *map(JobKey.parse, moved)}:
+            self._follow(places, key)
+        for lacking in sorted(places.lacking) if changed.nodes or changed.jobs else ():
+            self._follow(places, JobKey.parse(lacking))
+
+    def _rebuild(self) -> None:
+        reserved = sorted(self.reservations().values(), key=lambda charge: (charge.epoch, charge.pick))
+        before, nodes = self.places, dict[str, NodeView]()
+        self._nodes, self._foreign, self._built = nodes, {}, -math.inf  # after an error, they are made anew at once
+        # Copies ask from other threads, also when there are newer places with other indexes.
+        room = NodeRoom(lambda where: _allowed(room, nodes, where))
+        empty = NodeRoom(lambda where: _ever_allowed(empty, nodes, where))
+        places = Places(room, empty, self.gang_of, self._ends)
+        places.names_nodes = self.hints
+        for node in self.watches.nodes.values() if self.watches.nodes else ():
+            self._look_at(places, node.name)
+        places.usable = self._usable(places)
+        for key in {pod.job for pod in self.watches.pods.values() if pod.job is not None and pod.node}:
+            self._follow(places, key)
+        for charge in reserved:
+            places.take(str(charge.key), None)
+            if before is not None and (known := before.jobs.get(str(charge.key))) is not None:
+                places.jobs[str(charge.key)].has_started = known.has_started
+            job = self.watches.job(charge.key)
+            if job is not None and job.gang is not None:
+                self._follow(places, charge.key, self._members(job, job.gang, charge.size or None))
+        if before is not None:
+            kept = (before.room.names[index] for index in range(len(before.room.names)) if before.kept >> index & 1)
+            places.kept = sum(1 << places.room.index(name) for name in kept if name in self._nodes)
+            places.kept_for, places.kept_since = before.kept_for, before.kept_since
+            places.others_wait, places.turn_until = before.others_wait, before.turn_until
+        self.places, self._built = places, self.elapsed()
+
+    # Nodes
+
+    def _look_at(self, places: Places, name: str) -> None:
+        """Note what a node offers, and what foreign pods use of it."""
+        node = self.watches.nodes.get("", name) if self.watches.nodes else None
+        before = self._nodes.get(name)
+        offered, offers = (NOTHING if each is None else each.allocatable for each in (before, node))
+        if offers != offered or (before is None and node is not None):
+            # Not for a node that nobody knows, though a pod is on it: then all waiting jobs would be read anew.
+            for room in (places.room, places.empty):
+                room.set_capacity(room.index(name), offers)
+        if node is None:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+        index = places.room.index(name)
+        used: dict[str, int] = {}
+        for pod in self.watches.pods.indexed(foreign_on(name)):
+            for resource, amount in pod.demand.items() if pod.occupies else ():
+                used[resource] = used.get(resource, 0) + amount
+        last = self._foreign.get(index, {})
+        if used != last:
+            places.room.use(index, used.items(), 1)
+            places.room.use(index, last.items(), -1)
+            self._foreign[index] = used
+
+    def _usable(self, places: Places) -> NodeSet:
+        return _set(places.room, self._nodes, lambda node: node.ready)
+
+    # Jobs
+
+    def gang_of(self, key: str, kind: str, demand: Amounts) -> Gang | None:
+        """Return the gang of a waiting job (`queues.placement.places.GangOf`)."""
+        job = self.watches.job(JobKey.parse(key))
+        if job is None or job.gang is None:
+            return None
+        return gang_shapes.growth(job.gang, demand.get(PODS, 0)) if kind == "grow" else job.gang
+
+    def _follow(self, places: Places, key: JobKey, members: tuple[Members, ...] | None = None) -> None:
+        """Note on which nodes the pods of a job are. Without `members`, they are those of its admission."""
+        job = self.watches.job(key)
+        gang = job.gang if job is not None else None
+        if members is None and job is not None and gang is not None and job.admission is not None:
+            members = self._members(job, gang, job.admission.workers)
+        places.follow(str(key), self._on_nodes(places, self.watches.job_pods(key)), gang, members)
+
+    @staticmethod
+    def _members(job: JobView, gang: Gang, workers: int | None) -> tuple[Members, ...]:
+        """Return the pods of a job with a number of workers; None: the job's workers are not counted."""
+        return gang.with_further(max(0, (workers or 0) - job.workers.least) if job.workers is not None else 0)
+
+    @staticmethod
+    def _on_nodes(places: Places, pods: Iterable[PodView]) -> PodsOnNodes:
+        return Counter(
+            (places.room.index(pod.node), tuple(sorted(pod.demand.items())))
+            for pod in pods
+            if pod.occupies and pod.node
+        )
+
+    def _ends(self, now: float) -> Sequence[ExpectedEnd]:
+        """Return when the jobs that hold room are expected to have ended: at their deadlines, else once they have held
+        their room for as long as the jobs that ended last, in the mean; the oldest first."""
+        holds = self.watches.ended.holds()
+        usual = sum(seconds for seconds, _ in holds) / len(holds) if holds else USUAL_SECONDS
+        ends = []
+        for job in self.watches.holders.values():
+            limit = job.room_duration
+            if limit is not None and limit.since is not None:
+                at = limit.since + limit.seconds
+            else:
+                admitted = job.admission.admitted_at if job.admission is not None else None
+                at = usual + (admitted.timestamp() if admitted is not None else job.submitted)
+            ends.append((at, job.submitted, str(job.key)))
+        late = [end for end in sorted(ends) if end[0] <= now]
+        expected = [end for end in sorted(ends) if end[0] > now]
+        # A job that is late may end at any moment: all of them are expected within the usual time, the oldest first.
+        spread = [now + usual * (number + 1) / (len(late) + 1) for number in range(len(late))]
+        moments = [(at, key) for at, (_, _, key) in zip(spread, late, strict=True)]
+        return [ExpectedEnd(*end) for end in sorted([*moments, *((at, key) for at, _, key in expected)])]
+
+
+def _rules_of(node: NodeView | None) -> object:
+    """Return what decides which pods may run on a node that takes pods, apart from its room."""
+    return None if node is None else (node.labels, binding_taints(node.taints))
+
+
+def _allowed(room: NodeRoom, nodes: Mapping[str, NodeView], where: str) -> NodeSet:
+    """Return the nodes that take pods with a place condition now. Nodes that the pods avoid are left out only if others
+    remain."""
+    condition = PlaceCondition.parse(where)
+    found = _set(room, nodes, lambda node: node.ready and condition.allows(node.name, node.labels, node.taints))
+    avoided = frozenset(condition.avoided)
+    return _set(room, nodes, lambda node: node.name not in avoided) & found or found if avoided else found
+
+
+def _ever_allowed(room: NodeRoom, nodes: Mapping[str, NodeView], where: str) -> NodeSet:
+    """Return the nodes on which pods with a place condition may run if all nodes take pods."""
+    condition = PlaceCondition.parse(where)
+    return _set(room, nodes, lambda node: condition.allows(node.name, node.labels, node.taints))
+
+
+def _set(room: NodeRoom, nodes: Mapping[str, NodeView], belongs: Callable[[NodeView], bool]) -> NodeSet:
+    """Return the nodes that belong to a set."""
+    found = 0
+    for node in list(nodes.values()):  # copies of the places ask from other threads
+        if belongs(node):
+            found |= 1 << room.index(node.name)
+    return found

@@ -1,0 +1,85 @@
+"""What of an answer a reader is told.
+
+One rule: pure. Who may list the TorchJobs of all namespaces gets answers as they are. An answer to anyone else names
+no job of a namespace that the reader may not read, and no queue that such jobs alone use: of others, it has numbers
+that the reader's own jobs depend on.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from coordinator.access.readers import Reader
+from coordinator.query.questions import ANOTHER, Document
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a reader is told."""
+
+    reader: Reader
+    uses: Callable[[str], bool]
+    """A function that returns whether jobs that the reader may read could use a queue."""
+    is_listed: Callable[[str], bool]
+    """A function that returns whether a list of queues that the reader gets has a queue."""
+
+    def shows(self, queue: str) -> bool:
+        """Return whether the reader is told about a queue that it names."""
+        return self.reader.everywhere or self.uses(queue) or self.is_listed(queue)
+
+    def queues(self, items: Iterable[Document]) -> list[Document]:
+        """Return the queues of a list with their figures."""
+        if self.reader.everywhere:
+            return [*items]
+        return [self.queue(item) for item in items if self.is_listed(item["metadata"]["name"])]
+
+    def queue(self, item: Document) -> Document:
+        """Return a queue that the reader is told about."""
+        status = item["status"]
+        first = status["first"] if status["first"] is None or self._reads(status["first"]) else ANOTHER
+        return item | {"status": self._held(status) | {"first": first}}
+
+    def places(self, items: Iterable[Document]) -> list[Document]:
+        """Return the places of the jobs that the reader may read."""
+        return [item for item in items if self._reads(item["job"])]
+
+    def picks(self, document: Document) -> Document:
+        """Return the next picks. Of the jobs of others, the reader learns only where they stand."""
+        items = [each if self._reads(each["job"]) else _another_pick(each) for each in document["items"]]
+        return document | {"items": items}
+
+    def job(self, document: Document) -> Document:
+        """Return the state of a job that the reader may read."""
+        parts = {name: self._held(document[name]) for name in ("growth", "rest") if name in document}
+        return self._held(document) | parts
+
+    def plan(self, document: Document) -> Document:
+        """Return the plan of resizes, for the jobs that the reader may read."""
+        listed = {name: self.places(document[name]) for name in ("claims", "unchanged")}
+        return document | listed | {"resizes": [*map(self._resize, self.places(document["resizes"]))]}
+
+    def _resize(self, item: Document) -> Document:
+        if item["for"] is None or self._reads(item["for"]):
+            return item
+        return item | {"for": ANOTHER, "forQueue": self._queue_name(item["forQueue"])}
+
+    def _held(self, document: Document) -> Document:
+        if not document.get("holders"):
+            return document
+        return document | {"holders": [*map(self._holder, document["holders"])]}
+
+    def _holder(self, item: Document) -> Document:
+        if self._reads(item["job"]):
+            return item
+        return item | {"job": ANOTHER, "uid": "", "queue": self._queue_name(item["queue"])}
+
+    def _queue_name(self, queue: str) -> str:
+        """Return the name of the queue of a job of others; empty if the reader's own jobs do not use this queue."""
+        return queue if self.reader.everywhere or self.is_listed(queue) else ""
+
+    def _reads(self, job: str) -> bool:
+        """Return whether the reader may read a job, by its namespace and name."""
+        return self.reader.may_read(job.partition("/")[0])
+
+
+def _another_pick(item: Document) -> Document:
+    return {"pick": item["pick"], "job": ANOTHER}

@@ -1,0 +1,63 @@
+"""The words about a job whose pods find no nodes.
+
+One rule: the numbers come from the assignment that also decides whether the job goes.
+"""
+
+from crds.resources import quantities
+from crds.resources.amounts import PODS
+from queues.placement import assignment
+from queues.placement.gangs import Gang, Members, NodeSet, Shape
+from queues.placement.places import Places
+from queues.values import Entry
+
+MOST_NAMES = 8
+"""The most kept nodes that are named."""
+
+
+def gang_of(places: Places | None, entry: Entry) -> Gang | None:
+    """Return the gang of a waiting job; None if it is not known, or if nodes do not matter."""
+    return None if places is None else places.gang_of(str(entry.key), entry.kind, entry.demand)
+
+
+def describe(places: Places | None, entry: Entry) -> str:
+    """Return how many of a job's pods find a node, what is free of what they ask for, and which nodes are kept for the
+    job."""
+    gang = gang_of(places, entry)
+    if places is None or gang is None:
+        return ""
+    within = -1 if places.kept_for == (str(entry.key), gang) else ~places.kept
+    placed = assignment.count_placed(places.room, gang.members, within)
+    wanted = sum(pods for _, pods in gang.members)
+    scarce = _scarcest(places, gang.members, within)
+    name, amount = _main(scarce)
+    free = [room for node in _nodes(places, scarce, within) if (room := places.room.free(node).get(name, 0)) > 0]
+    each = f"{quantities.format_amount(name, amount)} {name} each" if len(gang.members) == 1 else "all of them together"
+    parts = [f"{placed} of its {wanted} pods ({each}) find a node"]
+    if free:
+        total, most = (quantities.format_amount(name, number) for number in (sum(free), max(free)))
+        parts.append(f"{total} {name} free on {len(free)} nodes that its pods may use, at most {most} on one")
+    else:
+        parts.append(f"no {name} is free on the {len(_nodes(places, scarce, within))} nodes that its pods may use")
+    if places.kept_for == (str(entry.key), gang) and places.kept:
+        names = places.kept_names()
+        parts.append(f"kept for it: {', '.join(names[:MOST_NAMES])}{' and others' if len(names) > MOST_NAMES else ''}")
+    return "; ".join(parts)
+
+
+def _scarcest(places: Places, members: tuple[Members, ...], within: NodeSet) -> Shape:
+    """Return the shape of which the smallest part finds nodes."""
+    return min(members, key=lambda one: places.room.total(one.shape, within) / one[1]).shape
+
+
+def _main(shape: Shape) -> tuple[str, int]:
+    """Return the resource to name, with the amount for one pod: a device, else CPUs, else any."""
+    demand = dict(shape.demand)
+    devices = sorted(name for name in demand if "/" in name)
+    names = [*devices, "cpu", *(name for name in sorted(demand) if name != PODS), PODS]
+    name = next(name for name in names if name in demand)
+    return name, demand[name]
+
+
+def _nodes(places: Places, shape: Shape, within: NodeSet) -> list[int]:
+    allowed = places.room.allowed(shape.where) & within
+    return [node for node in range(len(places.room.names)) if allowed >> node & 1]

@@ -1,0 +1,124 @@
+"""Which nodes are kept for a job that was overtaken: those that can hold its gang soonest.
+
+One rule: pure. Nodes are chosen for a moment: the first one at which the gang finds nodes, if running jobs end when
+they are expected to.
+
+The problem: room that is kept as an amount may lie in fragments on all nodes, and then no job uses it, the large job
+least of all. So nodes are kept, and jobs of others go to the other nodes. A job of two pods with 8 GPUs each, on four
+nodes with 8 GPUs each:
+
+    node   its job uses   and is expected to end at
+    n1     4              60
+    n2     4              100
+    n3     8              80
+    n4     2              1000
+
+The gang finds nodes at 80, on n1 and n3. These two are kept; the 4 free GPUs of n2 and the 6 of n4 are not.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from queues.placement import assignment
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet
+from queues.placement.places import ExpectedEnd, Places
+
+SOONER = 0.8
+"""Other nodes are kept instead if they hold the gang in this part of the time that the kept ones still take."""
+
+
+class KeptNodes(NamedTuple):
+    """The nodes that can hold a gang soonest."""
+
+    at: float
+    """When they can, as far as it is known, in seconds since 1970."""
+    nodes: NodeSet
+
+
+def keep(places: Places, key: str, gang: Gang | None, now: float, patience: float) -> None:
+    """Keep nodes for the gang of a waiting job, and only for it; None: for no job.
+
+    The nodes are chosen when the job gets the room, once per `patience` in seconds after that, and when one of them
+    takes no pods any more. For a gang that no nodes can hold, none are kept.
+    """
+    if gang is None:
+        places.kept, places.kept_for, places.others_wait = 0, None, False
+        return
+    is_same = places.kept_for == (key, gang)
+    are_open = not places.kept & ~places.usable
+    _hold_back(places, now, patience, is_same=is_same)
+    if is_same and are_open and 0 <= now - places.kept_since < patience:
+        return
+    before = places.kept if is_same and are_open else 0
+    chosen = choose(places, gang.members, places.ends(now), now, before)
+    places.kept = 0 if chosen is None else chosen.nodes
+    places.kept_for, places.kept_since = (key, gang), now
+
+
+def _hold_back(places: Places, now: float, patience: float, *, is_same: bool) -> None:
+    """Hold others back for one patience if the scheduler binds their pods to kept nodes, and then let them go for one.
+
+    Otherwise the job might never begin. But its nodes may be busy for any time, whoever binds pods there: so others
+    wait for half of the time at most.
+    """
+    if not is_same:
+        places.others_wait, places.turn_until = False, 0.0
+    elif now >= places.turn_until and (places.others_wait or places.was_broken):
+        places.others_wait, places.turn_until = not places.others_wait, now + patience
+    places.was_broken = False
+
+
+def choose(
+    places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], now: float, before: NodeSet = 0
+) -> KeptNodes | None:
+    """Return the nodes that hold a gang soonest; None if no nodes ever do.
+
+    `ends` are in the order of time. The nodes `before`, which were kept for the gang until now, stay unless others hold
+    the gang clearly sooner.
+    """
+    best = _soonest(places, members, ends, now, EVERY)
+    if best is None or not before or best.nodes == before:
+        return best
+    present = _soonest(places, members, ends, now, before)
+    if present is None or best.at - now < SOONER * (present.at - now):
+        return best
+    return present._replace(nodes=before)
+
+
+def _soonest(
+    places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], now: float, within: NodeSet
+) -> KeptNodes | None:
+    """Return the first moment at which a gang finds nodes, and these nodes, by halving the list of ends."""
+    low, high, found = 0, len(ends), None
+    ended = 0
+    try:
+        while low <= high:
+            middle = (low + high) // 2 if found is not None else high
+            ended = _end(places, ends, ended, middle)
+            assigned = assignment.assign(places.room, members, within)
+            if assigned is not None:
+                found = middle, assigned
+                high = middle - 1
+            elif found is None:
+                return None
+            else:
+                low = middle + 1
+    finally:
+        _end(places, ends, ended, 0)
+    if found is None:
+        return None
+    nodes = 0
+    for node, _, _ in found[1]:
+        nodes |= 1 << node
+    return KeptNodes(max(now, ends[found[0] - 1].at) if found[0] else now, nodes)
+
+
+def _end(places: Places, ends: Sequence[ExpectedEnd], ended: int, wanted: int) -> int:
+    """Free or take again the room of jobs, so that the first `wanted` of them have ended. Return that number."""
+    low, high, times = (ended, wanted, -1) if ended < wanted else (wanted, ended, 1)
+    for _, key in ends[low:high]:
+        job = places.jobs.get(key)
+        pods = (*job.bound.items(), *job.waiting.items()) if job is not None else ()
+        for (node, demand), count in pods:
+            places.room.use(node, demand, times * count)
+    return wanted

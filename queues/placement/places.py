@@ -1,0 +1,276 @@
+"""The places of jobs on nodes: what the picker asks of nodes, beside the sums of amounts.
+
+One rule: a job has places as long as it has a reservation, or pods on nodes. The places follow the pods: where a pod is
+bound, its place is. A place without a pod keeps room free for the pod that comes.
+
+The problem: a pool of 16 GPUs on two nodes with 4 free on each has 8 free. By the sum, a job of one pod with 8 GPUs has
+room; its pod finds none, and what the job holds is lost to a job of two pods with 4 GPUs each, which could run at once.
+So a gang is picked only if there is an assignment of all its pods to nodes (`queues.placement.assignment`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from crds.resources.amounts import Amounts
+from queues.placement import assignment, pod_nodes
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet, merged
+from queues.placement.node_room import NodeRoom, bits
+
+Demand = tuple[tuple[str, int], ...]
+PodsOnNodes = Counter[tuple[int, Demand]]
+"""By node and by what one pod asks for, the number of pods."""
+NO_PODS: PodsOnNodes = Counter()
+"""The pods of a job that has none on nodes. Nobody changes it."""
+
+
+GangOf = Callable[[str, str, Amounts], Gang | None]
+"""Returns the gang of a waiting job, given its key as a text, the kind of its entry, and its demand; None if it is not
+known."""
+
+
+class ExpectedEnd(NamedTuple):
+    """When a job is expected to have ended."""
+
+    at: float
+    """In seconds since 1970."""
+    key: str
+
+
+@dataclass(slots=True)
+class JobPlaces:
+    """The places of one job."""
+
+    reserved: bool = False
+    """Whether the job has a reservation: pods of it that are on no node keep a place."""
+    members: tuple[Members, ...] = ()
+    """The pods that the job starts with, and its further workers."""
+    lasting: bool = True
+    """Whether a pod that ends keeps its place for the next pod (`Gang.lasting`)."""
+    bound: PodsOnNodes = field(default_factory=lambda: NO_PODS)
+    """Pods that are on nodes."""
+    waiting: dict[tuple[int, Demand], int] = field(default_factory=dict)
+    """Places that are kept for pods that are on no node yet."""
+    has_started: bool = False
+    """Whether all members were on nodes at once."""
+
+    def places(self) -> int:
+        """Return the number of places without pods."""
+        return sum(self.waiting.values())
+
+    def missing(self) -> int:
+        """Return how many members are on no node, and keep a place."""
+        wanted = sum(count for _, count in self.members) if self.reserved else 0
+        present = self.bound.total()
+        self.has_started |= 0 < wanted <= present
+        return 0 if self.has_started and not self.lasting else max(0, wanted - present)
+
+
+class Places:
+    """The places of all jobs. Only one thread may use the object; others use a copy."""
+
+    def __init__(
+        self,
+        room: NodeRoom,
+        empty: NodeRoom,
+        gang_of: GangOf,
+        ends: Callable[[float], Sequence[ExpectedEnd]] = lambda _: (),
+    ) -> None:
+        """`room` and `empty` belong to the caller, who counts in `room` what is used by others than these jobs. `empty`
+        has all nodes, also those that take no pods now, without anything that uses them.
+
+        `ends` returns, at a time, when jobs are expected to have ended, in the order of time."""
+        self.room = room
+        self.empty = empty
+        self.gang_of = gang_of
+        self.ends = ends
+        self.jobs: dict[str, JobPlaces] = {}
+        """By the key of the job, as a text."""
+        self.lacking: set[str] = set()
+        """The jobs that have fewer places than pods that keep one. They are to be followed once room is free."""
+        self.usable: NodeSet = EVERY
+        """The nodes that take new pods."""
+        self.kept: NodeSet = 0
+        """The nodes that are kept for one waiting job (`queues.placement.kept_nodes`)."""
+        self.kept_for: tuple[str, Gang] | None = None
+        """The job for which they are kept, and its gang; None: for no job."""
+        self.kept_since = 0.0
+        """When they were chosen, in seconds since 1970."""
+        self.was_broken = False
+        """Whether, of late, the scheduler has bound a pod of another job to a kept node, though the pod had a place
+        elsewhere."""
+        self.others_wait = False
+        """Whether only pods may go, before the job for which nodes are kept, that can run on none of these."""
+        self.turn_until = 0.0
+        """Until when others wait; if they do not, until when they may go whatever the scheduler does."""
+        self.names_nodes = False
+        """Whether `take` returns the nodes."""
+        self.is_outdated = False
+        """Whether it is not known which of the picked jobs have a reservation."""
+
+    def copy(self) -> "Places":
+        """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
+        copied = Places(self.room.copy(), self.empty.copy(), self.gang_of)
+        copied.usable = self.usable
+        copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
+        copied.others_wait = self.others_wait
+        return copied
+
+    # What the picker asks
+
+    def fits(self, gang: Gang | None, units: int = 0, *, on_kept: bool = False) -> bool:
+        """Return whether a gang, with a number of further workers, finds nodes; with `on_kept`, kept ones included. A
+        gang of which nothing is known does."""
+        if gang is None:
+            return True
+        members = gang.with_further(units)
+        if self.others_wait and not on_kept and any(self.room.allowed(one.where) & self.kept for one, _ in members):
+            return False
+        return assignment.fits(self.room, members, EVERY if on_kept else ~self.kept)
+
+    def could_hold(self, gang: Gang | None) -> bool:
+        """Return whether the nodes could hold a gang if they were empty, and all took pods."""
+        return gang is None or assignment.fits(self.empty, gang.members)
+
+    def take(self, key: str, gang: Gang | None, units: int = 0) -> str:
+        """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
+        others. Return the nodes as a text (`queues.placement.pod_nodes`) if `names_nodes`."""
+        job = self.jobs.get(key)
+        if job is None:
+            job = self.jobs[key] = JobPlaces()
+        job.reserved = True
+        if gang is None:
+            return ""
+        members = gang.with_further(units)
+        job.members, job.lasting = merged(job.members + members), gang.lasting
+        found = assignment.assign(self.room, members, ~self.kept) or assignment.assign(self.room, members)
+        for node, shape, count in found or ():
+            self._change(job.waiting, node, shape.demand, count)
+        self._note_lack(key, job)
+        if not found or not self.names_nodes:
+            return ""
+        return pod_nodes.write(found, [shape for shape, _ in job.members], self.room.names)
+
+    def release(self, key: str) -> None:
+        """Drop the places of a job for which there is no reservation any more, but for those of its pods on nodes."""
+        job = self.jobs.get(key)
+        if job is not None:
+            job.reserved, job.members = False, ()
+            self._give_up(job, NO_PODS, job.places())
+            self._note_lack(key, job)
+            self._forget_if_empty(key, job)
+
+    # What the nodes show
+
+    def follow(self, key: str, bound: PodsOnNodes, gang: Gang | None, members: tuple[Members, ...] | None) -> None:
+        """Note on which nodes the pods of a job are now, and its members; None: they are those that were picked.
+
+        Members that are on no node keep a place: where they were, if the job's pods come again, or where they were
+        placed."""
+        job = self.jobs.setdefault(key, JobPlaces())
+        if members is not None and gang is not None:
+            job.members, job.lasting = members, gang.lasting
+        gained, lost = bound - job.bound, job.bound - bound
+        for place, count in gained.items():
+            self.was_broken |= self._breaks_kept(key, job, place[0])
+            self.room.use(*place, count)
+        for place, count in lost.items():
+            self.room.use(*place, -count)
+        job.bound = bound
+        missing = job.missing()
+        self._give_up(job, gained, job.places() - missing)
+        if missing > job.places():
+            self._return(job, lost, missing - job.places())
+            self._find(job, missing - job.places())
+        self._note_lack(key, job)
+        self._forget_if_empty(key, job)
+
+    def _breaks_kept(self, key: str, job: JobPlaces, node: int) -> bool:
+        """Return whether a pod came to a node that is kept for another job, though its job has places elsewhere."""
+        is_kept = self.kept >> node & 1 and self.kept_for is not None and self.kept_for[0] != key
+        return bool(is_kept and job.waiting and not any(place[0] == node for place in job.waiting))
+
+    def vacate(self, nodes: NodeSet) -> list[str]:
+        """Drop the places without pods on nodes that take no pods any more, and return the jobs that had them."""
+        found = []
+        for key, job in self.jobs.items():
+            for place in [place for place in job.waiting if nodes >> place[0] & 1]:
+                self._change(job.waiting, *place, -job.waiting[place])
+                found.append(key)
+        return list(dict.fromkeys(found))
+
+    def _give_up(self, job: JobPlaces, gained: PodsOnNodes, surplus: int) -> None:
+        """Give up places whose pods are on nodes now: those where such a pod is, then those of equal pods, then
+        others."""
+        if surplus <= 0:
+            return
+        demands = {demand for _, demand in gained}
+        limits = [(place, count) for place, count in gained.items() if place in job.waiting]
+        limits += [item for item in job.waiting.items() if item[0][1] in demands and item[0] not in gained]
+        limits += job.waiting.items()
+        for place, most in limits:
+            count = min(surplus, most, job.waiting.get(place, 0))
+            if count > 0:
+                self._change(job.waiting, *place, -count)
+                surplus -= count
+
+    def _return(self, job: JobPlaces, lost: PodsOnNodes, missing: int) -> None:
+        """Keep places where pods were that are gone, if their nodes still take pods."""
+        for (node, demand), count in lost.items():
+            kept = min(missing, count) if self.usable >> node & 1 else 0
+            if kept > 0:
+                self._change(job.waiting, node, demand, kept)
+                missing -= kept
+
+    def _find(self, job: JobPlaces, missing: int) -> None:
+        """Take places for members that have none, as far as there are nodes for them."""
+        for shape, count in job.members:
+            found = (*job.bound.items(), *job.waiting.items())
+            placed = sum(pods for (_, demand), pods in found if demand == shape.demand)
+            number = min(missing, count - placed, self.room.total(shape))
+            for node, _, pods in (assignment.assign(self.room, (Members(shape, number),)) or ()) if number > 0 else ():
+                self._change(job.waiting, node, shape.demand, pods)
+                missing -= pods
+
+    def _change(self, places: dict[tuple[int, Demand], int], node: int, demand: Demand, count: int) -> None:
+        self.room.use(node, demand, count)
+        place = node, demand
+        pods = places.get(place, 0) + count
+        if pods > 0:
+            places[place] = pods
+        else:
+            places.pop(place, None)
+
+    def _note_lack(self, key: str, job: JobPlaces) -> None:
+        if job.missing() > job.places():
+            self.lacking.add(key)
+        else:
+            self.lacking.discard(key)
+
+    def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
+        if not job.reserved and not job.bound:
+            self.jobs.pop(key, None)
+
+    def free_on_kept(self, names: Iterable[str]) -> dict[str, int]:
+        """Return what is free of some resources on the kept nodes."""
+        return self._free_on(self.kept, names)
+
+    def idle_for_kept(self, most: Amounts) -> dict[str, int]:
+        """Return what is idle for the job for which nodes are kept: what is free on these nodes, up to what the job
+        asks for; on all nodes, if others may not go before it."""
+        if self.others_wait:
+            return self._free_on(self.usable & ((1 << len(self.room.names)) - 1), most)
+        return {name: min(most[name], free) for name, free in self._free_on(self.kept, most).items()}
+
+    def _free_on(self, nodes: NodeSet, names: Iterable[str]) -> dict[str, int]:
+        found = dict.fromkeys(names, 0)
+        for node in bits(nodes):
+            free = self.room.free(node)
+            for name in found:
+                found[name] += max(0, free.get(name, 0))
+        return found
+
+    def kept_names(self) -> list[str]:
+        """Return the names of the kept nodes."""
+        return sorted(self.room.names[node] for node in bits(self.kept))

@@ -1,0 +1,1 @@
+"""Tests of the coordinator with nodes that the test plays."""

@@ -1,0 +1,151 @@
+"""Jobs that are admitted only if their pods find nodes, on an API server whose nodes, scheduler and kubelets the test
+plays."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from crds.api_resources import NODES, PODS
+from crds.keys import JobKey
+from kube.client import KubernetesCluster
+from reconcilers.pods.node_affinity import PREFERRED
+from tests.support.coordinator import desk as desks
+from tests.support.coordinator.desk import Clock, Desk
+from tests.support.coordinator.machines import Machines, places, until
+from tests.support.kube.servers import Server
+
+
+@pytest.fixture
+def desk(cluster: KubernetesCluster) -> Iterator[Desk]:
+    with Desk(cluster, Clock(), pool="nodes") as found:
+        found.queue("a")
+        found.queue("b")
+        found.begin()
+        yield found
+    desks.clear(cluster)
+    for node in cluster.list(NODES).items:
+        desks.remove(cluster, NODES, node["metadata"]["name"], "")
+
+
+@pytest.fixture
+def machines(desk: Desk, server: Server, namespace: str) -> Machines:
+    """Return two nodes of 8 CPUs."""
+    found = Machines(desk, server, namespace)
+    for name in ("n1", "n2"):
+        found.add(name, {"node": name}, cpu="8")
+    return found
+
+
+def submit(machines: Machines, name: str, queue: str, pods: int, cpu: int, **selector: str) -> JobKey:
+    tasks = {"Worker": desks.task(pods, str(cpu))}
+    tasks["Worker"]["template"]["spec"]["nodeSelector"] = selector
+    return machines.desk.submit(name, machines.namespace, queue, tasks=tasks)
+
+
+def runs(machines: Machines, key: JobKey, pods: int) -> bool:
+    return len(places(machines, key)) == pods
+
+
+def settle(machines: Machines) -> None:
+    for _ in range(10):
+        until(machines, lambda: True)
+
+
+@pytest.fixture
+def half_full(machines: Machines) -> Machines:
+    """Return two nodes with 4 of 8 CPUs free on each."""
+    for name in ("n1", "n2"):
+        key = submit(machines, f"on-{name}", "a", 1, 4, node=name)
+        until(machines, lambda key=key: runs(machines, key, 1))
+        assert places(machines, key) == [name]
+    machines.desk.see()
+    return machines
+
+
+def test_a_pod_larger_than_what_is_free_on_each_node_is_not_admitted(half_full: Machines) -> None:
+    large = submit(half_full, "large", "a", 1, 8)
+    settle(half_full)
+    assert large not in half_full.desk.reserved()
+    fitting = submit(half_full, "fitting", "b", 2, 4)
+    until(half_full, lambda: runs(half_full, fitting, 2))
+    assert sorted(places(half_full, fitting)) == ["n1", "n2"]
+    assert large not in half_full.desk.reserved()
+
+
+def test_the_places_of_a_gang_are_kept_until_its_pods_come(machines: Machines) -> None:
+    first = submit(machines, "first", "a", 1, 5)
+    machines.desk.until(lambda: first in machines.desk.reserved(), worker=False)
+    second = submit(machines, "second", "b", 2, 5)
+    third = submit(machines, "third", "b", 1, 5)
+    until(machines, lambda: runs(machines, first, 1) and runs(machines, third, 1))
+    assert second not in machines.desk.reserved()
+
+
+def test_a_new_leader_knows_the_places_of_pods_that_did_not_come_yet(machines: Machines) -> None:
+    first = submit(machines, "first", "a", 1, 5)
+    machines.desk.until(lambda: first in machines.desk.reserved(), worker=False)
+    machines.desk.begin(2)
+    second = submit(machines, "second", "b", 2, 5)
+    until(machines, lambda: runs(machines, first, 1))
+    settle(machines)
+    assert second not in machines.desk.reserved()
+
+
+def test_a_job_that_ends_leaves_its_places_to_the_next(half_full: Machines) -> None:
+    large = submit(half_full, "large", "a", 1, 8)
+    settle(half_full)
+    (first,) = [key for key in half_full.desk.reserved() if key.name == "on-n1"]
+    half_full.desk.change(first, suspend=True)
+    until(half_full, lambda: runs(half_full, large, 1))
+    assert places(half_full, large) == ["n1"]
+
+
+def test_a_cordoned_node_has_no_places_and_a_reopened_one_has_them_again(machines: Machines) -> None:
+    machines.change("n1", unschedulable=True)
+    machines.desk.see()
+    gang = submit(machines, "gang", "a", 2, 5)
+    settle(machines)
+    assert gang not in machines.desk.reserved()
+    machines.change("n1", unschedulable=False)
+    until(machines, lambda: runs(machines, gang, 2))
+
+
+def test_a_selector_counts_only_the_nodes_that_it_selects(machines: Machines) -> None:
+    machines.add("n3", {"kind": "fast"}, cpu="4")
+    key = submit(machines, "picky", "a", 1, 5, kind="fast")
+    settle(machines)
+    assert key not in machines.desk.reserved()
+    machines.add("n4", {"kind": "fast"}, cpu="8")
+    machines.desk.until(lambda: key in machines.desk.reserved(), worker=False)
+
+
+def hints(machines: Machines, key: JobKey) -> list[str]:
+    """Return the nodes that the pods of a job prefer, by the names of the pods."""
+    pods = {each["metadata"]["name"]: each["spec"] for each in machines.desk.cluster.list(PODS, key.namespace).items}
+    own = [spec for name, spec in sorted(pods.items()) if name.startswith(f"{key.name}-worker")]
+    terms = [each for spec in own for each in spec.get("affinity", {}).get("nodeAffinity", {}).get(PREFERRED, [])]
+    return [term["preference"]["matchFields"][0]["values"][0] for term in terms]
+
+
+def test_pods_prefer_the_nodes_on_which_their_job_was_placed(half_full: Machines) -> None:
+    half_full.add("n3", cpu="8")
+    first = submit(half_full, "first", "a", 2, 4)
+    until(half_full, lambda: runs(half_full, first, 2))
+    assert hints(half_full, first) == ["n1", "n2"]
+    whole = submit(half_full, "whole", "b", 1, 8)
+    until(half_full, lambda: runs(half_full, whole, 1))
+    assert hints(half_full, whole) == ["n3"]
+
+
+def test_without_hints_pods_prefer_nothing(cluster: KubernetesCluster, server: Server, namespace: str) -> None:
+    with Desk(cluster, Clock(), pool="nodes", placement_hints=False) as desk:
+        desk.queue("a")
+        desk.begin()
+        machines = Machines(desk, server, namespace)
+        machines.add("n1", cpu="8")
+        key = submit(machines, "plain", "a", 2, 4)
+        until(machines, lambda: runs(machines, key, 2))
+        assert hints(machines, key) == []
+        assert [held.nodes for held in desk.store.all_reservations().values()] == [""]
+    desks.clear(cluster)
+    desks.remove(cluster, NODES, "n1", "")

@@ -1,0 +1,177 @@
+"""Nodes that flap, that nobody knows, and places that are made anew while others read a copy; the test plays the
+watches."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from coordinator.cache.node_changes import NodeChanges, node_index
+from coordinator.cache.node_views import NodeView
+from coordinator.cache.views import JobView, PodView
+from coordinator.cache.watches import Watches
+from coordinator.leader.node_places import REBUILD_SECONDS, NodePlaces
+from crds.keys import JobKey
+from crds.node_requirements import Taint, place_condition
+from queues.placement.gangs import Gang, Members, Shape
+from queues.values import Reservation
+from tests.support.clock import Clock
+from tests.support.coordinator.builders import KEY, admission, job, node, pod
+
+POD = Shape((("cpu", 1000), ("pods", 1)))
+GANG = Gang((Members(POD, 1),))
+
+
+@dataclass
+class Shown:
+    """What the watches show."""
+
+    nodes: "Nodes"
+    pods: "Pods"
+    jobs: dict[JobKey, JobView] = field(default_factory=dict)
+    node_changes: NodeChanges = field(default_factory=NodeChanges)
+
+    def job(self, key: JobKey) -> JobView | None:
+        return self.jobs.get(key)
+
+    def job_pods(self, key: JobKey) -> list[PodView]:
+        return [each for each in self.pods.values() if each.job == key]
+
+    def set_node(self, name: str, **changes: Any) -> None:
+        before = self.nodes.get("", name)
+        self.nodes.found[name] = replace(before or node(name=name), **changes)
+        self.node_changes.note_node(before, self.nodes.found[name])
+
+    def add_pod(self, view: PodView) -> None:
+        self.pods.found.append(view)
+        self.node_changes.note_pod(None, view)
+
+    def end_pod(self, view: PodView) -> None:
+        self.pods.found.remove(view)
+        self.node_changes.note_pod(view, None)
+
+
+@dataclass
+class Nodes:
+    found: dict[str, NodeView] = field(default_factory=dict)
+
+    def get(self, _: str, name: str) -> NodeView | None:
+        return self.found.get(name)
+
+    def values(self) -> list[NodeView]:
+        return [*self.found.values()]
+
+
+@dataclass
+class Pods:
+    found: list[PodView] = field(default_factory=list)
+
+    def values(self) -> list[PodView]:
+        return self.found
+
+    def indexed(self, key: str) -> list[PodView]:
+        return [each for each in self.found if node_index(each) == key]
+
+
+@pytest.fixture
+def shown() -> Shown:
+    """Return watches that show two nodes."""
+    return Shown(Nodes({name: node(name=name, labels={"name": name}) for name in ("n1", "n2")}), Pods())
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def kept(shown: Shown, clock: Clock) -> NodePlaces:
+    found = NodePlaces(cast("Watches", shown), dict, clock)
+    assert found.refresh()
+    return found
+
+
+def where(name: str) -> Gang:
+    return Gang((Members(Shape(POD.demand, place_condition({"nodeSelector": {"name": name}})), 1),))
+
+
+def test_pods_on_nodes_that_nobody_knows_call_for_no_other_look_at_jobs(shown: Shown, kept: NodePlaces) -> None:
+    for number in range(2):
+        shown.add_pod(pod(name=f"ghost-{number}", job=None, node=f"ghost-{number}"))
+        assert not kept.refresh()
+    shown.set_node("ghost-0", allocatable={"cpu": 1000, "pods": 1})
+    assert kept.refresh()
+    assert kept.places is not None
+    assert kept.places.room.total(POD) == 16, "the pod of the node that came back is counted"
+
+
+def test_a_node_that_flaps_calls_for_no_other_look_at_jobs(shown: Shown, kept: NodePlaces) -> None:
+    assert kept.places is not None
+    for ready in (False, True):
+        down = Taint("node.kubernetes.io/not-ready", "", "NoExecute")
+        shown.set_node("n1", ready=ready, taints=() if ready else (down,))
+        assert not kept.refresh()
+        assert kept.places.fits(where("n1")) == ready
+    shown.set_node("n1", taints=(Taint("mine", "", "NoSchedule"),))
+    assert kept.refresh()
+    assert not kept.places.fits(where("n1"))
+
+
+def test_a_copy_means_the_same_nodes_after_the_places_were_made_anew(shown: Shown, kept: NodePlaces) -> None:
+    copied = kept.copy()
+    assert copied is not None
+    shown.nodes.found = dict(reversed(shown.nodes.found.items()))
+    kept.forget()
+    assert copied.fits(where("n1")), "while nothing is known"
+    kept.refresh()
+    copied.room.use(copied.room.index("n1"), POD.demand, 8)
+    assert not copied.fits(where("n1"))
+    assert copied.fits(where("n2"))
+
+
+def test_places_that_could_not_be_made_whole_are_made_anew_at_once(
+    shown: Shown, kept: NodePlaces, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept.places
+    clock.step(REBUILD_SECONDS)
+    with monkeypatch.context() as broken:
+        broken.setattr(Pods, "values", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            kept.refresh()
+    assert kept.places is before
+    assert kept.refresh()
+    assert kept.places is not before
+
+
+def test_places_of_the_first_stage_do_not_come_back_in_a_later_one(shown: Shown, clock: Clock) -> None:
+    staged = Gang((Members(POD, 6),), lasting=False)
+    shown.jobs[KEY] = job(gang=staged, admission=admission())
+    reserved = {KEY: Reservation(key=KEY, queue="a", attempt=1, epoch=1, charge={})}
+    kept = NodePlaces(cast("Watches", shown), lambda: reserved, clock)
+    kept.refresh()
+    first = [pod(name=f"first-{number}", node="n1", demand=dict(POD.demand)) for number in range(6)]
+    for each in first:
+        shown.add_pod(each)
+    kept.refresh()
+    for each in first:
+        shown.end_pod(each)
+    shown.add_pod(replace(first[0], name="second"))
+    for _ in range(2):
+        kept.refresh()
+        assert kept.places is not None
+        assert kept.places.room.total(POD) == 15
+        clock.step(REBUILD_SECONDS)
+
+
+def test_a_job_that_lost_its_places_gets_others_once_there_is_room(shown: Shown, clock: Clock) -> None:
+    shown.jobs[KEY] = job(gang=Gang((Members(POD, 6),)), admission=admission())
+    reserved = {KEY: Reservation(key=KEY, queue="a", attempt=1, epoch=1, charge={})}
+    kept = NodePlaces(cast("Watches", shown), lambda: reserved, clock)
+    kept.refresh()
+    for name in ("n1", "n2"):
+        shown.set_node(name, ready=False)
+        kept.refresh()
+    assert kept.places is not None
+    shown.set_node("n3", allocatable={"cpu": 8000, "pods": 10})
+    kept.refresh()
+    assert kept.places.room.total(POD) == 2
