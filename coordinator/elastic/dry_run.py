@@ -14,6 +14,7 @@ from coordinator.elastic.idle_history import Memory
 from coordinator.query import scale_plan
 from coordinator.query.questions import Document
 from coordinator.settings import Settings
+from queues.placement.places import Places
 from queues.resizing import resize_plan as resizing
 from queues.values import Snapshot
 
@@ -26,8 +27,11 @@ def describe(
     *,
     leading: bool,
     clock: Callable[[], float] = time.time,
+    places: Places | None = None,
 ) -> Document:
-    """Return the document of the plan as it would be now. Raises QueueError if the store cannot be read."""
+    """Return the document of the plan as it would be now. Raises QueueError if the store cannot be read.
+
+    `places` are a copy of the places of jobs on nodes, where they count."""
     now, views = clock(), watches.autoscaled.values()
     rules = replace(watches.rules(), implicit=settings.implicit_queues)
     circumstances = memory.circumstances(rules, now, watches.requests.is_under_way)
@@ -38,5 +42,5 @@ def describe(
         for view in views
         if (scaling := view.autoscaling) is not None and scaling.target is not None
     }
-    planned = resizing.dry_run(snapshot(), settings.rules, jobs, now, memory.idle_since)
+    planned = resizing.dry_run(snapshot(), settings.rules, jobs, now, memory.idle_since, places)
     return scale_plan.document(planned, jobs, obstacles, messages, on=settings.autoscale == "on", leading=leading)

@@ -281,8 +281,9 @@ def bounds(coordinator: Coordinator, reader: Reader) -> Bounds:
 def scale_plan(coordinator: Coordinator, queries: StoreQueries) -> Document:
     """Return the plan of resizes as it would be now. Raises StaleCaches if the caches may be outdated."""
     _check_caches(coordinator)
-    watches, leading = coordinator.watches, coordinator.leadership.leading
-    return dry_run.describe(watches, coordinator.memory, coordinator.settings, queries.snapshot, leading=leading)
+    watches, leading, places = coordinator.watches, coordinator.leadership.leading, queries.node_places()
+    settings, snapshot = coordinator.settings, queries.snapshot
+    return dry_run.describe(watches, coordinator.memory, settings, snapshot, leading=leading, places=places)
 
 
 def pool(coordinator: Coordinator, queries: StoreQueries) -> Document:

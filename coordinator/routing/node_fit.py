@@ -99,7 +99,8 @@ def _empty_room(nodes: Sequence[NodeView]) -> NodeRoom:
 
 def _allowed(fields: Mapping[str, Any], nodes: Sequence[NodeView]) -> tuple[Sequence[NodeView], str]:
     """Return the nodes on which a pod may run, and if there are none, what they lack."""
-    selector, required = fields.get("nodeSelector") or {}, fields.get("required")
+    asked, required = fields.get("nodeSelector"), fields.get("required")
+    selector = asked if isinstance(asked, dict) else {}  # the API server refuses any other
     tests: tuple[tuple[Callable[[NodeView], bool], Callable[[Sequence[NodeView]], str]], ...] = (
         (lambda node: fields.get("nodeName", node.name) == node.name, lambda _: "no node has the name in its nodeName"),
         (

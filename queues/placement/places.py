@@ -228,10 +228,12 @@ class Places:
         for shape, count in job.members:
             found = (*job.bound.items(), *job.waiting.items())
             placed = sum(pods for (_, demand), pods in found if demand == shape.demand)
-            number = min(missing, count - placed, self.room.total(shape))
-            for node, _, pods in (assignment.assign(self.room, (Members(shape, number),)) or ()) if number > 0 else ():
-                self._change(job.waiting, node, shape.demand, pods)
-                missing -= pods
+            for within in (~self.kept, EVERY):  # kept nodes only if there are no others
+                number = min(missing, count - placed, self.room.total(shape, within))
+                lacking = (Members(shape, number),) if number > 0 else ()
+                for node, _, pods in assignment.assign(self.room, lacking, within) or ():
+                    self._change(job.waiting, node, shape.demand, pods)
+                    missing, placed = missing - pods, placed + pods
 
     def _change(self, places: dict[tuple[int, Demand], int], node: int, demand: Demand, count: int) -> None:
         self.room.use(node, demand, count)

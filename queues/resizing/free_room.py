@@ -7,6 +7,7 @@ of workers that have not ended, nor the room of waiting jobs to which room is gi
 from collections.abc import Mapping
 
 from crds.resources import amounts
+from crds.resources.amounts import PODS
 from queues.picking.picker import Picker
 from queues.picking.queue_state import QueueState, Shape, shape
 from queues.resizing.room import Room
@@ -44,10 +45,9 @@ class FreeRoom:
         if kind not in self._in_pool:
             self._in_pool[kind] = self._needs_of_pool(job)
         needs = self._in_pool[kind]
-        spec = self._queues[job.queue].spec
-        if needs is None or not spec.quota:
+        spec, further = self._queues[job.queue].spec, self._needs_of_nodes(job)
+        if needs is None or not (spec.quota or further):
             return needs
-        further: list[Need] = []
         for name in spec.quota:
             if (amount := job.unit.get(name, 0) * job.step) > 0:
                 if not spec.cohort or name in spec.borrowing:
@@ -69,6 +69,18 @@ class FreeRoom:
         limited = (name for name in job.unit if amounts.limit_for(self._room.capacity, name) is not None)
         needs: list[Need] = [(("", name), amount * job.step) for name in limited if (amount := job.unit[name]) > 0]
         return None if any(self._free(place) < amount for place, amount in needs) else needs
+
+    def _needs_of_nodes(self, job: ElasticJob) -> list[Need]:
+        """Return how many workers a step of a job brings to the nodes on which they may run; nothing if nodes do not
+        matter. Free is the number of such workers that find a node."""
+        places = self._picker.pool.places
+        gang = None if places is None else places.gang_of(str(job.key), "grow", {PODS: job.step})
+        if places is None or gang is None or gang.further is None:
+            return []
+        place = f"nodes:{gang.further.where}", str(gang.further.demand)
+        if place not in self.found:
+            self.found[place] = places.room.total(gang.further, ~places.kept)
+        return [(place, job.step)]
 
     def _free(self, place: Place) -> int:
         if place not in self.found:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from crds.keys import JobKey
 from queues.picking.picker import Picker
+from queues.placement.places import Places
 from queues.resizing import idle_growth
 from queues.resizing.free_room import FreeRoom
 from queues.resizing.givers import Shares
@@ -88,9 +89,15 @@ def plan(
 
 
 def dry_run(
-    snapshot: Snapshot, rules: PickRules, jobs: Iterable[ElasticJob], now: float, idle_since: IdleRoom = NO_IDLE_ROOM
+    snapshot: Snapshot,
+    rules: PickRules,
+    jobs: Iterable[ElasticJob],
+    now: float,
+    idle_since: IdleRoom = NO_IDLE_ROOM,
+    places: Places | None = None,
 ) -> Plan:
-    """Return the plan for a whole snapshot, as after the round of picks that it allows, with all reasons."""
-    picker = Picker(snapshot, rules)
+    """Return the plan for a whole snapshot, as after the round of picks that it allows, with all reasons. Picks take
+    `places`."""
+    picker = Picker(snapshot, rules, places=places)
     picker.picks(now, _PICKS)
     return plan(picker, jobs, now, idle_since, with_kept=True)

@@ -101,7 +101,8 @@ class Since(NamedTuple):
 
 IdleRoom = Mapping[tuple[str, str], tuple[Since, ...]]
 """By a limit and a resource, how much has been free of every claim, and since when; the largest amount last, which is
-the latest. The name of the pool's limit is empty, that of a queue is `queue:NAME`, of a cohort `cohort:NAME`."""
+the latest. The name of the pool's limit is empty, that of a queue is `queue:NAME`, of a cohort `cohort:NAME`; of the
+nodes with a place condition it is `nodes:CONDITION`, and the resource is what one pod asks for."""
 
 NO_IDLE_ROOM: IdleRoom = MappingProxyType({})
 """What is known before the first plan."""

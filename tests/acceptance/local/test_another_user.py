@@ -6,6 +6,7 @@ import json
 import os
 import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +67,18 @@ def ports_of(pids: set[int]) -> list[int]:
 
 
 def read_all(port: int, paths: list[str]) -> list[tuple[str, int, str]]:
-    """Return all answers of a port, over HTTP and HTTPS."""
+    """Return all answers of a port, over HTTP and HTTPS. A port that does not answer one of them is asked once: it may
+    wait for long for what it takes for the rest of a request."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     found = []
-    for path in paths:
-        for connection in (
-            http.client.HTTPConnection("127.0.0.1", port, timeout=10),
-            http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=context),
-        ):
-            with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(connection):
-                connection.request("GET", path, headers={"Host": "localhost"})
-                answer = connection.getresponse()
-                found.append((path, answer.status, answer.read().decode(errors="replace")))
+    for connect in (http.client.HTTPConnection, partial(http.client.HTTPSConnection, context=context)):
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            for path in paths:
+                with contextlib.closing(connect("127.0.0.1", port, timeout=10)) as connection:
+                    connection.request("GET", path, headers={"Host": "localhost"})
+                    answer = connection.getresponse()
+                    found.append((path, answer.status, answer.read().decode(errors="replace")))
     return found
 
 

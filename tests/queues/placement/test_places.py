@@ -105,6 +105,14 @@ def test_what_others_may_not_use_before_a_large_job_is_idle_for_it(places: Place
     assert places.idle_for_kept({"gpu": 8}) == {"gpu": 16}, "all that is free, on whichever nodes"
 
 
+def test_a_job_that_lost_its_places_gets_others_before_kept_ones(places: Places) -> None:
+    places.kept, places.kept_for = 0b010, ("large", TRIPLE)
+    places.room.set_capacity(0, {})
+    places.vacate(0b001)
+    places.follow("job", bound(), None, None)
+    assert free(places)[1:] == [4, 0]
+
+
 PODS = st.lists(st.integers(0, 2), max_size=3)
 
 

@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from queues.placement.gangs import Gang, Members
+from queues.placement.places import Places
 from queues.resizing.values import ElasticJob, Plan
 from queues.values import QueueSpec
 from tests.support.clock import START
 from tests.support.queues.builders import GPU, entry, key, specs
+from tests.support.queues.clusters import room_of, shape
 from tests.support.queues.elastic_scene import Scene, elastic, with_gpus
 
 A, B = specs(a=1, b=1)
@@ -140,3 +143,20 @@ def test_resting_and_busy_jobs_still_see_the_room_become_idle() -> None:
     since = scene(10, *jobs).plan(START).idle_since
     later = scene(10, replace(jobs[0], busy=""), jobs[1])
     assert len(later.plan(START + 10, since).resizes) == 2
+
+
+@pytest.mark.parametrize(("free", "grown"), [((4, 0), 8), ((3, 0), 7), ((1, 1), 6)])
+def test_growth_needs_nodes_for_its_workers(free: tuple[int, int], grown: int) -> None:
+    worker = shape(**{GPU: 1})
+    room = room_of([{GPU: amount, "pods": 10} for amount in free])
+    places = Places(room, room.copy(), lambda *_: Gang((Members(worker, 1),), worker))
+    scene = Scene(queues=[QueueSpec(name="a")], pool={GPU: 8}, jobs=[elastic("x")], places=places)
+    assert scene.sizes() == {"x": grown}
+
+
+def test_growth_without_nodes_says_that_there_is_no_room() -> None:
+    worker = shape(**{GPU: 1})
+    room = room_of([{"cpu": 8, "pods": 10}])
+    places = Places(room, room.copy(), lambda *_: Gang((Members(worker, 1),), worker))
+    scene = Scene(queues=[QueueSpec(name="a")], pool={GPU: 8}, jobs=[elastic("x")], places=places)
+    assert [kept.code for kept in scene.plan(with_kept=True).kept] == ["NoRoom"]

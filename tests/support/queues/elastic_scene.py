@@ -7,6 +7,7 @@ from crds.resources import amounts
 from crds.resources.amounts import Amounts
 from queues import order
 from queues.picking.picker import Picker
+from queues.placement.places import Places
 from queues.resizing import resize_plan
 from queues.resizing.values import NO_IDLE_ROOM, ElasticJob, IdleRoom, Plan
 from queues.rules import PickRules
@@ -48,6 +49,8 @@ class Scene:
     waiting: Sequence[Entry] = ()
     reserved: str = ""
     """The queue whose first job holds the pool's reservation."""
+    places: Places | None = None
+    """The places of jobs on nodes, where they count."""
 
     def snapshot(self) -> Snapshot:
         """Return the state as a snapshot."""
@@ -59,7 +62,7 @@ class Scene:
 
     def picker(self, now: float = START) -> Picker:
         """Return a picker after a round of picks."""
-        picker = Picker(self.snapshot(), BY_GPU)
+        picker = Picker(self.snapshot(), BY_GPU, places=self.places)
         picker.picks(now, 1_000)
         return picker
 
