@@ -13,13 +13,12 @@ from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
 from queues.placement.gangs import Gang
-from queues.task_times import TaskTimes
-from queues.work_kinds import WorkKind
 
 Kind = Literal["admit", "grow"]
 """The request of an entry: the admission of a whole job, or more room for an admitted job (elastic)."""
 Refusal = Literal["", "predecessor", "revision", "entry", "reservation", "quota", "cohort", "pool", "port"]
 """The reason why a commit stopped:
+
     (empty)            it did not stop
     predecessor        the commit that it follows was not the last one, or did not stand whole
     revision, entry    the settings or the entry changed since the snapshot
@@ -366,35 +365,3 @@ class QueuePosition:
     """The number of jobs of its queue that are before it."""
     waiting: int
     """The number of jobs that wait in its queue, itself included."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """A key that a worker should reconcile."""
-
-    key: JobKey
-    tenant: str
-    """The tenant whose turn the key uses, never a name that users choose (`coordinator.routing.route.tenant`)."""
-    seen: int = 0
-    """The newest resourceVersion of the key's pods that the coordinator knows, and a worker's cache must have."""
-    delay: float = 0.0
-    """Seconds to wait before the run. An offer without delay goes first."""
-    version: int = 0
-    """The job's resourceVersion if only a change of it or its pods is the reason, else 0 (`WorkSink.finish`)."""
-    kind: WorkKind = "begins"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """A key that is leased to a worker."""
-
-    key: JobKey
-    token: str
-    """The fencing token. A worker with another token for the key has lost the lease."""
-    tenant: str
-    seen: int
-    failures: int
-    """The number of runs in a row that ended in an error, for the backoff."""
-    reservation: Reservation | None
-    times: TaskTimes | None = field(default=None, compare=False)
-    """When the key became ready and was leased; None if that is not known."""

@@ -12,7 +12,8 @@ from crds.keys import JobKey
 from crds.resources.amounts import Amounts
 from queues.inspection_values import WorkInspection
 from queues.registrations import Registration, StoreIdentity
-from queues.values import Offer, Refusal, Task
+from queues.tasks import Offer, Task
+from queues.values import Refusal
 
 SETTLED_SECONDS = 10
 """How long the work queue remembers which version a run has settled. The events of the run's own writes arrive within

@@ -24,7 +24,8 @@ from gang.values import GroupView
 from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
-from queues.values import Reservation, Task
+from queues.tasks import Task
+from queues.values import Reservation
 from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import NOT_ASKED, InvalidJob, Observation

@@ -24,7 +24,8 @@ from kube import errors
 from kube.api import Cluster
 from kube.process.meter import NO_METER, Meter
 from queues.task_times import TaskTimes
-from queues.values import Refusal, Task
+from queues.tasks import Task
+from queues.values import Refusal
 from queues.work import RunVersions
 from reconcilers import facts, failure_text
 from reconcilers.apply.apply import Application, Outcome

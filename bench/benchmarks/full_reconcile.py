@@ -27,7 +27,8 @@ from crds.torchjob import demand, torchjob
 from kube.api import Manifest
 from queues.dispatch.redis_work import RedisWork
 from queues.storage import stats as queue_stats
-from queues.values import Offer, Reservation
+from queues.tasks import Offer
+from queues.values import Reservation
 
 _ROUNDS = 3
 """The number of further reconciles of each job."""

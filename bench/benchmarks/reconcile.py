@@ -24,7 +24,7 @@ from queues import redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
-from queues.values import Offer
+from queues.tasks import Offer
 
 TENANTS = 8
 _SECONDS = 300.0

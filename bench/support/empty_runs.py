@@ -18,7 +18,7 @@ from bench.support.processes import Bench
 from crds import timestamps
 from queues.dispatch import rq_worker
 from queues.redis import connection
-from queues.values import Task
+from queues.tasks import Task
 
 QUEUE = "plain"
 FUNCTION = "bench.support.empty_runs.count"

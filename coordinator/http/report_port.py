@@ -29,7 +29,7 @@ from crds.torchjob.torchjob import TorchJob
 from kube import errors
 from kube.api import Cluster
 from kube.process.turns import Turns
-from queues.values import Offer
+from queues.tasks import Offer
 
 SETTING = "report_port"
 LIMITS = ServerLimits(

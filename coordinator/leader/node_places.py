@@ -216,8 +216,9 @@ class NodePlaces:
                 admitted = job.admission.admitted_at if job.admission is not None else None
                 at = usual + (admitted.timestamp() if admitted is not None else job.submitted)
             ends.append((at, job.submitted, str(job.key)))
-        late = [end for end in sorted(ends) if end[0] <= now]
-        expected = [end for end in sorted(ends) if end[0] > now]
+        ends.sort()
+        late = [end for end in ends if end[0] <= now]
+        expected = ends[len(late) :]
         # A job that is late may end at any moment: all of them are expected within the usual time, the oldest first.
         spread = [now + usual * (number + 1) / (len(late) + 1) for number in range(len(late))]
         moments = [(at, key) for at, (_, _, key) in zip(spread, late, strict=True)]

@@ -11,7 +11,7 @@ from itertools import count, takewhile
 
 from coordinator.leader.round_robin import RoundRobin
 from crds.keys import JobKey
-from queues.values import Offer
+from queues.tasks import Offer
 
 PER_SECOND = 20.0
 AT_ONCE = 100

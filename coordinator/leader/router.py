@@ -27,7 +27,8 @@ from crds.keys import JobKey
 from kube.process.meter import NO_METER, Meter
 from queues.pick_cycle import PickCycle
 from queues.store import QueueStore
-from queues.values import Entry, Offer, Reservation
+from queues.tasks import Offer
+from queues.values import Entry, Reservation
 from queues.work import WorkSource
 
 MOST_PER_STEP = 512

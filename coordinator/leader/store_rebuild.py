@@ -22,7 +22,8 @@ from kube.process.turns import Turn
 from queues.errors import Unstorable
 from queues.redis import codec
 from queues.store import QueueStore
-from queues.values import Entry, Offer, Reservation
+from queues.tasks import Offer
+from queues.values import Entry, Reservation
 from queues.work import WorkSource
 
 FAILOVER_SECONDS = 3.0

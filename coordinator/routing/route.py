@@ -50,7 +50,8 @@ from crds.resources import amounts
 from crds.tenantqueue import TenantQueueSpec
 from crds.torchjob.status import Admission
 from queues import order
-from queues.values import Entry, Offer, Reservation
+from queues.tasks import Offer
+from queues.values import Entry, Reservation
 from queues.work_kinds import WorkKind
 
 DRAINING_SECONDS = 5.0

@@ -271,8 +271,7 @@ class InPlace(LenientModel):
 
 
 class PodMeasurements(LenientModel):
-    """The measured requests of the job's pods, where they exceed those of the templates: by resource claims, defaults
-    of a LimitRange, the overhead of a RuntimeClass or a webhook."""
+    """The measured requests of the job's pods, by which they exceed their templates, as by claims or a LimitRange."""
 
     templates: Annotated[str, Field(max_length=64)] = ""
     """The digest of the measured templates; the measurement does not apply to other templates."""

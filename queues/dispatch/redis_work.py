@@ -22,7 +22,8 @@ from queues.redis import codec
 from queues.redis.connection import Connection, translate_parse_errors
 from queues.redis.scripts import Script
 from queues.registrations import Registration, StoreIdentity
-from queues.values import Offer, Refusal, Task
+from queues.tasks import Offer, Task
+from queues.values import Refusal
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings
 
 Item = TypeVar("Item")

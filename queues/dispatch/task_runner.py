@@ -16,7 +16,7 @@ from kube.object_errors import ObjectErrors
 from kube.process.meter import NO_METER, Meter
 from queues import errors, metrics
 from queues.redis.log_throttle import FailureLog, OutageLog
-from queues.values import Task
+from queues.tasks import Task
 from queues.work import Lease, RunVersions, WorkSink
 
 Reconcile = Callable[[Task, Callable[[], bool]], float | None]

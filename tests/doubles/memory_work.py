@@ -17,7 +17,8 @@ from queues import errors, redis_keys, task_times
 from queues.inspection.rq_record import FUNCTION
 from queues.inspection_values import RqJob, WorkInspection, WorkRecord
 from queues.registrations import Member, Registration, StoreIdentity
-from queues.values import Offer, Refusal, Reservation, Task
+from queues.tasks import Offer, Task
+from queues.values import Refusal, Reservation
 from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff
 from queues.work_kinds import EIGHT, KINDS, TURNS, WorkKind, lane, more_urgent
 

@@ -35,7 +35,7 @@ from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.redis_work import RedisWork
 from queues.dispatch.task_runner import TaskRunner
 from queues.redis.log_throttle import OutageLog
-from queues.values import Task
+from queues.tasks import Task
 from reconcilers.observe import Caches, pods_informer
 from reconcilers.reconcile import Reconciler
 from reconcilers.views.node_view import nodes_informer

@@ -8,7 +8,8 @@ import pytest
 
 from crds.keys import JobKey
 from queues.store import LoweredCharge, QueueStore
-from queues.values import Offer, Reservation, Task
+from queues.tasks import Offer, Task
+from queues.values import Reservation
 from tests.faults.places import MemoryPlace, Place, RedisPlace
 from tests.support.queues.builders import registration
 

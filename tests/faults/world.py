@@ -14,7 +14,7 @@ from coordinator.settings import Settings
 from crds.api_resources import TORCHJOBS, Resource
 from embedded.apiserver.storage.journal import Change
 from kube import errors
-from queues.values import Task
+from queues.tasks import Task
 from tests.doubles.memory_reports import MemoryReports
 from tests.faults.api import Api, ApiClient
 from tests.faults.caches import Feed, Logs

@@ -13,7 +13,7 @@ from crds import labels
 from crds.keys import JobKey
 from crds.torchjob import size_limits
 from kube import jsontext, streams
-from queues.values import Task
+from queues.tasks import Task
 from reconcilers.observe import Observer
 from reconcilers.plan.plan import plan
 from reconcilers.settings import ReconcileSettings

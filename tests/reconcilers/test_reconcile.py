@@ -11,7 +11,7 @@ import pytest
 from crds.api_resources import PODS, SERVICES, TORCHJOBS
 from crds.keys import JobKey
 from kube.errors import NotFound
-from queues.values import Task
+from queues.tasks import Task
 from reconcilers import errors
 from reconcilers.observe import Observer
 from reconcilers.reconcile import Reconciler

@@ -12,7 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 from coordinator import release
 from coordinator.access.readers import AUDIENCE, HEADER
-from coordinator.http.openapi import models
+from coordinator.http.openapi import models, process_models
 
 _REFERENCES = "#/components/schemas/{model}"
 _ERRORS = {
@@ -69,8 +69,8 @@ OPERATIONS = (
     ),
     Operation("/v1/pool", "The nodes by shape, with what is free on them", models.PoolNodes),
     Operation("/v1/scale/plan", "The plan of resizes of elastic jobs", models.ScalePlan),
-    Operation("/v1/status", "The health of the installation", models.SystemStatus),
-    Operation("/v1/settings", "The settings of this coordinator", models.SettingsInUse),
+    Operation("/v1/status", "The health of the installation", process_models.SystemStatus),
+    Operation("/v1/settings", "The settings of this coordinator", process_models.SettingsInUse),
     Operation("/v1/openapi.json", "This document", dict[str, Any]),
 )  # fmt: skip
 

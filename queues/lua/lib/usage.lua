@@ -202,6 +202,15 @@ local function save_books()
   write('HSET', 'torchq:shared', shared)
 end
 
+-- Return a flat list of names and values as a table.
+local function table_of(flat)
+  local fields = {}
+  for at = 1, #flat, 2 do
+    fields[flat[at]] = flat[at + 1]
+  end
+  return fields
+end
+
 -- Return where the pods of a reservation were placed, as a part of its JSON; nil or "": nothing is known.
 local function nodes_text(nodes)
   return nodes and nodes ~= '' and ',"nodes":' .. quoted(nodes) or ''

@@ -71,16 +71,8 @@ local function set_of(list)
   return set
 end
 
-local function map_of(flat)
-  local map = {}
-  for at = 1, #flat, 2 do
-    map[flat[at]] = flat[at + 1]
-  end
-  return map
-end
-
 local grows, asks, picked = set_of(picks.grows), set_of(picks.ports), {}
-local sizes, nodes = map_of(picks.sizes), map_of(picks.nodes)
+local sizes, nodes = table_of(picks.sizes), table_of(picks.nodes)
 
 -- Read the distinct demands of the picks, each with the common part of its reservations.
 local FURTHER = 65536 -- more than there are picks

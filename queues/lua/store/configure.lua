@@ -5,14 +5,6 @@
 -- Keys and preludes: lib/store.lua, lib/usage.lua, lib/cohorts.lua
 -- Returns: the revision, which rises only if something changed. Errors STORELOST, STALEEPOCH.
 
-local function table_of(flat)
-  local fields = {}
-  for at = 1, #flat, 2 do
-    fields[flat[at]] = flat[at + 1]
-  end
-  return fields
-end
-
 local function all_in(left, right)
   for name, spec in pairs(left) do
     if right[name] ~= spec then

@@ -16,7 +16,8 @@ from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from queues import errors
 from queues.pick_cycle import FEW
-from queues.values import Offer, Reservation
+from queues.tasks import Offer
+from queues.values import Reservation
 from queues.work_kinds import WorkKind
 from tests.doubles.memory_store import MemoryStore
 from tests.support.coordinator import desk as desks

@@ -13,7 +13,7 @@ from crds.keys import JobKey
 from kube.client import KubernetesCluster
 from queues.picking.fair_share import UNIT
 from queues.store import IdleGrowth
-from queues.values import Offer
+from queues.tasks import Offer
 from tests.coordinator.leader.test_control_loop import make_pod
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk, remove

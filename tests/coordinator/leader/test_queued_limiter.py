@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from coordinator.leader.queued_limiter import AT_ONCE, PER_SECOND, QueuedLimiter
 from coordinator.leader.round_robin import RoundRobin
 from crds.keys import JobKey
-from queues.values import Offer
+from queues.tasks import Offer
 from tests.support.coordinator.desk import Clock
 
 DELAY = 1.0

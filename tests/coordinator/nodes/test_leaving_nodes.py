@@ -4,32 +4,18 @@ On a real API server (KUBEBUILDER_ASSETS) Kubernetes itself makes the evictions 
 the tests on a real API server are skipped with a message.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from crds.api_resources import NODES
 from crds.keys import JobKey
-from kube.client import KubernetesCluster
 from tests.support.coordinator import desk as desks
-from tests.support.coordinator.desk import Clock, Desk
+from tests.support.coordinator.desk import Desk
 from tests.support.coordinator.machines import Machines, places, until
 from tests.support.kube.servers import Server
 
 POLICY = {"mode": "InPlaceRestart", "numMinReplicas": 1, "numMaxReplicas": 4, "joinTimeoutSeconds": 60}
 SPOT = {"key": "aws-node-termination-handler/spot-itn", "value": "1", "effect": "NoSchedule"}
-
-
-@pytest.fixture
-def desk(cluster: KubernetesCluster) -> Iterator[Desk]:
-    with Desk(cluster, Clock(), pool="nodes") as found:
-        found.queue("a")
-        found.begin()
-        yield found
-    desks.clear(cluster)
-    for node in cluster.list(NODES).items:
-        desks.remove(cluster, NODES, node["metadata"]["name"], "")
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """Jobs that are admitted only if their pods find nodes, on an API server whose nodes, scheduler and kubelets the test
 plays."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from crds.api_resources import NODES, PODS
@@ -13,18 +11,6 @@ from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
 from tests.support.coordinator.machines import Machines, places, until
 from tests.support.kube.servers import Server
-
-
-@pytest.fixture
-def desk(cluster: KubernetesCluster) -> Iterator[Desk]:
-    with Desk(cluster, Clock(), pool="nodes") as found:
-        found.queue("a")
-        found.queue("b")
-        found.begin()
-        yield found
-    desks.clear(cluster)
-    for node in cluster.list(NODES).items:
-        desks.remove(cluster, NODES, node["metadata"]["name"], "")
 
 
 @pytest.fixture

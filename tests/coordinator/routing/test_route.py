@@ -15,7 +15,8 @@ from coordinator.routing import route
 from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
 from crds.torchjob.status import Target
-from queues.values import Entry, Offer
+from queues.tasks import Offer
+from queues.values import Entry
 from queues.work_kinds import WorkKind
 from tests.doubles.memory_work import MemoryWork
 from tests.support.clock import Clock

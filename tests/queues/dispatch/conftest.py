@@ -11,7 +11,8 @@ from crds.keys import JobKey
 from queues import redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import codec, connection
-from queues.values import Reservation, Task
+from queues.tasks import Task
+from queues.values import Reservation
 from queues.work import Lease, WorkSink, WorkSource
 from tests.doubles.memory_work import MemoryWork
 from tests.support.clock import Clock

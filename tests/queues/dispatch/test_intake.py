@@ -14,7 +14,7 @@ from queues.installation import Installation
 from queues.redis import connection
 from queues.redis.log_throttle import OutageLog
 from queues.registrations import Registration, StoreIdentity, find_refusal
-from queues.values import Offer
+from queues.tasks import Offer
 from tests.support.clock import START
 from tests.support.queues.builders import key, registration
 

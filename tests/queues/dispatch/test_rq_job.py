@@ -21,7 +21,7 @@ from queues.inspection import rq_record
 from queues.redis import connection
 from queues.redis.log_throttle import OutageLog
 from queues.registrations import StoreIdentity
-from queues.values import Offer
+from queues.tasks import Offer
 from queues.work import Lease
 from tests.support.queues.builders import registration
 

@@ -10,7 +10,8 @@ from queues import errors, redis_keys
 from queues.installation import Installation
 from queues.registrations import describe_refused
 from queues.storage import stats
-from queues.values import Offer, Reservation
+from queues.tasks import Offer
+from queues.values import Reservation
 from tests.queues.dispatch.conftest import RedisStand, Stand
 from tests.support.queues.builders import registration
 

@@ -12,7 +12,7 @@ from queues import errors
 from queues.dispatch.lease_renewer import LeaseRenewer
 from queues.dispatch.task_runner import TaskRunner
 from queues.redis.log_throttle import FailureLog, OutageLog
-from queues.values import Offer, Task
+from queues.tasks import Offer, Task
 from tests.doubles.memory_work import MemoryWork
 from tests.doubles.recording_meter import RecordingMeter
 from tests.queues.dispatch.conftest import Clock

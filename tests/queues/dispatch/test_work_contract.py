@@ -10,7 +10,8 @@ from crds.keys import JobKey
 from queues import errors, redis_keys
 from queues.redis import connection
 from queues.registrations import StoreIdentity
-from queues.values import Offer, Reservation, Task
+from queues.tasks import Offer, Task
+from queues.values import Reservation
 from queues.work import WorkSettings, backoff
 from queues.work_kinds import KINDS, WorkKind
 from tests.queues.dispatch.conftest import RedisStand, Stand

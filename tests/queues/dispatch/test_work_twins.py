@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from crds.keys import JobKey
 from queues.redis import connection
-from queues.values import Offer, Task
+from queues.tasks import Offer, Task
 from queues.work_kinds import KINDS
 from tests.queues.dispatch.conftest import Clock, MemoryStand, RedisStand, Stand
 from tests.support.queues.builders import registration

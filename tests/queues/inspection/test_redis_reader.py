@@ -15,7 +15,7 @@ from queues.inspection_values import Fault
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
-from queues.values import Offer
+from queues.tasks import Offer
 from queues.work import WorkSettings
 from queues.work_kinds import KINDS
 from tests.queues.conftest import Clock, Place, RedisPlace

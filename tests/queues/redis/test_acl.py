@@ -13,6 +13,7 @@ from rq.serializers import JSONSerializer
 
 from coordinator.reports.report_store import RedisReports
 from coordinator.reports.report_values import ArrivedReport, Report
+from crds.keys import JobKey
 from queues import errors, redis_keys
 from queues.dispatch import rq_worker
 from queues.dispatch.intake import Intake
@@ -24,7 +25,8 @@ from queues.redis import url as redis_url
 from queues.registrations import StoreIdentity
 from queues.storage.redis_store import RedisStore
 from queues.store import IdleGrowth, LoweredCharge, StoreSettings
-from queues.values import Batch, Offer
+from queues.tasks import Offer
+from queues.values import Batch
 from queues.work import Lease
 from tests.support.queues.builders import START, choose, commit, entry, key, registration, reservation, spec
 from tests.support.queues.guarded import READS, RULES, WORKS, WRITES, Guarded, guarded
@@ -81,6 +83,19 @@ def picks(store: RedisStore) -> Batch:
     return choose(store.snapshot(8), START, 8, "jobs")
 
 
+def finish(work: RedisWork, taken: list[Lease]) -> set[JobKey]:
+    """Do what a worker does with leased keys, and return the keys: one ends, one is due again, one has failed."""
+    tasks = work.begin(taken)
+    work.renew(taken)
+    assert all(work.holds(task.key, task.token) for task in tasks)
+    (held,) = (task for task in tasks if task.key == key("first"))
+    assert held.reservation is not None
+    assert work.raise_charge(held.key, held.token, held.reservation.attempt, {"memory": 1}) == ""
+    for task, after in zip(tasks, (None, 0.0, 5.0), strict=True):
+        work.finish(task.key, task.token, requeue_after=after, failed=after == 5.0)
+    return {task.key for task in tasks}
+
+
 def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
     server: Guarded, admin: "redis.Redis", opened: Open
 ) -> None:
@@ -96,15 +111,7 @@ def test_coordinator_account_may_run_every_command_of_a_job_lifecycle(
     taken: list[Lease] = []
     for _ in range(3):
         one_batch(server.url(), taken)
-    tasks = work.begin(taken)
-    assert {task.key for task in tasks} == {key("first"), key("later"), key("other")}
-    work.renew(taken)
-    assert all(work.holds(task.key, task.token) for task in tasks)
-    (held,) = (task for task in tasks if task.key == key("first"))
-    assert held.reservation is not None
-    assert work.raise_charge(held.key, held.token, held.reservation.attempt, {"memory": 1}) == ""
-    for task, after in zip(tasks, (None, 0.0, 5.0), strict=True):
-        work.finish(task.key, task.token, requeue_after=after, failed=after == 5.0)
+    assert finish(work, taken) == {key("first"), key("later"), key("other")}
     assert store.reservations([key("first")])
     assert store.incarnation()
     assert store.problem() == ""
@@ -206,14 +213,7 @@ def test_account_of_workers_may_do_what_workers_do(server: Guarded, admin: "redi
     taken: list[Lease] = []
     for _ in range(3):
         one_batch(server.worker, taken)
-    tasks = work.begin(taken)
-    work.renew(taken)
-    assert all(work.holds(task.key, task.token) for task in tasks)
-    (held,) = (task for task in tasks if task.key == key("first"))
-    assert held.reservation is not None
-    assert work.raise_charge(held.key, held.token, held.reservation.attempt, {"memory": 1}) == ""
-    for task, after in zip(tasks, (None, 0.0, 5.0), strict=True):
-        work.finish(task.key, task.token, requeue_after=after, failed=after == 5.0)
+    finish(work, taken)
     RedisReports(leading).keep([ArrivedReport(job=key("held"), report=Report(pod="held-worker-0", step=1))])
     assert RedisReports(client).read([key("held")])
     assert admin.acl_log() == []

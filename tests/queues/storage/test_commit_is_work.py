@@ -9,7 +9,7 @@ from queues import redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
-from queues.values import Task
+from queues.tasks import Task
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.memory_work import MemoryWork

@@ -14,7 +14,8 @@ from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import QueueStore
-from queues.values import Batch, Offer, QueueSpec, Reservation
+from queues.tasks import Offer
+from queues.values import Batch, QueueSpec, Reservation
 from queues.work import Lease, WorkSink
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore

@@ -40,7 +40,7 @@ from kube.client import KubernetesCluster
 from kube.informer import Informer
 from queues.rules import PickRules
 from queues.store import QueueStore, StoreSettings
-from queues.values import Task
+from queues.tasks import Task
 from reconcilers.reconcile import Reconciler
 from tests.doubles.memory_content import Content
 from tests.doubles.memory_store import MemoryStore

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from queues.dispatch import rq_worker
 from queues.redis import connection
-from queues.values import Task
+from queues.tasks import Task
 from queues.work import WorkSettings
 
 

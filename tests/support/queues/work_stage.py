@@ -9,7 +9,7 @@ from crds.keys import JobKey
 from queues import redis_keys
 from queues.dispatch.redis_work import RedisWork
 from queues.redis import connection
-from queues.values import Offer
+from queues.tasks import Offer
 from queues.work import WorkSettings
 from tests.support.waiting import SECONDS, until
 

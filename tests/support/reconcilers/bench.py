@@ -16,7 +16,8 @@ from kube.api import Manifest
 from kube.client import KubernetesCluster
 from kube.informer import Informer
 from queues import task_times
-from queues.values import Reservation, Task
+from queues.tasks import Task
+from queues.values import Reservation
 from reconcilers.reconcile import RaiseCharge, Reconciler, no_store
 from reconcilers.views import containers
 from reconcilers.views.pod_view import PodView

@@ -9,7 +9,8 @@ from crds import labels
 from crds.keys import JobKey
 from crds.torchjob import torchjob
 from crds.torchjob.torchjob import TorchJob
-from queues.values import Reservation, Task
+from queues.tasks import Task
+from queues.values import Reservation
 from reconcilers.values import Observation
 from reconcilers.views import pod_view
 from reconcilers.views.pod_view import PodView

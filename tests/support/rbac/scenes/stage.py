@@ -37,7 +37,8 @@ from kube import errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
 from queues.errors import StoreLost
-from queues.values import Reservation, Task
+from queues.tasks import Task
+from queues.values import Reservation
 from reconcilers.apply.apply import Application
 from reconcilers.observe import pods_informer
 from reconcilers.reconcile import Reconciler
