@@ -114,7 +114,7 @@ class Places:
         copied = Places(self.room.copy(), self.empty.copy(), self.gang_of)
         copied.usable = self.usable
         copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
-        copied.others_wait = self.others_wait
+        copied.others_wait, copied.turn_until = self.others_wait, self.turn_until
         return copied
 
     # What the picker asks

@@ -110,3 +110,13 @@ def test_others_wait_for_half_of_the_time_while_the_scheduler_binds_their_pods_t
     assert went[:30] == [False] * 30
     assert sum(went) == 60
     assert places.fits(small, on_kept=True)
+
+
+def test_a_copy_holds_others_back_for_as_long(places: Places) -> None:
+    waiting, small = Waiting(places), Gang((Members(shape(gpu=1), 1),))
+    waiting.keep(0.0)
+    places.was_broken = True
+    waiting.keep(1.0)
+    copied = places.copy()
+    kept_nodes.keep(copied, "big", waiting.gang, 2.0, 30.0)
+    assert not copied.fits(small)
