@@ -13,7 +13,10 @@ from embedded.node.runs import container_processes
 from embedded.node.runs.container_runs import ContainerRuns, Order, RunKey
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"),
+]
 SCRIPT = Path(__file__).parents[2] / "examples" / "loader" / "train.py"
 
 

@@ -24,7 +24,10 @@ print(f"world {world.get_world_size()} sum {ranks.item():.0f}", flush=True)
 world.destroy_process_group()
 """
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+pytestmark = [
+    pytest.mark.servers,
+    pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed"),
+]
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,7 @@ def test_what_is_no_json_is_refused_with_its_place(value: object, words: str) ->
         as_json(value, "result")
 
 
+@pytest.mark.servers  # PyTorch starts a process when it is imported
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `demo`)")
 def test_scalars_of_torch_are_numbers() -> None:
     torch = importlib.import_module("torch")

@@ -73,6 +73,7 @@ def test_a_list_that_is_within_itself_is_kept_by_its_repr() -> None:
     assert place.startswith("x[0][0]")
 
 
+@pytest.mark.servers  # PyTorch starts a process when it is imported
 @pytest.mark.parametrize("module", ["numpy", "torch"])
 def test_scalars_are_numbers_and_arrays_are_lists(module: str) -> None:
     if importlib.util.find_spec(module) is None:

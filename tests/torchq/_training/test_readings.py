@@ -91,6 +91,7 @@ def test_any_value_goes_as_json(value: object, expected: object, kind: str) -> N
     assert type(values["x"]) is type(expected)
 
 
+@pytest.mark.servers  # PyTorch starts a process when it is imported
 @pytest.mark.parametrize("module", ["numpy", "torch"])
 def test_scalars_are_numbers_and_arrays_go_as_their_shape(module: str) -> None:
     if importlib.util.find_spec(module) is None:
