@@ -47,7 +47,7 @@ def test_job_is_valid_and_its_workers_wait_for_the_check() -> None:
     assert [sorted(stage.tasks) for stage in spec.stages] == [["NodeCheck"], ["Worker"]]
 
 
-@pytest.mark.servers
+@pytest.mark.stack
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `demo`)")
 @pytest.mark.parametrize("broken", [None, 1, 2])
 def test_only_the_broken_node_fails(broken: int | None) -> None:
