@@ -30,6 +30,12 @@ DEFAULT_GRACE = 30
 """The grace period in seconds of a pod whose template has none, as in Kubernetes."""
 CLAIM_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 """RFC 1123: the name of a PersistentVolumeClaim."""
+ClaimName = Annotated[str, Field(max_length=253, pattern=CLAIM_NAME)]
+MOST_MODELS = 8
+"""The number of models that a job reads."""
+LONGEST_MODEL_PATH = 512
+MODEL_PATH = r"^[^/.][^/]*(/[^/.][^/]*)*$"
+"""A relative path of which no part begins with a dot, so that the path leads out of no folder."""
 SHUTDOWN_MARGIN = 5
 """The number of seconds between the end of a pod's processes and the end of its grace period."""
 
@@ -124,9 +130,31 @@ class Health(StrictModel):
 class Outputs(StrictModel):
     """Where the files stay that the job writes."""
 
-    claim_name: Annotated[str, Field(max_length=253, pattern=CLAIM_NAME)]
+    claim_name: ClaimName
     """The PersistentVolumeClaim with a folder of the job, which all its pods see at /torchq/output. It has to allow
     access from all nodes that run pods of the job."""
+
+
+class ModelOutput(StrictModel):
+    """The model that the job trains."""
+
+    model_name: Name
+    """The name that all versions of the model share. A job that succeeds makes a ModelVersion of this name."""
+
+
+class ModelInput(StrictModel):
+    """A version of a model that the job reads; `torchq run --with-model` fills in the fields."""
+
+    model_name: Name
+    """The name of the model. Its files are at /torchq/models/NAME in all containers, read-only."""
+    version: Name
+    """The version, for people: the files are found by claim and path."""
+    claim_name: ClaimName | None = None
+    """The PersistentVolumeClaim with the files; absent if the files are on the machine of an embedded cluster."""
+    path: Annotated[str, Field(max_length=LONGEST_MODEL_PATH, pattern=MODEL_PATH)]
+    """The folder of the files in the claim, which is below the folder of the job's namespace."""
+    digest: Annotated[str, Field(max_length=128)] = ""
+    """The digest of the files when the version was made, for programs that check it."""
 
 
 class TorchJobSpec(StrictModel):
@@ -166,6 +194,11 @@ class TorchJobSpec(StrictModel):
     false again."""
     outputs: Outputs | None = None
     """Where the files stay that the job writes; the variable TORCHQ_OUTPUT of its containers names the folder."""
+    model_output: ModelOutput | None = None
+    """The model that the job trains; the variable TORCHQ_MODEL_PATH of its containers names the folder for the files.
+    On Kubernetes the job needs outputs, in whose folder it is."""
+    model_inputs: Annotated[tuple[ModelInput, ...], Field(max_length=MOST_MODELS, strict=False)] = ()
+    """The models that the job reads."""
 
     @model_validator(mode="before")
     @classmethod

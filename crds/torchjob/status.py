@@ -215,6 +215,15 @@ class Reported(LenientModel):
     """Whether a step has been made. Before the first one, `health.firstStepSeconds` count."""
 
 
+class ModelFiles(LenientModel):
+    """The files in the folder of a job's model, as rank 0 has counted them at its end."""
+
+    files: Tally
+    bytes: Tally
+    digest: Annotated[str, Field(max_length=128)] = ""
+    """The SHA-256 of the files, as `sha256:HEX`; empty if it was not computed."""
+
+
 class Completion(LenientModel):
     """The coordinator's record that pods have completed the job, although no worker has ended the job yet."""
 
@@ -224,6 +233,8 @@ class Completion(LenientModel):
     """The restart generation of these pods; the record is void after another restart."""
     result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=not_)] = ""
     """The result of the job, as `status.result` has it later."""
+    model: ModelFiles | None = None
+    """The files of the job's model; absent if nobody has counted them."""
 
 
 class Departure(LenientModel):
