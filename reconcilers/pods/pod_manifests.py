@@ -32,6 +32,7 @@ from kube.api import Manifest
 from reconcilers.pods import (
     container_files,
     environment,
+    model_folders,
     node_affinity,
     restart_agent,
     start_gate,
@@ -105,7 +106,7 @@ class Blueprint:
     @property
     def shared_address(self) -> bool:
         """Whether all pods share one machine and its ports."""
-        return self.settings.master_address == "loopback"
+        return self.settings.on_machine
 
     def port(self, lead: str) -> int:
         """Return the port of a pod that others connect to: on a shared machine, the port that its variables set or that
@@ -299,7 +300,7 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     reports = environment.report_variables(blueprint.job, member.name, blueprint.settings.reports)
     output = container_files.add_output(blueprint.job, member.task_type, spec)
     shutdown = environment.shutdown_variables(blueprint.job, member.task_type)
-    env = {**_variables(blueprint, member), **shutdown, **reports, **output}
+    env = {**_variables(blueprint, member), **shutdown, **reports, **output, **_models(blueprint, member, spec)}
     for container in containers.all_containers(spec):
         environment.add_variables(container, {**env, **container_files.set_message(container)})
     if not blueprint.shared_address:  # a node of a machine has no probes, and reports what it stops itself
@@ -313,6 +314,13 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     if blueprint.driver == restart_agent.DRIVER:
         restart_agent.add_agent(spec)
     return spec
+
+
+def _models(blueprint: Blueprint, member: PodMember, spec: dict[str, Any]) -> environment.Variables:
+    """Add the models that the job reads, and return the variables of these and of the model that it trains."""
+    job, task, on_machine = blueprint.job, member.task_type, blueprint.shared_address
+    own = model_folders.output_variables(job, task, on_machine=on_machine)
+    return {**own, **model_folders.add_inputs(job, task, spec)}
 
 
 def _choose_nodes(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -> None:

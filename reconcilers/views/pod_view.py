@@ -64,6 +64,8 @@ class PodView:
     """Whether the last output blames another process or the connection to it."""
     has_result: bool = False
     """Whether the main container has ended with a result of the job (`reconcilers.views.pod_result`)."""
+    has_model: bool = False
+    """Whether the main container has counted the files of the job's model."""
     unexplained: bool = False
     """Whether the pod's end can be explained further: its message is shortened here, or its log holds the cause
     (`explain`)."""
@@ -246,6 +248,7 @@ def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
         **_conditions(status),
         **pod_end.read(spec, status, phase),
         "has_result": phase in FINISHED and pod_result.is_there(manifest),
+        "has_model": phase in FINISHED and pod_result.has_model(manifest),
         "agent_failure": containers.find_agent_failure(status),
     }
 
