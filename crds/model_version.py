@@ -15,8 +15,8 @@ from pydantic import Field
 from crds.api_resources import MODEL_VERSIONS
 from crds.metadata import Metadata, NamedMetadata
 from crds.model import LenientModel, Time
-from crds.torchjob.jobspec import LONGEST_MODEL_PATH, ClaimName
 from crds.torchjob.status import MOST_RESULT
+from crds.trained_models import LONGEST_MODEL_PATH, ClaimName
 
 UNCHANGEABLE = "may not change: a ModelVersion is a record of what was trained"
 FEWEST_CHARACTERS = 5

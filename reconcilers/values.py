@@ -12,8 +12,9 @@ from crds.errors import Problem
 from crds.keys import JobKey
 from crds.model_version import ModelVersionSpec, ModelVersionStatus
 from crds.resources.amounts import Amounts
-from crds.torchjob.status import ModelFiles, TorchJobStatus
+from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
+from crds.trained_models import ModelFiles
 from gang.values import GroupView
 from kube.api import Manifest
 from queues.values import Reservation

@@ -223,7 +223,7 @@ WORKER = Role(
         PolicyRule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete"), everywhere=_FOLLOW),
         # The record of the model of a job. Get: needed where its name is taken. Without this permission jobs succeed
         # all the same.
-        PolicyRule(resource=MODEL_VERSIONS, verbs=("get", "create"), optional=True),
+        *(PolicyRule(resource=MODEL_VERSIONS, verbs=(verb,), optional=True) for verb in ("get", "create")),
     ),
 )
 USER = Role(
@@ -236,7 +236,7 @@ USER = Role(
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",), by_hand=("get", "update")),
         *_of_each(SCALE_OUTS, SCALE_INS, verbs=("get", "create"), by_hand=(*_FOLLOW, "delete")),
         # `torchq model` and `torchq run --with-model`. Create: needed to record files that come from elsewhere.
-        PolicyRule(resource=MODEL_VERSIONS, verbs=("list", "delete"), by_hand=("get", "watch", "create")),
+        PolicyRule(resource=MODEL_VERSIONS, verbs=("list", "delete"), by_hand=("get", "create")),
         # Creating pods would bypass the queues, so the right is not granted; `submit` tries a dry run and works without
         # it. `job logs -f` follows new pods, and reads a pod again to know to which run an answer belongs.
         PolicyRule(resource=PODS, verbs=("get", "list", "watch")),

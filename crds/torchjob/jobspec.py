@@ -19,6 +19,7 @@ from crds.torchjob.launched_processes import NprocPerNode
 from crds.torchjob.stages import Stage
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, Count, TaskSpec, TaskType, with_defaults
 from crds.torchjob.worker_range import WorkerRange
+from crds.trained_models import MOST_MODELS, ClaimName, ModelInput, ModelOutput
 
 MAX_TASK_TYPES = size_limits.MOST_TASK_TYPES
 MAX_PRIORITY = 1_000_000_000
@@ -28,14 +29,6 @@ MAX_BACKOFF_LIMIT = 1_000
 DEFAULT_MAX_RESTARTS = 10
 DEFAULT_GRACE = 30
 """The grace period in seconds of a pod whose template has none, as in Kubernetes."""
-CLAIM_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-"""RFC 1123: the name of a PersistentVolumeClaim."""
-ClaimName = Annotated[str, Field(max_length=253, pattern=CLAIM_NAME)]
-MOST_MODELS = 8
-"""The number of models that a job reads."""
-LONGEST_MODEL_PATH = 512
-MODEL_PATH = r"^[^/.][^/]*(/[^/.][^/]*)*$"
-"""A relative path of which no part begins with a dot, so that the path leads out of no folder."""
 SHUTDOWN_MARGIN = 5
 """The number of seconds between the end of a pod's processes and the end of its grace period."""
 
@@ -135,28 +128,6 @@ class Outputs(StrictModel):
     access from all nodes that run pods of the job."""
 
 
-class ModelOutput(StrictModel):
-    """The model that the job trains."""
-
-    model_name: Name
-    """The name that all versions of the model share. A job that succeeds makes a ModelVersion of this name."""
-
-
-class ModelInput(StrictModel):
-    """A version of a model that the job reads; `torchq run --with-model` fills in the fields."""
-
-    model_name: Name
-    """The name of the model. Its files are at /torchq/models/NAME in all containers, read-only."""
-    version: Name
-    """The version, for people: the files are found by claim and path."""
-    claim_name: ClaimName | None = None
-    """The PersistentVolumeClaim with the files; absent if the files are on the machine of an embedded cluster."""
-    path: Annotated[str, Field(max_length=LONGEST_MODEL_PATH, pattern=MODEL_PATH)]
-    """The folder of the files in the claim, which is below the folder of the job's namespace."""
-    digest: Annotated[str, Field(max_length=128)] = ""
-    """The digest of the files when the version was made, for programs that check it."""
-
-
 class TorchJobSpec(StrictModel):
     """A distributed PyTorch job."""
 
@@ -195,8 +166,7 @@ class TorchJobSpec(StrictModel):
     outputs: Outputs | None = None
     """Where the files stay that the job writes; the variable TORCHQ_OUTPUT of its containers names the folder."""
     model_output: ModelOutput | None = None
-    """The model that the job trains; the variable TORCHQ_MODEL_PATH of its containers names the folder for the files.
-    On Kubernetes the job needs outputs, in whose folder it is."""
+    """The model that the job trains, in the folder of TORCHQ_MODEL_PATH; on Kubernetes the job also needs outputs."""
     model_inputs: Annotated[tuple[ModelInput, ...], Field(max_length=MOST_MODELS, strict=False)] = ()
     """The models that the job reads."""
 
@@ -217,8 +187,7 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def charge(self) -> Amounts:
-        """The amounts that the admitted job takes from its queue's quota and the pool with all workers that it
-        requests.
+        """The amounts that the admitted job takes from quota and pool with all workers that it requests.
 
         Raise ValueError for a text that is not a quantity; a TorchJob that was parsed has no such text.
         """

@@ -17,6 +17,7 @@ from crds.label_names import MOST_LEVELS
 from crds.model import LenientModel, Text, Time
 from crds.torchjob.conditions import FINISHED, Condition, Phase
 from crds.torchjob.tasks import MOST_TASKS
+from crds.trained_models import ModelFiles
 
 Tally = Annotated[int, Field(ge=0)]
 ResourceName = Annotated[str, Field(max_length=317)]
@@ -116,8 +117,7 @@ class Admission(LenientModel):
     """The number of the last growth that was declined in whole or in part although its owner wanted it; absent after
     any other change of the admission."""
     idle: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
-    """The number of granted workers that the queue has not paid for: the job has them while nobody else can use their
-    room."""
+    """The number of granted workers that are not paid for: the job has them while nobody else can use their room."""
     nproc_per_node: Annotated[dict[TaskName, Annotated[int, Field(ge=1)]], Field(max_length=16)] | None = None
     """For each task type, the number of processes that torchrun starts in each pod; 1 for any other task. If the field
     is absent, torchElasticPolicy.nprocPerNode applies, else 1. Versions without spec.nprocPerNode did not write this
@@ -138,8 +138,7 @@ class Scaling(LenientModel):
     victims: Annotated[tuple[PodName, ...], Field(max_length=MOST_TASKS)] = ()
     """The pods that are removed. Their end is no failure of the job."""
     request: Annotated[str, Field(max_length=316)] = ""
-    """The kind and name of the object that requested the change, such as ScaleOut/grow; empty after an edit of the
-    spec."""
+    """The kind and name of the object that asked for the change, as ScaleOut/grow; empty after an edit of the spec."""
     not_before: Time | None = None
     """The time until which no workers are added, because added workers did not join."""
     tries: Tally = 0
@@ -187,8 +186,7 @@ class Resized(LenientModel):
     at: Time
     """The time at which it ended."""
     seconds: Tally = 0
-    """The number of seconds from the last grant until all added workers ran, also after later removals; 0: none were
-    added."""
+    """The seconds from the last grant until all added workers ran, also after later removals; 0: none were added."""
 
 
 class Hang(LenientModel):
@@ -213,15 +211,6 @@ class Reported(LenientModel):
     """The run of the job; the field is void in another one."""
     moved: bool = False
     """Whether a step has been made. Before the first one, `health.firstStepSeconds` count."""
-
-
-class ModelFiles(LenientModel):
-    """The files in the folder of a job's model, as rank 0 has counted them at its end."""
-
-    files: Tally
-    bytes: Tally
-    digest: Annotated[str, Field(max_length=128)] = ""
-    """The SHA-256 of the files, as `sha256:HEX`; empty if it was not computed."""
 
 
 class Completion(LenientModel):
@@ -317,8 +306,7 @@ class TorchJobStatus(LenientModel):
     reported: Reported | None = None
     hang: Hang | None = None
     completed: Completion | None = None
-    """Present while pods have completed the job and no worker has ended it: the job is a success even if these pods are
-    deleted in the meantime."""
+    """Present while pods have completed the job and no worker has ended it: the job is a success without them, too."""
     memory: Annotated[dict[TaskName, Tally], Field(max_length=16)] = Field(default_factory=dict)
     """For each task type with memoryGrowth, the memory in bytes that the main containers of the next pods get, if it
     has grown. It is kept while the job is suspended, so that its next charge includes it."""

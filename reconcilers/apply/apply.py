@@ -184,7 +184,7 @@ class Application:
             case AnnotateJob(annotations):
                 self._in_parallel(objects.annotate_job, [annotations], fenced=True)
             case RecordModel():
-                self._in_parallel(self._record_model, [action], fenced=True)
+                self._in_parallel(partial(model_records.record, objects, self.clock), [action], fenced=True)
             case DeleteObject(resource, name, uid):
                 delete = objects.delete_request if resource == RECREATE_REQUESTS else partial(objects.delete, resource)
                 self._in_parallel(partial(delete, name), [uid])
@@ -299,10 +299,6 @@ class Application:
     def _patch_request(self, action: PatchRequest) -> None:
         written = scale_request_view.trim(self._objects.patch_request(action))
         self.request_versions[written.uid] = scale_request_view.version(written)
-
-    def _record_model(self, action: RecordModel) -> None:
-        if refused := model_records.create(self.cluster, self.key, action):
-            self._objects.emit_event(refused, self.clock())
 
     def _record_version(self, pod: Manifest) -> None:
         version = pod["metadata"]["resourceVersion"]

@@ -4,15 +4,24 @@ One rule: the creation may be repeated. A name that is taken by this job is its 
 by another one leads to a longer name. A refusal gives an Event and never an error, because the job has succeeded.
 """
 
+from collections.abc import Callable
+
 from crds import model_version
 from crds.api_resources import CRDS, MODEL_VERSIONS
 from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster
+from reconcilers.apply.object_writer import ObjectWriter
 from reconcilers.plan.model_record import NOT_RECORDED
 from reconcilers.values import EmitEvent, RecordModel
 
 DEFINITION = f"{MODEL_VERSIONS.plural}.{MODEL_VERSIONS.group}"
+
+
+def record(objects: ObjectWriter, clock: Callable[[], float], action: RecordModel) -> None:
+    """Create the ModelVersion of a job, or an Event that says why the job has none."""
+    if refused := create(objects.cluster, objects.key, action):
+        objects.emit_event(refused, clock())
 
 
 def create(cluster: Cluster, key: JobKey, action: RecordModel) -> EmitEvent | None:

@@ -65,7 +65,7 @@ def find_record(job: TorchJob) -> Completion | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CompletionVerdict:
     """Whether the observed pods have completed a job that no worker has ended."""
 
     is_complete: bool
@@ -77,17 +77,17 @@ class Verdict:
     """The seconds until this may be judged otherwise."""
 
 
-def judge_completion(observation: Observation, now: datetime) -> Verdict:
+def judge_completion(observation: Observation, now: datetime) -> CompletionVerdict:
     """Return the verdict on the observed pods of a job."""
     pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
     settled = interruptions.show(replace(observation, pods=pods))
     job = settled.job
     if not isinstance(job, TorchJob) or job.is_finished or find_record(job) is not None:
-        return Verdict(False)
+        return CompletionVerdict(False)
     granted = Grant(job, job.admission) if job.admission is not None else None
     if granted is None or not has_succeeded(granted, settled.pods):
-        return Verdict(False, settled_in=settled_in)
-    return Verdict(True, *_givers(granted, settled.pods), settled_in)
+        return CompletionVerdict(False, settled_in=settled_in)
+    return CompletionVerdict(True, *_givers(granted, settled.pods), settled_in)
 
 
 def finish(job: TorchJob, after: TorchJobStatus, at: Moment, before: tuple[Action, ...] = ()) -> Plan:

@@ -6,8 +6,9 @@ job from its success: an Event says why.
 
 from crds import labels, model_version
 from crds.model_version import ModelVersionSpec, ModelVersionStatus
-from crds.torchjob.status import ModelFiles, TorchJobStatus
+from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
+from crds.trained_models import ModelFiles
 from reconcilers.pods import container_files, model_folders
 from reconcilers.values import Action, EmitEvent, RecordModel
 from reconcilers.views import containers

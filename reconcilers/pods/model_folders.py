@@ -7,8 +7,8 @@ no volume of its own. A volume or mount of a template in the same place stays as
 from collections.abc import Iterator
 from typing import Any
 
-from crds.torchjob.jobspec import ModelInput
 from crds.torchjob.torchjob import TorchJob
+from crds.trained_models import ModelInput
 from reconcilers.pods import container_files
 from reconcilers.pods.environment import Variables
 from reconcilers.views import containers

@@ -17,7 +17,8 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from crds.torchjob.status import MOST_RESULT, ModelFiles
+from crds.torchjob.status import MOST_RESULT
+from crds.trained_models import ModelFiles
 from kube.api import Manifest
 from reconcilers.views import containers
 

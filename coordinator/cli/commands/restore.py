@@ -22,7 +22,7 @@ from crds import labels
 @click.option("--skip-refused", is_flag=True, help="restore the others if the API server refuses some objects")
 @pass_session
 def restore(session: Session, files: tuple[str, ...], dry_run: bool, skip_refused: bool) -> None:
-    """Restore queues, jobs and models from a backup. FILE is the output of `kubectl get
+    """Restore queues and jobs from a backup. FILE is the output of `kubectl get
     tenantqueues,torchjobs,modelversions -A -o json`, or of `-o yaml`; `-` is standard input. Another FILE has the code
     of `torchq run` jobs, the output of `kubectl get configmaps -A -l train.distributed.io/code -o json`.
 

@@ -28,7 +28,7 @@ _WIDTH = 10
 
 @click.group(cls=JobGroup)
 def model() -> None:
-    """Show models that jobs have trained, and delete versions. A version is NAME@VERSION; NAME alone is the newest."""
+    """Show and delete trained models. A version is NAME@VERSION; NAME alone is the newest."""
 
 
 @model.command("list")
@@ -36,7 +36,7 @@ def model() -> None:
 @output.table_options
 @pass_session
 def list_models(session: Session, name: str | None, listing: TableOptions) -> None:
-    """List versions of models, the newest first; with NAME, those of one model."""
+    """List models, the newest version first. With NAME, those of one model."""
     found = model_versions.read(session.cluster, session.namespace)
     found = model_versions.named(found, name) if name else found
     listing.show(_columns(output.now()), [each.model_dump(mode="json", by_alias=True) for each in found])
@@ -82,7 +82,7 @@ def _since(each: Document) -> str | None:
 @output.FORM
 @pass_session
 def show(session: Session, version: str, form: str | None) -> None:
-    """Show where a version comes from, and where its files are."""
+    """Show the origin and place of a version."""
     found = _find(session, version)
     output.show(found.model_dump(mode="json", by_alias=True), form, lambda _: _text(session, found))
 
@@ -124,7 +124,7 @@ def _place(session: Session, found: ModelVersion) -> str:
 @output.FORM
 @pass_session
 def path(session: Session, version: str, form: str | None) -> None:
-    """Print where the files of a version are: a folder, or the claim and the path in it."""
+    """Print where the files of a version are. That is a folder, or on Kubernetes a claim and the path in it."""
     output.show(places.place(_find(session, version), session.target.data), form, places.describe)
 
 
@@ -133,8 +133,8 @@ def path(session: Session, version: str, form: str | None) -> None:
 @click.option("--yes", is_flag=True, help="do not ask")
 @pass_session
 def delete(session: Session, version: str, yes: bool) -> None:
-    """Delete a version: its record, and on one machine its files. On Kubernetes the files stay, and the command says
-    where. A version that a job reads, or is to read, is not deleted."""
+    """Delete a version, after a question. Its record is deleted, and on one machine its files. On Kubernetes the files
+    stay, and the command says where. A version that a job reads, or is to read, is not deleted."""
     versions = model_versions.read(session.cluster, session.namespace)
     found = model_versions.named(versions, version)
     if len(found) > 1:
