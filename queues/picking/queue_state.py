@@ -295,7 +295,7 @@ class QueueState:
         record = self.first_overtaken
         if self.first is None or record is None:
             raise ValueError(f"queue {self.spec.name} has no job that was overtaken")
-        self.overtaken = replace(record, kept=self.first.demand, paid=now)
+        self.overtaken = replace(record, kept=self.first.demand, kept_since=now, paid=now)
         return self.overtaken
 
     @property
