@@ -11,7 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 
-SHARED_SECONDS = 0.25
+SHARED_SECONDS = 1.0
 """For how long a namespace counts as one of several after a request. The requests of a namespace that is alone are not
 held back: their changes go to disk, and to the watches, together, which saves a quarter of the server's CPU."""
 
@@ -26,13 +26,13 @@ class NamespaceTurns:
         self._served: Counter[str] = Counter()
         """How many requests of each namespace were carried out in this round."""
         self._latest = ""
-        """The namespace of the latest request."""
+        """The namespace of the latest request that has one."""
         self._shared_until = -math.inf
         """Until when the namespaces of the latest requests count as several."""
 
     async def take(self, namespace: str) -> None:
         """Wait for the turn of a request. Requests without a namespace take turns as those of one more namespace."""
-        if namespace != self._latest:
+        if namespace and namespace != self._latest:
             self._latest, self._shared_until = namespace, self._clock() + SHARED_SECONDS
         if not self._served[namespace] or not self._is_shared:
             self._serve(namespace)
