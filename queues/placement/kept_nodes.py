@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from queues.placement import assignment
 from queues.placement.gangs import EVERY, Gang, Members, NodeSet
+from queues.placement.node_room import set_of
 from queues.placement.places import ExpectedEnd, Places
 
 SOONER = 0.8
@@ -39,7 +40,8 @@ def keep(places: Places, key: str, gang: Gang | None, now: float, patience: floa
     """Keep nodes for the gang of a waiting job, and only for it; None: for no job.
 
     The nodes are chosen when the job gets the room, once per `patience` in seconds after that, and when one of them
-    takes no pods any more. For a gang that no nodes can hold, none are kept.
+    takes no pods any more. For a gang that no nodes can hold, none are kept. Nodes that other jobs leave for this job
+    are kept before any others.
     """
     if gang is None:
         places.kept, places.kept_for, places.others_wait = 0, None, False
@@ -47,12 +49,24 @@ def keep(places: Places, key: str, gang: Gang | None, now: float, patience: floa
     is_same = places.kept_for == (key, gang)
     are_open = not places.kept & ~places.usable
     _hold_back(places, now, patience, is_same=is_same)
+    if promised := _promised(places, key, now, patience):
+        places.kept, places.kept_for, places.kept_since = promised, (key, gang), now
+        return
     if is_same and are_open and 0 <= now - places.kept_since < patience:
         return
     before = places.kept if is_same and are_open else 0
     chosen = choose(places, gang.members, places.ends(now), now, before)
     places.kept = 0 if chosen is None else chosen.nodes
     places.kept_for, places.kept_since = (key, gang), now
+
+
+def _promised(places: Places, key: str, now: float, seconds: float) -> NodeSet:
+    """Return the nodes that were promised to a job within the last seconds; none if one of them takes no pods."""
+    promised = places.promised
+    if promised is None or promised.key != key or not 0 <= now - promised.at < seconds:
+        return 0
+    nodes = set_of({places.room.index(name) for name in promised.nodes})
+    return nodes if not nodes & ~places.usable else 0
 
 
 def _hold_back(places: Places, now: float, patience: float, *, is_same: bool) -> None:

@@ -11,9 +11,11 @@ from typing import Literal, NamedTuple, TypeVar
 
 from crds.keys import JobKey
 from crds.resources import amounts
-from crds.resources.amounts import Amounts
+from crds.resources.amounts import NOTHING, Amounts
 from queues.picking.queue_state import Candidate, QueueState
+from queues.placement.places import WorkerPod
 from queues.resizing.givers import Giver, Shares
+from queues.resizing.node_trial import NodeTrial
 from queues.resizing.room import Limit, Room
 from queues.resizing.values import ElasticJob
 
@@ -258,9 +260,12 @@ class Table:
 class Search:
     """The searches of one plan."""
 
-    def __init__(self, room: Room, givers: Givers, shares: Shares) -> None:
-        """The result belongs to the caller, and changes with each search that finds room."""
+    def __init__(self, room: Room, nodes: NodeTrial, givers: Givers, shares: Shares) -> None:
+        """The result belongs to the caller, and changes with each search that finds room, as do `nodes`."""
         self._room = room
+        self._nodes = nodes
+        self._chosen: Mapping[Giver, Sequence[WorkerPod]] = {}
+        """The workers that leave because of their nodes, in the present search."""
         self._givers = givers
         self._cohorts = {room.queues[name].spec.cohort for name in givers}
         self._table = Table(room, givers, shares)
@@ -289,15 +294,19 @@ class Search:
             return ()
         # The first limit that the job lacks says whether any job may be asked.
         limit, spec = self._room.lacks(waiting.queue, waiting.demand), waiting.queue.spec
+        if limit is None and self._nodes.counts(waiting.candidate):
+            limit = "pool"  # it lacks nodes
         if not (limit == "pool" or (spec.name in self._givers if limit == "quota" else spec.cohort in self._cohorts)):
             return ()
         self._searches -= 1
         for rows in self._table.attempts(waiting):
-            victims = Victims(self._room, waiting.key)
+            victims, self._chosen = Victims(self._room, waiting.key), {}
             if all(self._ask(victims, waiting, row) for row in rows):
                 victims.spare(self._fits_within if rows[0].within_quota else self._fits, waiting)
                 for job, workers in victims.paid:
                     amounts.increase(self._least_used, job.unit, -workers)
+                for giver in victims.givers if self._nodes.known else ():
+                    self._nodes.give(giver, self._chosen.get(giver, ()))
                 return victims.givers
             victims.undo()
         return ()
@@ -313,6 +322,8 @@ class Search:
         def counts(queue: str, name: str) -> bool:
             return self._room.counts(row.limit, queue, name)
 
+        if row.limit == "pool" and self._nodes.counts(waiting.candidate):
+            return self._ask_for_nodes(victims, waiting, row)
         if not lacking():
             return True
         for tier in row.tiers:
@@ -321,8 +332,32 @@ class Search:
                 return True
         return False
 
+    def _ask_for_nodes(self, victims: Victims, waiting: Waiting, row: TableRow) -> bool:
+        """Ask the tiers of a row for all that they may give, and choose the workers without which the pods of the job
+        find nodes. What is not needed is spared later."""
+
+        def is_done() -> bool:
+            most = {giver: giver.given - self._nodes.gone(giver.job.key) for giver in victims.givers}
+            chosen = self._nodes.choose(waiting.queue, waiting.candidate, most)
+            self._chosen = chosen or {}
+            return chosen is not None and not self._room.lacking("pool", waiting.queue, waiting.demand)
+
+        def wanted() -> Amounts:
+            self._looks -= 1
+            return waiting.demand if self._looks > 0 else NOTHING
+
+        if is_done():
+            return True
+        for tier in row.tiers:
+            self._looks, tier.looked_at = self._looks - tier.looked_at, 0
+            victims.take(tier, wanted, lambda *_: True)
+            if is_done():
+                return True
+        return False
+
     def _fits(self, waiting: Waiting) -> bool:
-        return self._room.fits(waiting.queue, waiting.demand)
+        gives = (giver.given - self._nodes.gone(giver.job.key) >= len(pods) for giver, pods in self._chosen.items())
+        return self._room.fits(waiting.queue, waiting.demand) and all(gives)
 
     def _fits_within(self, waiting: Waiting) -> bool:
         """Return whether a job fits, and borrows nothing."""
