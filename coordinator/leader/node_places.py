@@ -22,9 +22,11 @@ from coordinator.cache.watches import Watches
 from crds.keys import JobKey
 from crds.node_requirements import PlaceCondition, binding_taints
 from crds.resources.amounts import NOTHING, PODS, Amounts
+from crds.torchjob import checks
+from crds.torchjob.tasks import WORKER
 from queues.placement.gangs import Gang, Members, NodeSet
 from queues.placement.node_room import NodeRoom
-from queues.placement.places import ExpectedEnd, Places, PodsOnNodes
+from queues.placement.places import ExpectedEnd, Places, PodsOnNodes, WorkerPod
 from queues.values import Reservation
 
 REBUILD_SECONDS = 300.0
@@ -122,7 +124,7 @@ class NodePlaces:
         # Copies ask from other threads, also when there are newer places with other indexes.
         room = NodeRoom(lambda where: _allowed(room, nodes, where))
         empty = NodeRoom(lambda where: _ever_allowed(empty, nodes, where))
-        places = Places(room, empty, self.gang_of, self._ends)
+        places = Places(room, empty, self.gang_of, self._ends, self.workers_of)
         places.names_nodes = self.hints
         for node in self.watches.nodes.values() if self.watches.nodes else ():
             self._look_at(places, node.name)
@@ -141,6 +143,7 @@ class NodePlaces:
             places.kept = sum(1 << places.room.index(name) for name in kept if name in self._nodes)
             places.kept_for, places.kept_since = before.kept_for, before.kept_since
             places.others_wait, places.turn_until = before.others_wait, before.turn_until
+            places.promised = before.promised
         self.places, self._built = places, self.elapsed()
 
     # Nodes
@@ -180,6 +183,22 @@ class NodePlaces:
         if job is None or job.gang is None:
             return None
         return gang_shapes.growth(job.gang, demand.get(PODS, 0)) if kind == "grow" else job.gang
+
+    def workers_of(self, key: str) -> Sequence[WorkerPod]:
+        """Return the workers on nodes that an elastic job may lose (`queues.placement.places.WorkersOf`). The first
+        worker is none of them: the others may connect to it."""
+        job = self.watches.job(JobKey.parse(key))
+        if job is None or job.autoscaling is None:
+            return ()
+        before = checks.pod_name(job.key.name, WORKER, 0)[:-1]
+        found = {
+            int(index): WorkerPod(pod.name, pod.node, tuple(sorted(pod.demand.items())))
+            for pod in self.watches.job_pods(job.key)
+            if pod.occupies and pod.node and (index := pod.name.removeprefix(before)).isdecimal()
+        }
+        leaving = {name: place for place, name in enumerate(job.autoscaling.victims)}
+        order = sorted(found.items(), key=lambda one: (leaving.get(one[1].name, math.inf), -one[0]))
+        return [pod for index, pod in order if index]
 
     def _follow(self, places: Places, key: JobKey, members: tuple[Members, ...] | None = None) -> None:
         """Note on which nodes the pods of a job are. Without `members`, they are those of its admission."""

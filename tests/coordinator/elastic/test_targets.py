@@ -123,11 +123,11 @@ def test_some_targets_are_left_to_a_worker(view: Any) -> None:
     assert targets.decide(view, None, (), NOW) == Decision()
 
 
-def test_a_target_to_give_back_names_the_waiting_job() -> None:
-    planned = resize(2, "GiveBack")._replace(for_key=HEAD)
+def test_a_target_to_give_back_names_the_waiting_job_and_the_workers_that_leave_first() -> None:
+    planned = resize(2, "GiveBack")._replace(for_key=HEAD, victims=("w-1", "w-3"))
     written = targets.decide(elastic(4), planned, (), NOW).target
     assert written is not None
-    assert written.recipient == str(HEAD)
+    assert (written.recipient, written.victims) == (str(HEAD), ("w-1", "w-3"))
 
 
 def test_a_job_that_waits_again_has_no_target() -> None:
