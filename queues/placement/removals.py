@@ -63,8 +63,8 @@ def find(
 ) -> list[int] | None:
     """Return the indexes of the leavers without which a gang finds nodes of a set; None if no such leavers are found.
 
-    `most` is how many pods each owner loses at most; where an owner has more, a choice may be missed. Of equal choices, `preferred` nodes and the first leavers go
-    first. The room is the same afterwards.
+    `most` is how many pods each owner loses at most; where an owner has more, a choice may be missed. Of equal choices,
+    `preferred` nodes and the first leavers go first. The room is the same afterwards.
     """
     wanted = merged(members)
     if len(wanted) != 1:
