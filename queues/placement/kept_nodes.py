@@ -16,13 +16,15 @@ nodes with 8 GPUs each:
 The gang finds nodes at 80, on n1 and n3. These two are kept; the 4 free GPUs of n2 and the 6 of n4 are not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from queues.placement import assignment
-from queues.placement.gangs import EVERY, Gang, Members, NodeSet
+from queues.placement import assignment, freed_room
+from queues.placement.assignment import Assignment
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Placed, merged
 from queues.placement.node_room import set_of
 from queues.placement.places import ExpectedEnd, Places
+from queues.placement.trial import fewest_first
 
 SOONER = 0.8
 """Other nodes are kept instead if they hold the gang in this part of the time that the kept ones still take."""
@@ -102,29 +104,42 @@ def choose(
 def _soonest(
     places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], now: float, within: NodeSet
 ) -> KeptNodes | None:
-    """Return the first moment at which a gang finds nodes, and these nodes, by halving the list of ends."""
-    low, high, found = 0, len(ends), None
+    """Return the first moment at which a gang finds nodes, and these nodes."""
+    wanted, least = merged(members), 0
+    for each in wanted:
+        moment = freed_room.first_moment(places, each, ends, within)
+        if moment is None:
+            return None
+        least = max(least, moment.ended)
+        if len(wanted) == 1:
+            return _kept(least, fewest_first(moment.takes, *each), ends, now)
+    found = _halve(places, wanted, ends, within, least)
+    return None if found is None else _kept(*found, ends, now)
+
+
+def _kept(ended: int, assigned: Iterable[Placed], ends: Sequence[ExpectedEnd], now: float) -> KeptNodes:
+    return KeptNodes(max(now, ends[ended - 1].at) if ended else now, set_of({node for node, _, _ in assigned}))
+
+
+def _halve(
+    places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], within: NodeSet, least: int
+) -> tuple[int, Assignment] | None:
+    """Return after how many ends, `least` or more, a gang of different pods finds nodes, by halving the list of
+    ends."""
+    low, middle, high, found = least, least, len(ends), None
     ended = 0
     try:
         while low <= high:
-            middle = (low + high) // 2 if found is not None else high
             ended = _end(places, ends, ended, middle)
             assigned = assignment.assign(places.room, members, within)
             if assigned is not None:
-                found = middle, assigned
-                high = middle - 1
-            elif found is None:
-                return None
+                found, high = (middle, assigned), middle - 1
             else:
                 low = middle + 1
+            middle = (low + high) // 2
     finally:
         _end(places, ends, ended, 0)
-    if found is None:
-        return None
-    nodes = 0
-    for node, _, _ in found[1]:
-        nodes |= 1 << node
-    return KeptNodes(max(now, ends[found[0] - 1].at) if found[0] else now, nodes)
+    return found
 
 
 def _end(places: Places, ends: Sequence[ExpectedEnd], ended: int, wanted: int) -> int:
