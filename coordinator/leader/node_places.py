@@ -133,9 +133,11 @@ class NodePlaces:
             self._follow(places, key)
         for charge in reserved:
             places.take(str(charge.key), None)
-            if before is not None and (known := before.jobs.get(str(charge.key))) is not None:
-                places.jobs[str(charge.key)].has_started = known.has_started
-            job = self.watches.job(charge.key)
+            known, job = before.jobs.get(str(charge.key)) if before is not None else None, self.watches.job(charge.key)
+            found = places.jobs[str(charge.key)]
+            # A job that was sent back may begin with a later stage: its pods keep their places until they come.
+            is_past = job is not None and job.is_past_first and bool(found.bound)
+            found.has_started = is_past or (known is not None and known.has_started)
             if job is not None and job.gang is not None:
                 self._follow(places, charge.key, self._members(job, job.gang, charge.size or None))
         if before is not None:

@@ -13,7 +13,7 @@ from queues.placement.node_room import bits, set_of
 from queues.placement.places import ExpectedEnd, Places
 
 
-class Moment(NamedTuple):
+class EnoughRoom(NamedTuple):
     """The first moment at which alike pods find nodes."""
 
     ended: int
@@ -22,7 +22,7 @@ class Moment(NamedTuple):
     """The nodes by how many of the pods they take, above 0."""
 
 
-def first_moment(places: Places, members: Members, ends: Sequence[ExpectedEnd], within: NodeSet) -> Moment | None:
+def first_moment(places: Places, members: Members, ends: Sequence[ExpectedEnd], within: NodeSet) -> EnoughRoom | None:
     """Return when alike pods find nodes of a set; None if they never do. `ends` are in the order of time."""
     shape, count = members
     freed = _Freed(places, shape, within)
@@ -31,7 +31,7 @@ def first_moment(places: Places, members: Members, ends: Sequence[ExpectedEnd], 
         if job is not None:
             freed.add(chain(job.bound.items(), job.waiting.items()))
         if freed.total >= count:
-            return Moment(ended, freed.takes())
+            return EnoughRoom(ended, freed.takes())
     return None
 
 

@@ -109,6 +109,20 @@ def test_places_of_the_first_stage_do_not_come_back_in_a_later_one(shown: Shown,
         clock.step(REBUILD_SECONDS)
 
 
+@pytest.mark.parametrize(("is_past_first", "left"), [(True, 15), (False, 10)])
+def test_a_new_leader_keeps_no_places_of_the_first_stage_once_a_later_one_runs(
+    shown: Shown, clock: Clock, is_past_first: bool, left: int
+) -> None:
+    staged = Gang((Members(POD, 6),), lasting=False)
+    shown.jobs[KEY] = job(gang=staged, admission=admission(), is_past_first=is_past_first)
+    shown.add_pod(pod(node="n1", demand=dict(POD.demand)))
+    reserved = {KEY: Reservation(key=KEY, queue="a", attempt=1, epoch=1, charge={})}
+    kept = NodePlaces(cast("Watches", shown), lambda: reserved, clock)
+    kept.refresh()
+    assert kept.places is not None
+    assert kept.places.room.total(POD) == left
+
+
 def test_a_job_that_lost_its_places_gets_others_once_there_is_room(shown: Shown, clock: Clock) -> None:
     shown.jobs[KEY] = job(gang=Gang((Members(POD, 6),)), admission=admission())
     reserved = {KEY: Reservation(key=KEY, queue="a", attempt=1, epoch=1, charge={})}
