@@ -55,41 +55,60 @@ class Tier:
         self.may = may
         self._first = first
         self._turns: dict[str, list[_Turn]] = {}
+        self._valid: dict[Giver, _Turn] = {}
+        """The one turn of each job that counts; the others in the lines are out of date."""
         self.looked_at = 0
         """How many jobs were looked at. It bounds the time of a plan."""
         for giver in givers:
             if getattr(giver, part):
-                self._turns.setdefault(self._line(giver), []).append(_turn(giver))
+                turn = self._valid[giver] = _turn(giver)
+                self._turns.setdefault(self._line(giver), []).append(turn)
                 self.looked_at += 1
         for turns in self._turns.values():
             heapq.heapify(turns)
-        self._lines = [(self._order(line), line) for line in self._turns]
+        self._orders = {line: self._order(line) for line in self._turns}
+        """The one order of each line that counts."""
+        self._lines = [(order, line) for line, order in self._orders.items()]
         heapq.heapify(self._lines)
 
     def next(self) -> Giver | None:
         """Remove and return the job that gives first; None if no job has anything to give."""
         while self._lines:
-            order, line = heapq.heappop(self._lines)
-            if (present := self._order(line)) != order:
-                heapq.heappush(self._lines, (present, line))
+            order, line = self._lines[0]
+            if self._orders.get(line) != order:
+                heapq.heappop(self._lines)
+            elif (present := self._order(line)) != order:
+                self._orders[line] = present
+                heapq.heapreplace(self._lines, (present, line))
             elif (giver := self._next_of(self._turns[line])) is not None:
-                heapq.heappush(self._lines, (order, line))
                 return giver
+            else:
+                heapq.heappop(self._lines)
+                del self._orders[line]
         return None
 
     def add(self, giver: Giver) -> None:
         """Put a job back that `next` has removed, or that has more to give again."""
-        line = self._line(giver)
-        heapq.heappush(self._turns[line], _turn(giver))
-        heapq.heappush(self._lines, (self._order(line), line))
+        line, turn = self._line(giver), _turn(giver)
+        if giver not in self._valid or turn < self._valid[giver]:
+            self._valid[giver] = turn
+            heapq.heappush(self._turns[line], turn)
+        order = self._order(line)
+        if line not in self._orders or order < self._orders[line]:
+            self._orders[line] = order
+            heapq.heappush(self._lines, (order, line))
 
     def _next_of(self, turns: list[_Turn]) -> Giver | None:
         while turns:
             turn = heapq.heappop(turns)
             giver = turn[-1]
+            if self._valid.get(giver) != turn:
+                continue
+            del self._valid[giver]
             if getattr(giver, self.part):
                 if (present := _turn(giver)) == turn:
                     return giver
+                self._valid[giver] = present
                 heapq.heappush(turns, present)
         return None
 
@@ -343,7 +362,7 @@ class Search:
             return chosen is not None and not self._room.lacking("pool", waiting.queue, waiting.demand)
 
         def wanted() -> Amounts:
-            self._looks -= 1
+            self._looks -= 2  # a worker on trial takes twice the time
             return waiting.demand if self._looks > 0 else NOTHING
 
         if is_done():

@@ -116,6 +116,7 @@ def played(play: Play, seeds: Iterable[int], *, names: bool, honest_nodes: str =
     return got
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("play", "honest_nodes"),
     [
