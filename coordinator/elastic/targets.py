@@ -27,7 +27,7 @@ from typing import TypeGuard
 from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.views import JobView
 from crds.keys import JobKey
-from crds.torchjob.status import GAIN_TOO_SMALL, GIVE_BACK, IDLE, Target
+from crds.torchjob.status import GAIN_TOO_SMALL, GIVE_BACK, IDLE, MOST_AT_ONCE, Target
 from queues.resizing.values import Resize, digest
 
 CARRY_OUT_SECONDS = 120.0
@@ -132,6 +132,7 @@ def _target(job: JobView, resize: Resize, now: float) -> Target:
         reason=resize.reason,
         message=resize.message,
         recipient=digest(resize.for_key) if resize.for_key is not None else "",
+        victims=resize.victims[:MOST_AT_ONCE],
         since=_moment(now),
         wish=_wanted(job),
     )

@@ -166,6 +166,8 @@ class Target(LenientModel):
     """The reason as a sentence; for GiveBack, the job of the same namespace that the room is for."""
     recipient: Annotated[str, Field(max_length=400)] = ""
     """For GiveBack, a digest of the job that the room is for: the coordinator finds it again, a reader not its name."""
+    victims: Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)] = ()
+    """The workers that leave before others, because the waiting job needs their nodes."""
     since: Time
     """The time of the decision."""
     wish: Tally = 0
@@ -187,8 +189,7 @@ class Resized(LenientModel):
     at: Time
     """The time at which it ended."""
     seconds: Tally = 0
-    """The number of seconds from the last grant until all added workers ran, also after later removals; 0: none were
-    added."""
+    """How many seconds after the last grant all added workers ran, also after later removals; 0: none were added."""
 
 
 class Hang(LenientModel):
@@ -299,8 +300,7 @@ class TorchJobStatus(LenientModel):
     admission: Admission | None = None
     scaling: Scaling | None = None
     target: Target | None = None
-    """The number of workers that the coordinator has decided on; a worker removes it when it is over. It is in force
-    unless the owner has lowered the number of workers since."""
+    """The size that the coordinator has decided on; it is in force unless the owner has lowered the size since."""
     resized: Resized | None = None
     saving: Saving | None = None
     reported: Reported | None = None
@@ -311,8 +311,7 @@ class TorchJobStatus(LenientModel):
     """For each task type with memoryGrowth, the memory in bytes that the main containers of the next pods get, if it
     has grown. It is kept while the job is suspended, so that its next charge includes it."""
     measured: PodMeasurements | None = None
-    """The requests of the job's pods beyond their templates. They are kept while the job is suspended, so that its
-    next charge includes them."""
+    """The requests of the job's pods beyond their templates; the charge after a suspension includes them, too."""
     holds: Annotated[tuple[ClosedHold, ...], Field(max_length=MOST, exclude_if=not_)] = ()
     """For how long the job held which room before; what it holds now is `admission`."""
     attempt: Tally = 0

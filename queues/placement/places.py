@@ -33,6 +33,31 @@ GangOf = Callable[[str, str, Amounts], Gang | None]
 known."""
 
 
+class WorkerPod(NamedTuple):
+    """A pod of a worker that its job may lose."""
+
+    name: str
+    node: str
+    """The name of the node that it is bound to."""
+    demand: Demand
+
+
+WorkersOf = Callable[[str], Sequence[WorkerPod]]
+"""Returns the workers on nodes that an elastic job may lose, given its key as a text: those first that are on their way
+out, then in the order in which the job loses them by itself."""
+
+
+class PromisedNodes(NamedTuple):
+    """The nodes from which other jobs lose workers for a waiting job."""
+
+    key: str
+    """The key of the waiting job, as a text."""
+    nodes: tuple[str, ...]
+    """The names of all nodes on which its pods find room then."""
+    at: float
+    """When they were promised, in seconds since 1970."""
+
+
 class ExpectedEnd(NamedTuple):
     """When a job is expected to have ended."""
 
@@ -79,6 +104,7 @@ class Places:
         empty: NodeRoom,
         gang_of: GangOf,
         ends: Callable[[float], Sequence[ExpectedEnd]] = lambda _: (),
+        workers_of: WorkersOf = lambda _: (),
     ) -> None:
         """`room` and `empty` belong to the caller, who counts in `room` what is used by others than these jobs. `empty`
         has all nodes, also those that take no pods now, without anything that uses them.
@@ -88,6 +114,7 @@ class Places:
         self.empty = empty
         self.gang_of = gang_of
         self.ends = ends
+        self.workers_of = workers_of
         self.jobs: dict[str, JobPlaces] = {}
         """By the key of the job, as a text."""
         self.lacking: set[str] = set()
@@ -100,6 +127,8 @@ class Places:
         """The job for which they are kept, and its gang; None: for no job."""
         self.kept_since = 0.0
         """When they were chosen, in seconds since 1970."""
+        self.promised: PromisedNodes | None = None
+        """What the newest plan of resizes frees for the job that has, or is about to get, the kept nodes."""
         self.was_broken = False
         """Whether, of late, the scheduler has bound a pod of another job to a kept node, though the pod had a place
         elsewhere."""
@@ -115,11 +144,11 @@ class Places:
 
     def copy(self) -> "Places":
         """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
-        copied = Places(self.room.copy(), self.empty.copy(), self.gang_of)
+        copied = Places(self.room.copy(), self.empty.copy(), self.gang_of, workers_of=self.workers_of)
         copied.set_typical(self.gradient.typical if self.gradient is not None else None)
-        copied.usable, copied.kept = self.usable, self.kept
-        copied.kept_for, copied.kept_since = self.kept_for, self.kept_since
-        copied.others_wait, copied.turn_until = self.others_wait, self.turn_until
+        copied.usable = self.usable
+        copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
+        copied.others_wait, copied.turn_until, copied.promised = self.others_wait, self.turn_until, self.promised
         return copied
 
     # What the picker asks

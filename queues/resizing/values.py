@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
+from queues.placement.places import PromisedNodes
 
 Reason = Literal["Idle", "GiveBack"]
 """Why a job is resized: it grows into idle room, or it gives workers back to a job that waits."""
@@ -89,6 +90,8 @@ class Resize(NamedTuple):
     """The queue of that job."""
     message: str = ""
     """A sentence for the job's owner: to whom it gives back, or why it grows."""
+    victims: tuple[str, ...] = ()
+    """The names of the workers that leave before others, because of their nodes."""
 
 
 class Kept(NamedTuple):
@@ -127,6 +130,9 @@ class Plan:
     hasten: Mapping[str, JobKey] = field(default_factory=lambda: MappingProxyType({}))
     """By queue, its first job that lacks room in the pool, and whose patience ends at once: only idle growth keeps it
     out, or it has waited for long enough and paid workers make room for it."""
+    nodes: PromisedNodes | None = None
+    """The nodes on which the job finds room that holds the pool's reservation, or gets it next, once others have given
+    workers back; None: there is no such job, or its nodes are not known."""
     patient_until: float = -math.inf
     """Until when time alone may let a waiting job take workers, in seconds since 1970."""
     needed: frozenset[JobKey] = frozenset()

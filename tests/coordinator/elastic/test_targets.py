@@ -123,11 +123,11 @@ def test_some_targets_are_left_to_a_worker(view: Any) -> None:
     assert targets.decide(view, None, (), NOW) == Decision()
 
 
-def test_a_target_to_give_back_has_the_digest_of_the_waiting_job_and_not_its_name() -> None:
-    planned = resize(2, "GiveBack")._replace(for_key=HEAD)
+def test_a_target_to_give_back_has_the_digest_of_the_waiting_job_and_the_workers_that_leave_first() -> None:
+    planned = resize(2, "GiveBack")._replace(for_key=HEAD, victims=("w-1", "w-3"))
     written = targets.decide(elastic(4), planned, (), NOW).target
     assert written is not None
-    assert written.recipient == digest(HEAD)
+    assert (written.recipient, written.victims) == (digest(HEAD), ("w-1", "w-3"))
     assert not any(part in written.model_dump_json() for part in (HEAD.name, HEAD.uid))
 
 
