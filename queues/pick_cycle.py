@@ -211,7 +211,12 @@ class PickCycle:
 
         `idle_since` and `seen` are those of the previous plan.
         """
-        return None if self._picker is None else resize_plan.plan(self._picker, jobs, now, idle_since, seen)
+        if self._picker is None:
+            return None
+        plan = resize_plan.plan(self._picker, jobs, now, idle_since, seen)
+        if (places := self._picker.pool.places) is not None:
+            places.promised = plan.nodes
+        return plan
 
     def find_recalls(
         self, holders: Sequence[HeldRoom], leaving: Sequence[HeldRoom], refused: Collection[JobKey], now: float

@@ -43,6 +43,8 @@ class Autoscaling:
     change: Change = ""
     leaving: int = 0
     """The granted workers that are on their way out."""
+    removed: tuple[str, ...] = ()
+    """The names of the workers that are being removed."""
     obstacle: Obstacle = ""
     """What keeps the job from growing, as its status says."""
     restarts_at: float = 0.0
@@ -56,6 +58,11 @@ class Autoscaling:
     def in_force(self) -> Target | None:
         """The target, unless it is void."""
         return None if self.void else self.target
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """The names of the workers that leave before others: those that are being removed, then those that have to."""
+        return (*self.removed, *(self.target.victims if self.target is not None and not self.void else ()))
 
 
 def of(job: TorchJob) -> Autoscaling | None:
@@ -80,6 +87,7 @@ def of(job: TorchJob) -> Autoscaling | None:
         growth_seconds=float(status.resized.seconds) if status.resized is not None else 0.0,
         change=_change(job, leaving),
         leaving=leaving,
+        removed=status.victims,
         obstacle=_obstacle(job),
         restarts_at=status.restart_not_before.timestamp() if status.restart_not_before is not None else 0.0,
         restarts=status.restart_count + status.disruptions,

@@ -67,6 +67,8 @@ class JobView:
     charge: Amounts = field(default_factory=dict)
     gang: Gang | None = None
     """The pods that start together; None if they are not known."""
+    is_past_first: bool = False
+    """Whether a stage behind the first one has begun."""
     admission: Admission | None = None
     phase: str = ""
     suspended: bool = False
@@ -227,6 +229,7 @@ def job_view(manifest: Manifest) -> JobView:
         attempt=job.status.attempt,
         charge=job_waits.shared_charge(job.charge),
         gang=gang_shapes.of(job),
+        is_past_first=any(str(stage.index) in job.status.stages for stage in job.spec.stages if stage.awaits),
         admission=job.admission,
         phase=job.status.phase,
         suspended=job.spec.suspend,

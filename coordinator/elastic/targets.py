@@ -27,8 +27,8 @@ from typing import TypeGuard
 from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.views import JobView
 from crds.keys import JobKey
-from crds.torchjob.status import GAIN_TOO_SMALL, GIVE_BACK, IDLE, Target
-from queues.resizing.values import Resize
+from crds.torchjob.status import GAIN_TOO_SMALL, GIVE_BACK, IDLE, MOST_AT_ONCE, Target
+from queues.resizing.values import Resize, digest
 
 CARRY_OUT_SECONDS = 120.0
 """How long a target may be there before a worker process begins with it."""
@@ -131,7 +131,8 @@ def _target(job: JobView, resize: Resize, now: float) -> Target:
         workers=resize.workers,
         reason=resize.reason,
         message=resize.message,
-        recipient=str(resize.for_key or ""),
+        recipient=digest(resize.for_key) if resize.for_key is not None else "",
+        victims=resize.victims[:MOST_AT_ONCE],
         since=_moment(now),
         wish=_wanted(job),
     )

@@ -19,12 +19,16 @@ from coordinator.cache.node_changes import Changed, foreign_on
 from coordinator.cache.node_views import NodeView
 from coordinator.cache.views import JobView, PodView
 from coordinator.cache.watches import Watches
+from coordinator.leader.node_sets import NodeSets
 from crds.keys import JobKey
-from crds.node_requirements import PlaceCondition, binding_taints
+from crds.node_requirements import binding_taints
 from crds.resources.amounts import NOTHING, PODS, Amounts
-from queues.placement.gangs import Gang, Members, NodeSet
+from crds.torchjob import checks
+from crds.torchjob.tasks import WORKER
+from queues.placement.gangs import Gang, Members
 from queues.placement.node_room import NodeRoom
-from queues.placement.places import ExpectedEnd, Places, PodsOnNodes
+from queues.placement.places import ExpectedEnd, Places, PodsOnNodes, WorkerPod
+from queues.placement.typical_pods import Demand, TypicalPods, typical_of
 from queues.values import Reservation
 
 REBUILD_SECONDS = 300.0
@@ -33,6 +37,10 @@ CURRENT_SECONDS = 30.0
 """How old the places of a leader may be. It refreshes them with each cycle, every few seconds at least."""
 LOOK_SECONDS = 2.0
 """How old the places of a process that does not lead may be."""
+TYPICAL_SECONDS = 60.0
+"""How often it is looked which pods are typical. If others are, all nodes are judged anew."""
+FIRST_SECONDS = 5.0
+"""How often, while none are known: what is placed until then breaks up whole nodes, and is never moved."""
 USUAL_SECONDS = 600.0
 """For how long a job without a deadline is expected to hold its room, if no job has ended yet."""
 
@@ -54,10 +62,13 @@ class NodePlaces:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _built: float = 0.0
     _refreshed: float = -math.inf
+    _counted: float = -math.inf
+    """When it was last looked which pods are typical."""
     _nodes: dict[str, NodeView] = field(default_factory=dict)
     """The nodes as they were last looked at."""
     _foreign: dict[int, dict[str, int]] = field(default_factory=dict)
     """By node, what foreign pods use there."""
+    _sets: NodeSets = field(default_factory=NodeSets)
 
     def refresh(self) -> bool:
         """Bring the places up to date. Return whether jobs must be read anew: some ask for other pods than before,
@@ -75,6 +86,8 @@ class NodePlaces:
                 return True
             before = places.empty.version
             self._apply(places, changed)
+            if abs(self._refreshed - self._counted) >= (TYPICAL_SECONDS if places.gradient else FIRST_SECONDS):
+                places.set_typical(self._typical())
         return changed.edited or places.empty.version != before
 
     def forget(self) -> None:
@@ -100,15 +113,15 @@ class NodePlaces:
             return self.places.copy() if self.places is not None else None
 
     def _apply(self, places: Places, changed: Changed) -> None:
-        before = dict(self._nodes)
+        before = {name: self._nodes.get(name) for name in changed.nodes}
         for name in changed.nodes:
             self._look_at(places, name)
-        rules = [(_rules_of(before.get(name)), _rules_of(self._nodes.get(name))) for name in changed.nodes]
+        rules = [(_rules_of(node), _rules_of(self._nodes.get(name))) for name, node in before.items()]
         if any(old != new for old, new in rules):
             places.empty.forget_sets()
-        if any(old != new for old, new in rules) or places.usable != self._usable(places):
+        if any(old != new for old, new in rules) or places.usable != self._sets.ready:
             places.room.forget_sets()
-            places.usable = self._usable(places)
+            places.usable = self._sets.ready
         moved = places.vacate(~places.usable)
         for key in {*changed.jobs, *map(JobKey.parse, moved)}:
             self._follow(places, key)
@@ -117,23 +130,24 @@ class NodePlaces:
 
     def _rebuild(self) -> None:
         reserved = sorted(self.reservations().values(), key=lambda charge: (charge.epoch, charge.pick))
-        before, nodes = self.places, dict[str, NodeView]()
-        self._nodes, self._foreign, self._built = nodes, {}, -math.inf  # after an error, they are made anew at once
-        # Copies ask from other threads, also when there are newer places with other indexes.
-        room = NodeRoom(lambda where: _allowed(room, nodes, where))
-        empty = NodeRoom(lambda where: _ever_allowed(empty, nodes, where))
-        places = Places(room, empty, self.gang_of, self._ends)
+        before, self._sets = self.places, NodeSets()  # copies ask the sets of the places that they were made of
+        self._nodes, self._foreign, self._built = {}, {}, -math.inf  # after an error, they are made anew at once
+        room, empty = NodeRoom(self._sets.allowed), NodeRoom(self._sets.ever_allowed)
+        places = Places(room, empty, self.gang_of, self._ends, self.workers_of)
         places.names_nodes = self.hints
+        places.set_typical(self._typical())
         for node in self.watches.nodes.values() if self.watches.nodes else ():
             self._look_at(places, node.name)
-        places.usable = self._usable(places)
+        places.usable = self._sets.ready
         for key in {pod.job for pod in self.watches.pods.values() if pod.job is not None and pod.node}:
             self._follow(places, key)
         for charge in reserved:
             places.take(str(charge.key), None)
-            if before is not None and (known := before.jobs.get(str(charge.key))) is not None:
-                places.jobs[str(charge.key)].has_started = known.has_started
-            job = self.watches.job(charge.key)
+            known, job = before.jobs.get(str(charge.key)) if before is not None else None, self.watches.job(charge.key)
+            found = places.jobs[str(charge.key)]
+            # A job that was sent back may begin with a later stage: its pods keep their places until they come.
+            is_past = job is not None and job.is_past_first and bool(found.bound)
+            found.has_started = is_past or (known is not None and known.has_started)
             if job is not None and job.gang is not None:
                 self._follow(places, charge.key, self._members(job, job.gang, charge.size or None))
         if before is not None:
@@ -141,7 +155,18 @@ class NodePlaces:
             places.kept = sum(1 << places.room.index(name) for name in kept if name in self._nodes)
             places.kept_for, places.kept_since = before.kept_for, before.kept_since
             places.others_wait, places.turn_until = before.others_wait, before.turn_until
+            places.promised = before.promised
         self.places, self._built = places, self.elapsed()
+
+    def _typical(self) -> TypicalPods | None:
+        """Return the typical pods: those of all jobs that wait or run, each of which counts once."""
+        self._counted = self.elapsed()
+        gangs = Counter(job.gang for job in self.watches.jobs.values() if job.gang is not None and not job.finished)
+        pods = Counter[Demand]()
+        for gang, jobs in gangs.items():
+            for shape, count in gang.members:
+                pods[shape.demand] += count * jobs
+        return typical_of(pods)
 
     # Nodes
 
@@ -152,6 +177,9 @@ class NodePlaces:
         offered, offers = (NOTHING if each is None else each.allocatable for each in (before, node))
         if offers != offered or (before is None and node is not None):
             # Not for a node that nobody knows, though a pod is on it: then all waiting jobs would be read anew.
+            places.room.index(name)
+            for known in places.room.names[len(places.empty.names) :]:
+                places.empty.index(known)  # both rooms have the same indexes
             for room in (places.room, places.empty):
                 room.set_capacity(room.index(name), offers)
         if node is None:
@@ -159,6 +187,8 @@ class NodePlaces:
         else:
             self._nodes[name] = node
         index = places.room.index(name)
+        if node is not before:
+            self._sets.note(index, node)
         used: dict[str, int] = {}
         for pod in self.watches.pods.indexed(foreign_on(name)):
             for resource, amount in pod.demand.items() if pod.occupies else ():
@@ -169,9 +199,6 @@ class NodePlaces:
             places.room.use(index, last.items(), -1)
             self._foreign[index] = used
 
-    def _usable(self, places: Places) -> NodeSet:
-        return _set(places.room, self._nodes, lambda node: node.ready)
-
     # Jobs
 
     def gang_of(self, key: str, kind: str, demand: Amounts) -> Gang | None:
@@ -180,6 +207,22 @@ class NodePlaces:
         if job is None or job.gang is None:
             return None
         return gang_shapes.growth(job.gang, demand.get(PODS, 0)) if kind == "grow" else job.gang
+
+    def workers_of(self, key: str) -> Sequence[WorkerPod]:
+        """Return the workers on nodes that an elastic job may lose (`queues.placement.places.WorkersOf`). The first
+        worker is none of them: the others may connect to it."""
+        job = self.watches.job(JobKey.parse(key))
+        if job is None or job.autoscaling is None:
+            return ()
+        before = checks.pod_name(job.key.name, WORKER, 0)[:-1]
+        found = {
+            int(index): WorkerPod(pod.name, pod.node, tuple(sorted(pod.demand.items())))
+            for pod in self.watches.job_pods(job.key)
+            if pod.occupies and pod.node and (index := pod.name.removeprefix(before)).isdecimal()
+        }
+        leaving = {name: place for place, name in enumerate(job.autoscaling.victims)}
+        order = sorted(found.items(), key=lambda one: (leaving.get(one[1].name, math.inf), -one[0]))
+        return [pod for index, pod in order if index]
 
     def _follow(self, places: Places, key: JobKey, members: tuple[Members, ...] | None = None) -> None:
         """Note on which nodes the pods of a job are. Without `members`, they are those of its admission."""
@@ -228,27 +271,3 @@ class NodePlaces:
 def _rules_of(node: NodeView | None) -> object:
     """Return what decides which pods may run on a node that takes pods, apart from its room."""
     return None if node is None else (node.labels, binding_taints(node.taints))
-
-
-def _allowed(room: NodeRoom, nodes: Mapping[str, NodeView], where: str) -> NodeSet:
-    """Return the nodes that take pods with a place condition now. Nodes that the pods avoid are left out only if others
-    remain."""
-    condition = PlaceCondition.parse(where)
-    found = _set(room, nodes, lambda node: node.ready and condition.allows(node.name, node.labels, node.taints))
-    avoided = frozenset(condition.avoided)
-    return _set(room, nodes, lambda node: node.name not in avoided) & found or found if avoided else found
-
-
-def _ever_allowed(room: NodeRoom, nodes: Mapping[str, NodeView], where: str) -> NodeSet:
-    """Return the nodes on which pods with a place condition may run if all nodes take pods."""
-    condition = PlaceCondition.parse(where)
-    return _set(room, nodes, lambda node: condition.allows(node.name, node.labels, node.taints))
-
-
-def _set(room: NodeRoom, nodes: Mapping[str, NodeView], belongs: Callable[[NodeView], bool]) -> NodeSet:
-    """Return the nodes that belong to a set."""
-    found = 0
-    for node in list(nodes.values()):  # copies of the places ask from other threads
-        if belongs(node):
-            found |= 1 << room.index(node.name)
-    return found

@@ -314,7 +314,12 @@ class PickerState:
         if not eligible:
             queue.bid_demand = None
             self._fair_share.bid(spec.name, None)
-        elif not alone or not queue.bids_with(eligible[0]) or eligible[0].waiting.most:
+        elif (
+            not alone
+            or eligible[0].demand is not queue.bid_demand
+            or eligible[0].waiting.gang is not queue.bid_gang
+            or eligible[0].waiting.most
+        ):
             cost = self.pool.prices.of(queue_state.paid_demand(self._further.job_of_bid(queue)))
             self._fair_share.bid(spec.name, Bid(spec.weight, cost, self.pool.group(queue)))
             # Payments have one demand, nothing, but costs of their own: each bids anew.

@@ -174,7 +174,8 @@ class QueueState:
             waiting = entries[position]
             if position not in self._picked:
                 demand = waiting.demand
-                if self._can_run(waiting):
+                # Most jobs have the demand of the one before.
+                if (demand is self.bid_demand and waiting.placeable) or self._can_run(waiting):
                     self._next = position
                     return Candidate(waiting, demand, position)
                 self._unrunnable.append(waiting)
@@ -183,9 +184,8 @@ class QueueState:
         return self.others[0] if self.others else None
 
     def _can_run(self, entry: WaitingEntry) -> bool:
-        """Return whether a job could run one day. Most jobs have the demand of the one before."""
-        is_small = entry.demand is self.bid_demand or amounts.fits(entry.demand, NOTHING, self.ceiling)
-        return is_small and entry.placeable
+        """Return whether a job could run one day."""
+        return entry.placeable and amounts.fits(entry.demand, NOTHING, self.ceiling)
 
     def _group_by_shape(self) -> dict[tuple[Shape, Gang | None], deque[int]]:
         positions: dict[tuple[Shape, Gang | None], deque[int]] = {}
@@ -245,10 +245,6 @@ class QueueState:
         else:
             self._picked.add(candidate.position)
 
-    def bids_with(self, job: Candidate) -> bool:
-        """Return whether the queue bids for a job that is like this one, and for it alone."""
-        return job.demand is self.bid_demand and job.waiting.gang is self.bid_gang
-
     @property
     def contends_with_first(self) -> bool:
         """Whether the queue contends with its first runnable job."""
@@ -295,7 +291,7 @@ class QueueState:
         record = self.first_overtaken
         if self.first is None or record is None:
             raise ValueError(f"queue {self.spec.name} has no job that was overtaken")
-        self.overtaken = replace(record, kept=self.first.demand, paid=now)
+        self.overtaken = replace(record, kept=self.first.demand, kept_since=now, paid=now)
         return self.overtaken
 
     @property

@@ -16,12 +16,15 @@ nodes with 8 GPUs each:
 The gang finds nodes at 80, on n1 and n3. These two are kept; the 4 free GPUs of n2 and the 6 of n4 are not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from queues.placement import assignment
-from queues.placement.gangs import EVERY, Gang, Members, NodeSet
+from queues.placement import assignment, freed_room
+from queues.placement.assignment import Assignment
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Placed, merged
+from queues.placement.node_room import set_of
 from queues.placement.places import ExpectedEnd, Places
+from queues.placement.trial import fill
 
 SOONER = 0.8
 """Other nodes are kept instead if they hold the gang in this part of the time that the kept ones still take."""
@@ -39,7 +42,8 @@ def keep(places: Places, key: str, gang: Gang | None, now: float, patience: floa
     """Keep nodes for the gang of a waiting job, and only for it; None: for no job.
 
     The nodes are chosen when the job gets the room, once per `patience` in seconds after that, and when one of them
-    takes no pods any more. For a gang that no nodes can hold, none are kept.
+    takes no pods any more. For a gang that no nodes can hold, none are kept. Nodes that other jobs leave for this job
+    are kept before any others.
     """
     if gang is None:
         places.kept, places.kept_for, places.others_wait = 0, None, False
@@ -47,12 +51,24 @@ def keep(places: Places, key: str, gang: Gang | None, now: float, patience: floa
     is_same = places.kept_for == (key, gang)
     are_open = not places.kept & ~places.usable
     _hold_back(places, now, patience, is_same=is_same)
+    if promised := _promised(places, key, now, patience):
+        places.kept, places.kept_for, places.kept_since = promised, (key, gang), now
+        return
     if is_same and are_open and 0 <= now - places.kept_since < patience:
         return
     before = places.kept if is_same and are_open else 0
     chosen = choose(places, gang.members, places.ends(now), now, before)
     places.kept = 0 if chosen is None else chosen.nodes
     places.kept_for, places.kept_since = (key, gang), now
+
+
+def _promised(places: Places, key: str, now: float, seconds: float) -> NodeSet:
+    """Return the nodes that were promised to a job within the last seconds; none if one of them takes no pods."""
+    promised = places.promised
+    if promised is None or promised.key != key or not 0 <= now - promised.at < seconds:
+        return 0
+    nodes = set_of({places.room.index(name) for name in promised.nodes})
+    return nodes if not nodes & ~places.usable else 0
 
 
 def _hold_back(places: Places, now: float, patience: float, *, is_same: bool) -> None:
@@ -88,29 +104,42 @@ def choose(
 def _soonest(
     places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], now: float, within: NodeSet
 ) -> KeptNodes | None:
-    """Return the first moment at which a gang finds nodes, and these nodes, by halving the list of ends."""
-    low, high, found = 0, len(ends), None
+    """Return the first moment at which a gang finds nodes, and these nodes."""
+    wanted, least = merged(members), 0
+    for each in wanted:
+        moment = freed_room.first_moment(places, each, ends, within)
+        if moment is None:
+            return None
+        least = max(least, moment.ended)
+        if len(wanted) == 1:
+            return _kept(least, fill(sorted(moment.takes.items()), *each), ends, now)
+    found = _halve(places, wanted, ends, within, least)
+    return None if found is None else _kept(*found, ends, now)
+
+
+def _kept(ended: int, assigned: Iterable[Placed], ends: Sequence[ExpectedEnd], now: float) -> KeptNodes:
+    return KeptNodes(max(now, ends[ended - 1].at) if ended else now, set_of({node for node, _, _ in assigned}))
+
+
+def _halve(
+    places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], within: NodeSet, least: int
+) -> tuple[int, Assignment] | None:
+    """Return after how many ends, `least` or more, a gang of different pods finds nodes, by halving the list of
+    ends."""
+    low, middle, high, found = least, least, len(ends), None
     ended = 0
     try:
         while low <= high:
-            middle = (low + high) // 2 if found is not None else high
             ended = _end(places, ends, ended, middle)
             assigned = assignment.assign(places.room, members, within)
             if assigned is not None:
-                found = middle, assigned
-                high = middle - 1
-            elif found is None:
-                return None
+                found, high = (middle, assigned), middle - 1
             else:
                 low = middle + 1
+            middle = (low + high) // 2
     finally:
         _end(places, ends, ended, 0)
-    if found is None:
-        return None
-    nodes = 0
-    for node, _, _ in found[1]:
-        nodes |= 1 << node
-    return KeptNodes(max(now, ends[found[0] - 1].at) if found[0] else now, nodes)
+    return found
 
 
 def _end(places: Places, ends: Sequence[ExpectedEnd], ended: int, wanted: int) -> int:

@@ -15,8 +15,11 @@ from typing import NamedTuple
 
 from crds.resources.amounts import Amounts
 from queues.placement import assignment, pod_nodes
+from queues.placement.assignment import Assignment
 from queues.placement.gangs import EVERY, Gang, Members, NodeSet, merged
+from queues.placement.gradient import Gradient
 from queues.placement.node_room import NodeRoom, bits
+from queues.placement.typical_pods import TypicalPods
 
 Demand = tuple[tuple[str, int], ...]
 PodsOnNodes = Counter[tuple[int, Demand]]
@@ -28,6 +31,31 @@ NO_PODS: PodsOnNodes = Counter()
 GangOf = Callable[[str, str, Amounts], Gang | None]
 """Returns the gang of a waiting job, given its key as a text, the kind of its entry, and its demand; None if it is not
 known."""
+
+
+class WorkerPod(NamedTuple):
+    """A pod of a worker that its job may lose."""
+
+    name: str
+    node: str
+    """The name of the node that it is bound to."""
+    demand: Demand
+
+
+WorkersOf = Callable[[str], Sequence[WorkerPod]]
+"""Returns the workers on nodes that an elastic job may lose, given its key as a text: those first that are on their way
+out, then in the order in which the job loses them by itself."""
+
+
+class PromisedNodes(NamedTuple):
+    """The nodes from which other jobs lose workers for a waiting job."""
+
+    key: str
+    """The key of the waiting job, as a text."""
+    nodes: tuple[str, ...]
+    """The names of all nodes on which its pods find room then."""
+    at: float
+    """When they were promised, in seconds since 1970."""
 
 
 class ExpectedEnd(NamedTuple):
@@ -76,6 +104,7 @@ class Places:
         empty: NodeRoom,
         gang_of: GangOf,
         ends: Callable[[float], Sequence[ExpectedEnd]] = lambda _: (),
+        workers_of: WorkersOf = lambda _: (),
     ) -> None:
         """`room` and `empty` belong to the caller, who counts in `room` what is used by others than these jobs. `empty`
         has all nodes, also those that take no pods now, without anything that uses them.
@@ -85,6 +114,7 @@ class Places:
         self.empty = empty
         self.gang_of = gang_of
         self.ends = ends
+        self.workers_of = workers_of
         self.jobs: dict[str, JobPlaces] = {}
         """By the key of the job, as a text."""
         self.lacking: set[str] = set()
@@ -97,6 +127,8 @@ class Places:
         """The job for which they are kept, and its gang; None: for no job."""
         self.kept_since = 0.0
         """When they were chosen, in seconds since 1970."""
+        self.promised: PromisedNodes | None = None
+        """What the newest plan of resizes frees for the job that has, or is about to get, the kept nodes."""
         self.was_broken = False
         """Whether, of late, the scheduler has bound a pod of another job to a kept node, though the pod had a place
         elsewhere."""
@@ -106,15 +138,17 @@ class Places:
         """Until when others wait; if they do not, until when they may go whatever the scheduler does."""
         self.names_nodes = False
         """Whether `take` returns the nodes."""
+        self.gradient: Gradient | None = None
         self.is_outdated = False
         """Whether it is not known which of the picked jobs have a reservation."""
 
     def copy(self) -> "Places":
         """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
-        copied = Places(self.room.copy(), self.empty.copy(), self.gang_of)
+        copied = Places(self.room.copy(), self.empty.copy(), self.gang_of, workers_of=self.workers_of)
+        copied.set_typical(self.gradient.typical if self.gradient is not None else None)
         copied.usable = self.usable
         copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
-        copied.others_wait, copied.turn_until = self.others_wait, self.turn_until
+        copied.others_wait, copied.turn_until, copied.promised = self.others_wait, self.turn_until, self.promised
         return copied
 
     # What the picker asks
@@ -144,13 +178,22 @@ class Places:
             return ""
         members = gang.with_further(units)
         job.members, job.lasting = merged(job.members + members), gang.lasting
-        found = assignment.assign(self.room, members, ~self.kept) or assignment.assign(self.room, members)
-        for node, shape, count in found or ():
+        found = self.choose(members, ~self.kept) or self.choose(members) or ()
+        for node, shape, count in found:
             self._change(job.waiting, node, shape.demand, count)
         self._note_lack(key, job)
         if not found or not self.names_nodes:
             return ""
         return pod_nodes.write(found, [shape for shape, _ in job.members], self.room.names)
+
+    def choose(self, members: tuple[Members, ...], within: NodeSet = EVERY) -> Assignment | None:
+        """Return nodes of a set for pods that come; None if none were found."""
+        return assignment.place(self.room, self.gradient, members, within)
+
+    def set_typical(self, typical: TypicalPods | None) -> None:
+        """Choose nodes from now on so that few fragments are left for these pods; None: the fullest nodes."""
+        if self.gradient is None or self.gradient.typical != typical:
+            self.gradient = Gradient(self.room, typical) if typical is not None else None
 
     def release(self, key: str) -> None:
         """Drop the places of a job for which there is no reservation any more, but for those of its pods on nodes."""
@@ -231,7 +274,7 @@ class Places:
             for within in (~self.kept, EVERY):  # kept nodes only if there are no others
                 number = min(missing, count - placed, self.room.total(shape, within))
                 lacking = (Members(shape, number),) if number > 0 else ()
-                for node, _, pods in assignment.assign(self.room, lacking, within) or ():
+                for node, _, pods in self.choose(lacking, within) or ():
                     self._change(job.waiting, node, shape.demand, pods)
                     missing, placed = missing - pods, placed + pods
 

@@ -17,16 +17,20 @@ Workers that are on their way out count as gone, so that one waiting job never m
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from crds.keys import JobKey
 from crds.resources import amounts
 from queues.picking.picker import Picker
-from queues.picking.queue_state import QueueState, Shape, shape
+from queues.picking.queue_state import Candidate, QueueState, Shape, shape
+from queues.placement.gangs import Gang
+from queues.placement.places import PromisedNodes
 from queues.resizing import givers
 from queues.resizing.givers import Giver, Shares
-from queues.resizing.room import Room
+from queues.resizing.node_trial import NodeTrial
+from queues.resizing.room import Limit, Room
 from queues.resizing.search import Search, Waiting
-from queues.resizing.values import ElasticJob, Resize
+from queues.resizing.values import ElasticJob, Resize, digest
 
 _SHAPES = 4
 """The most different demands of one queue that are considered in one plan."""
@@ -50,11 +54,17 @@ class GivingBack:
     _asked: dict[Giver, Waiting] = field(default_factory=dict)
     claims: dict[str, JobKey] = field(default_factory=dict)
     hasten: dict[str, JobKey] = field(default_factory=dict)
+    promised: PromisedNodes | None = None
+    """The nodes of the job that has the pool's reservation, or gets it next."""
     patient_until: float = -math.inf
     """When the last first job that lacks the pool has waited for as long as its patience lasts."""
 
     def __post_init__(self) -> None:
         self._present = Room(self._picker, self._queues, ())  # what is used now, by workers on their way out, too
+
+    @cached_property
+    def _nodes(self) -> NodeTrial:
+        return NodeTrial(self._picker, self._jobs)
 
     def serve(self) -> None:
         """Find room for the largest possible number of waiting jobs."""
@@ -62,7 +72,7 @@ class GivingBack:
         givers_by_queue = givers.by_queue(self._jobs, self._shares) if waiting else {}
         if not givers_by_queue and not any(job.leaving for job in self._jobs if waiting):
             return
-        self._search = Search(self._room, givers_by_queue, self._shares)
+        self._search = Search(self._room, self._nodes, givers_by_queue, self._shares)
         self._able = self._in_order(waiting)
         lines = [self._line(queue) for queue in self._able]
         while lines:
@@ -78,7 +88,8 @@ class GivingBack:
     @property
     def resizes(self) -> tuple[Resize, ...]:
         """The jobs that are asked, each for all that it gives."""
-        return tuple(_resize(giver, waiting) for giver, waiting in self._asked.items() if giver.given)
+        given = ((giver, waiting) for giver, waiting in self._asked.items() if giver.given)
+        return tuple(_resize(giver, waiting, self._nodes.victims(giver.job.key)) for giver, waiting in given)
 
     def needed(self) -> frozenset[JobKey]:
         """Return the jobs whose workers on their way out a waiting job needs. Call it after `serve`."""
@@ -86,7 +97,8 @@ class GivingBack:
 
     def _takes_back(self, job: ElasticJob) -> bool:
         """Return whether the job's leaving workers could stay; if so, count them as used."""
-        stays = self._room.fits(self._queues[job.queue], amounts.scale(job.unit, job.leaving))
+        fits = self._room.fits(self._queues[job.queue], amounts.scale(job.unit, job.leaving))
+        stays = fits and self._nodes.return_workers(job.key, job.leaving)
         if stays:
             self._room.charge(job.queue, job.unit, job.leaving)
         return stays
@@ -96,17 +108,19 @@ class GivingBack:
         for giver in reversed(self._asked):
             step = amounts.scale(giver.job.unit, giver.job.step)
             while giver.given and self._room.fits(self._queues[giver.job.queue], step):
+                if not self._nodes.return_workers(giver.job.key, giver.job.step):
+                    break
                 self._room.give(giver.job, -giver.job.step, idle=False)
                 giver.workers += giver.job.step
 
     def _in_order(self, waiting: Iterable[QueueState]) -> Sequence[QueueState]:
         """Return the queues some of whose jobs may get room, in the order in which they are served."""
         holder = self._picker.reservation_holder
-        leaving = {str(job.leaving_for) for job in self._jobs if job.leaving and job.leaving_for is not None}
+        leaving = {job.leaving_for for job in self._jobs if job.leaving and job.leaving_for}
 
         def order(queue: QueueState) -> tuple[bool, bool, bool, float, str]:
             name, first = queue.spec.name, queue.first
-            expected = first is not None and first.waiting.ticket[0] in leaving
+            expected = bool(leaving) and first is not None and digest(first.waiting.entry.key) in leaving
             return name != holder, not expected, name in self._seen, -self._picker.behind(name), name
 
         able = (queue for queue in waiting if self._may_take_paid(queue) or self._search.may_serve(queue))
@@ -122,7 +136,7 @@ class GivingBack:
         holder, first = self._picker.reservation_holder, queue.first
         if holder or self.hasten or first is None or not queue.reservable:
             return queue.spec.name == holder
-        if self._present.lacks(queue, first.demand) != "pool" or self._picker.reservation.is_barred(queue):
+        if self._lacks_now(queue, first) != "pool" or self._picker.reservation.is_barred(queue):
             return False
         ends = first.waiting.entry.submitted + self._picker.rules.least_patience
         self.patient_until = max(self.patient_until, ends)
@@ -131,28 +145,29 @@ class GivingBack:
     def _line(self, queue: QueueState) -> Iterator[bool]:
         """Serve the jobs of a queue in order, and yield after each."""
         self._looked.add(queue.spec.name)
-        failed: set[Shape] = set()
+        failed: set[tuple[Shape, Gang | None]] = set()
         first, may_take_paid = queue.first, self._may_take_paid(queue)
         holder = self._picker.reservation_holder == queue.spec.name
         for candidate in queue.runnable():
             is_first = first is not None and candidate.position == first.position
-            if failed and shape(candidate.demand) in failed:
+            kind = (shape(candidate.demand), candidate.waiting.gang) if failed else None
+            if kind in failed:
                 continue
             if not self._serve(Waiting(queue, candidate, is_first, is_first and may_take_paid)):
-                failed.add(shape(candidate.demand))
+                failed.add((shape(candidate.demand), candidate.waiting.gang))
                 if holder or len(failed) > _SHAPES or queue.spec.strict:
                     return
             yield True
 
     def _serve(self, waiting: Waiting) -> bool:
         """Return whether a job gets room. If so, the room is charged."""
-        served = self._room.fits(waiting.queue, waiting.demand)
+        served = self._room.fits(waiting.queue, waiting.demand) and self._nodes.fits(waiting.queue, waiting.candidate)
         if not served and (asked := self._search.find(waiting)):
             served = True
             for giver in asked:
                 self._asked.setdefault(giver, waiting)
         if served:
-            self._protect(waiting)
+            self._protect(waiting, self._nodes.take(waiting.candidate))
             self._room.satisfy(waiting.queue, waiting.candidate)
             self._room.charge(waiting.queue.spec.name, waiting.demand)
             self._search.charge(waiting.demand)
@@ -160,22 +175,31 @@ class GivingBack:
             self._room.reserve(waiting.demand)
         return served
 
-    def _protect(self, waiting: Waiting) -> None:
-        """Keep the room of a first job that has to wait for workers to end."""
-        if not waiting.is_first or self._present.fits(waiting.queue, waiting.demand):
-            return
-        limit = self._present.lacks(waiting.queue, waiting.demand)
-        name = waiting.queue.spec.name
+    def _protect(self, waiting: Waiting, nodes: tuple[str, ...]) -> None:
+        """Keep the room of a first job that has to wait for workers to end, and the nodes on which it is."""
+        limit = self._lacks_now(waiting.queue, waiting.candidate) if waiting.is_first else None
+        name, holder = waiting.queue.spec.name, self._picker.reservation_holder
         if limit in ("quota", "cohort"):
             self.claims[name] = waiting.key
-        elif limit == "pool" and not self._picker.reservation_holder and not self.hasten:
+        elif limit == "pool" and not holder and not self.hasten:
             self.hasten[name] = waiting.key
+        if limit == "pool" and nodes and name in (holder, *self.hasten):
+            self.promised = PromisedNodes(str(waiting.key), nodes, self._now)
+
+    def _lacks_now(self, queue: QueueState, candidate: Candidate) -> Limit | None:
+        """Return the first limit that lacks room for a job now, with the workers that are on their way out. Nodes are
+        of the pool."""
+        limit = self._present.lacks(queue, candidate.demand)
+        if limit is None:
+            on_kept = queue.spec.name == self._picker.reservation_holder
+            limit = None if self._picker.pool.finds_nodes(candidate, on_kept=on_kept) else "pool"
+        return limit
 
 
-def _resize(giver: Giver, waiting: Waiting) -> Resize:
+def _resize(giver: Giver, waiting: Waiting, victims: tuple[str, ...]) -> Resize:
     key, queue = waiting.key, waiting.queue.spec.name
     # The message is in the status of the giver, whose owner may not know the jobs of other teams.
     is_own = key.namespace == giver.job.key.namespace
     receiver = f"{key.namespace}/{key.name} of queue {queue}" if is_own else "a job of another team"
     message = f"gives {giver.given} workers back to {receiver}"
-    return Resize(giver.job.key, giver.workers, "GiveBack", key, queue, message)
+    return Resize(giver.job.key, giver.workers, "GiveBack", key, queue, message, victims[: giver.given])

@@ -81,6 +81,7 @@ def plan(
         claims=giving_back.claims,
         hasten=giving_back.hasten,
         needed=needed,
+        nodes=giving_back.promised,
         patient_until=giving_back.patient_until,
         kept=reasons_kept(known, {resize.key for resize in resizes}, grown.kept) if with_kept else (),
         idle_since=grown.idle_since,

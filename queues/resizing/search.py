@@ -11,9 +11,11 @@ from typing import Literal, NamedTuple, TypeVar
 
 from crds.keys import JobKey
 from crds.resources import amounts
-from crds.resources.amounts import Amounts
+from crds.resources.amounts import NOTHING, Amounts
 from queues.picking.queue_state import Candidate, QueueState
+from queues.placement.places import WorkerPod
 from queues.resizing.givers import Giver, Shares
+from queues.resizing.node_trial import NodeTrial
 from queues.resizing.room import Limit, Room
 from queues.resizing.values import ElasticJob
 
@@ -53,41 +55,60 @@ class Tier:
         self.may = may
         self._first = first
         self._turns: dict[str, list[_Turn]] = {}
+        self._valid: dict[Giver, _Turn] = {}
+        """The one turn of each job that counts; the others in the lines are out of date."""
         self.looked_at = 0
         """How many jobs were looked at. It bounds the time of a plan."""
         for giver in givers:
             if getattr(giver, part):
-                self._turns.setdefault(self._line(giver), []).append(_turn(giver))
+                turn = self._valid[giver] = _turn(giver)
+                self._turns.setdefault(self._line(giver), []).append(turn)
                 self.looked_at += 1
         for turns in self._turns.values():
             heapq.heapify(turns)
-        self._lines = [(self._order(line), line) for line in self._turns]
+        self._orders = {line: self._order(line) for line in self._turns}
+        """The one order of each line that counts."""
+        self._lines = [(order, line) for line, order in self._orders.items()]
         heapq.heapify(self._lines)
 
     def next(self) -> Giver | None:
         """Remove and return the job that gives first; None if no job has anything to give."""
         while self._lines:
-            order, line = heapq.heappop(self._lines)
-            if (present := self._order(line)) != order:
-                heapq.heappush(self._lines, (present, line))
+            order, line = self._lines[0]
+            if self._orders.get(line) != order:
+                heapq.heappop(self._lines)
+            elif (present := self._order(line)) != order:
+                self._orders[line] = present
+                heapq.heapreplace(self._lines, (present, line))
             elif (giver := self._next_of(self._turns[line])) is not None:
-                heapq.heappush(self._lines, (order, line))
                 return giver
+            else:
+                heapq.heappop(self._lines)
+                del self._orders[line]
         return None
 
     def add(self, giver: Giver) -> None:
         """Put a job back that `next` has removed, or that has more to give again."""
-        line = self._line(giver)
-        heapq.heappush(self._turns[line], _turn(giver))
-        heapq.heappush(self._lines, (self._order(line), line))
+        line, turn = self._line(giver), _turn(giver)
+        if giver not in self._valid or turn < self._valid[giver]:
+            self._valid[giver] = turn
+            heapq.heappush(self._turns[line], turn)
+        order = self._order(line)
+        if line not in self._orders or order < self._orders[line]:
+            self._orders[line] = order
+            heapq.heappush(self._lines, (order, line))
 
     def _next_of(self, turns: list[_Turn]) -> Giver | None:
         while turns:
             turn = heapq.heappop(turns)
             giver = turn[-1]
+            if self._valid.get(giver) != turn:
+                continue
+            del self._valid[giver]
             if getattr(giver, self.part):
                 if (present := _turn(giver)) == turn:
                     return giver
+                self._valid[giver] = present
                 heapq.heappush(turns, present)
         return None
 
@@ -258,9 +279,12 @@ class Table:
 class Search:
     """The searches of one plan."""
 
-    def __init__(self, room: Room, givers: Givers, shares: Shares) -> None:
-        """The result belongs to the caller, and changes with each search that finds room."""
+    def __init__(self, room: Room, nodes: NodeTrial, givers: Givers, shares: Shares) -> None:
+        """The result belongs to the caller, and changes with each search that finds room, as do `nodes`."""
         self._room = room
+        self._nodes = nodes
+        self._chosen: Mapping[Giver, Sequence[WorkerPod]] = {}
+        """The workers that leave because of their nodes, in the present search."""
         self._givers = givers
         self._cohorts = {room.queues[name].spec.cohort for name in givers}
         self._table = Table(room, givers, shares)
@@ -289,15 +313,19 @@ class Search:
             return ()
         # The first limit that the job lacks says whether any job may be asked.
         limit, spec = self._room.lacks(waiting.queue, waiting.demand), waiting.queue.spec
+        if limit is None and self._nodes.counts(waiting.candidate):
+            limit = "pool"  # it lacks nodes
         if not (limit == "pool" or (spec.name in self._givers if limit == "quota" else spec.cohort in self._cohorts)):
             return ()
         self._searches -= 1
         for rows in self._table.attempts(waiting):
-            victims = Victims(self._room, waiting.key)
+            victims, self._chosen = Victims(self._room, waiting.key), {}
             if all(self._ask(victims, waiting, row) for row in rows):
                 victims.spare(self._fits_within if rows[0].within_quota else self._fits, waiting)
                 for job, workers in victims.paid:
                     amounts.increase(self._least_used, job.unit, -workers)
+                for giver in victims.givers if self._nodes.known else ():
+                    self._nodes.give(giver, self._chosen.get(giver, ()))
                 return victims.givers
             victims.undo()
         return ()
@@ -313,6 +341,8 @@ class Search:
         def counts(queue: str, name: str) -> bool:
             return self._room.counts(row.limit, queue, name)
 
+        if row.limit == "pool" and self._nodes.counts(waiting.candidate):
+            return self._ask_for_nodes(victims, waiting, row)
         if not lacking():
             return True
         for tier in row.tiers:
@@ -321,8 +351,32 @@ class Search:
                 return True
         return False
 
+    def _ask_for_nodes(self, victims: Victims, waiting: Waiting, row: TableRow) -> bool:
+        """Ask the tiers of a row for all that they may give, and choose the workers without which the pods of the job
+        find nodes. What is not needed is spared later."""
+
+        def is_done() -> bool:
+            most = {giver: giver.given - self._nodes.gone(giver.job.key) for giver in victims.givers}
+            chosen = self._nodes.choose(waiting.queue, waiting.candidate, most)
+            self._chosen = chosen or {}
+            return chosen is not None and not self._room.lacking("pool", waiting.queue, waiting.demand)
+
+        def wanted() -> Amounts:
+            self._looks -= 2  # a worker on trial takes twice the time
+            return waiting.demand if self._looks > 0 else NOTHING
+
+        if is_done():
+            return True
+        for tier in row.tiers:
+            self._looks, tier.looked_at = self._looks - tier.looked_at, 0
+            victims.take(tier, wanted, lambda *_: True)
+            if is_done():
+                return True
+        return False
+
     def _fits(self, waiting: Waiting) -> bool:
-        return self._room.fits(waiting.queue, waiting.demand)
+        gives = (giver.given - self._nodes.gone(giver.job.key) >= len(pods) for giver, pods in self._chosen.items())
+        return self._room.fits(waiting.queue, waiting.demand) and all(gives)
 
     def _fits_within(self, waiting: Waiting) -> bool:
         """Return whether a job fits, and borrows nothing."""

@@ -3,6 +3,7 @@
 One rule: all are frozen and carry keys and numbers only, never a pod or a status.
 """
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from crds.keys import JobKey
 from crds.resources.amounts import Amounts
+from queues.placement.places import PromisedNodes
 
 Reason = Literal["Idle", "GiveBack"]
 """Why a job is resized: it grows into idle room, or it gives workers back to a job that waits."""
@@ -65,8 +67,14 @@ class ElasticJob:
     """For how long the room must have been idle into which the job grows."""
     leaving: int = 0
     """How many of the workers are on their way out."""
-    leaving_for: JobKey | None = None
-    """The waiting job to which the leaving workers are given back; None: none, or it is not known."""
+    leaving_for: str | None = None
+    """The digest of the waiting job to which the leaving workers are given back (`digest`), or what an earlier version
+    has written in its place; None: they are for no job."""
+
+
+def digest(key: JobKey) -> str:
+    """Return a digest of a job's key. Whoever does not know the random uid in the key cannot tell the job from it."""
+    return hashlib.sha256(str(key).encode()).hexdigest()[:32]
 
 
 class Resize(NamedTuple):
@@ -82,6 +90,8 @@ class Resize(NamedTuple):
     """The queue of that job."""
     message: str = ""
     """A sentence for the job's owner: to whom it gives back, or why it grows."""
+    victims: tuple[str, ...] = ()
+    """The names of the workers that leave before others, because of their nodes."""
 
 
 class Kept(NamedTuple):
@@ -120,6 +130,9 @@ class Plan:
     hasten: Mapping[str, JobKey] = field(default_factory=lambda: MappingProxyType({}))
     """By queue, its first job that lacks room in the pool, and whose patience ends at once: only idle growth keeps it
     out, or it has waited for long enough and paid workers make room for it."""
+    nodes: PromisedNodes | None = None
+    """The nodes on which the job finds room that holds the pool's reservation, or gets it next, once others have given
+    workers back; None: there is no such job, or its nodes are not known."""
     patient_until: float = -math.inf
     """Until when time alone may let a waiting job take workers, in seconds since 1970."""
     needed: frozenset[JobKey] = frozenset()

@@ -12,7 +12,7 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Cluster
 from reconcilers.apply.object_writer import ObjectWriter
-from reconcilers.plan.model_record import NOT_RECORDED
+from reconcilers.pods.model_record import NOT_RECORDED
 from reconcilers.values import EmitEvent, RecordModel
 
 DEFINITION = f"{MODEL_VERSIONS.plural}.{MODEL_VERSIONS.group}"

@@ -11,10 +11,10 @@ from datetime import datetime
 from crds.torchjob import conditions
 from crds.torchjob.status import Completion, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import model_record, progress, status
+from reconcilers.plan import closed_holds, progress, status
 from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.moment import Moment
-from reconcilers.pods import task_members
+from reconcilers.pods import model_record, task_members
 from reconcilers.pods.grants import Grant
 from reconcilers.pods.task_members import PodMember
 from reconcilers.values import (
@@ -109,7 +109,7 @@ def finish(job: TorchJob, after: TorchJobStatus, at: Moment, before: tuple[Actio
     # A kill after the record repeats the record, which finds its name taken by this job.
     files = observation.model or (record.model if record is not None else None)
     model = model_record.record(job, after, files, on_machine=at.settings.on_machine)
-    writes = services + model + status.write(job, after, remaining)
+    writes = services + model + status.write(job, after, remaining, at.now)
     deletions = deletion.delete(to_delete, shorten=True) + at.group_deletions
     return Plan(before + writes + deletions + _failure_events(after))
 
@@ -209,7 +209,7 @@ def plan_invalid(job: InvalidJob, at: Moment) -> Plan:
 def _report_invalid(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
     message = "; ".join(map(str, job.problems))
     after = status.enter_status(job.status, job.generation, "Failed", "InvalidSpec", message, now)
-    after = after.model_copy(update={"completion_time": now})
+    after = after.model_copy(update={"completion_time": now, "holds": closed_holds.after(job.status, after, now)})
     change = dict.fromkeys(job.unreadable) | status.patch_from(job.status, after)
     return (WriteStatus({"status": change}, job.resource_version),)
 
@@ -227,7 +227,7 @@ def report_stuck_pods(at: Moment) -> tuple[Action, ...]:
         return events
     if status.is_blocked(job.status):
         return events if at.reason in status.SENT_BACK else ()
-    return status.write(job, status.block_on_stuck_pods(job, message, at.now), at.observation.pods) + events
+    return status.write(job, status.block_on_stuck_pods(job, message, at.now), at.observation.pods, at.now) + events
 
 
 def delete_all_services(job: TorchJob, pods: Pods) -> tuple[Action, ...]:

@@ -24,6 +24,7 @@ from reconcilers.views import containers
 
 KEY = "torchq-result"
 MODEL_KEY = "torchq-model"
+_BOTH = f"{KEY} {MODEL_KEY}"
 _BEGIN, _MODEL_BEGIN = (f'{{"{key}":' for key in (KEY, MODEL_KEY))
 FILE_VARIABLE = "TORCHQ_RESULT_FILE"
 """The variable of each container with the path of the file whose content becomes its termination message."""
@@ -51,16 +52,16 @@ def is_result(message: str) -> bool:
     return message.startswith((_BEGIN, _MODEL_BEGIN))
 
 
-def is_there(pod: Manifest) -> bool:
-    """Return whether the main container of a pod has ended with a result."""
-    return _message(pod).startswith(_BEGIN)
-
-
-def has_model(pod: Manifest) -> bool:
-    """Return whether the main container of a pod has ended with a count of the files of a model, or with a result that
-    mentions one."""
+def given(pod: Manifest) -> str:
+    """Return the keys with which the main container of a pod has ended, `KEY` and `MODEL_KEY`, as one constant text. A
+    result that mentions the second key may seem to have it."""
     message = _message(pod)
-    return is_result(message) and f'"{MODEL_KEY}":' in message
+    if not is_result(message):
+        return ""
+    has_model = f'"{MODEL_KEY}":' in message
+    if message.startswith(_MODEL_BEGIN):
+        return MODEL_KEY
+    return _BOTH if has_model else KEY
 
 
 def read(pod: Manifest) -> str:

@@ -173,7 +173,7 @@ def _target_of(job: Change, left: int) -> Target | None:
     anyway."""
     if job.target is None or left <= job.wish:
         return None
-    return job.target.model_copy(update={"workers": min(job.target.workers, left)})
+    return job.target.model_copy(update={"workers": min(job.target.workers, left), "victims": ()})
 
 
 def _seconds_to_grow(job: Change, scaling: Scaling) -> int:
@@ -210,10 +210,12 @@ def _begin_removal(job: Change) -> ChangeStep | None:
 
 def _leaving(job: Change, surplus: int) -> tuple[str, ...]:
     """Return the workers to remove: first the workers that a request names, and all of its workers if the
-    request names exactly these."""
+    request names exactly these; else those first that the target names."""
     asked = job.asked
     if asked is None or asked.to != job.wish or job.has_ended:
-        return job.workers.choose(surplus)
+        able = job.workers.choose(len(job.staying))
+        first = [name for name in (job.target.victims if job.target is not None else ()) if name in able]
+        return (*first, *(name for name in able if name not in first))[: max(surplus, 0)]
     named = [name for name in asked.victims if name in job.staying]
     others = (name for name in job.workers.choose(len(job.staying)) if name not in named)
     return (*named, *others)[: max(surplus, len(named) if asked.exact else 0, 0)]

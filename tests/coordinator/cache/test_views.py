@@ -88,6 +88,15 @@ def test_a_foreign_pod_takes_room_once_it_is_bound_to_a_node() -> None:
     assert views.pod_view(placed | {"status": {"phase": "Failed"}}).occupies is False
 
 
+@pytest.mark.parametrize(("begun", "expected"), [([], False), (["0"], False), (["0", "1"], True)])
+def test_the_view_of_a_job_says_whether_a_later_stage_has_begun(begun: list[str], expected: bool) -> None:
+    worker = {**desk.task(), "dependsOn": [{"taskType": "Master", "phase": "Succeeded"}]}
+    body = desk.manifest("train", "a", {"Master": desk.task(), "Worker": worker})
+    body["metadata"] |= {"namespace": "team", "uid": "u1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    body["status"] = {"stages": {stage: {"began": "2026-01-01T00:00:00Z"} for stage in begun}}
+    assert views.job_view(body).is_past_first == expected
+
+
 def on_host(*, host: bool) -> dict[str, Any]:
     found = requests(cpu=1)
     if host:

@@ -1,76 +1,22 @@
 """Nodes that flap, that nobody knows, and places that are made anew while others read a copy; the test plays the
 watches."""
 
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from coordinator.cache.node_changes import NodeChanges, node_index
-from coordinator.cache.node_views import NodeView
-from coordinator.cache.views import JobView, PodView
 from coordinator.cache.watches import Watches
 from coordinator.leader.node_places import REBUILD_SECONDS, NodePlaces
-from crds.keys import JobKey
 from crds.node_requirements import Taint, place_condition
 from queues.placement.gangs import Gang, Members, Shape
 from queues.values import Reservation
 from tests.support.clock import Clock
 from tests.support.coordinator.builders import KEY, admission, job, node, pod
+from tests.support.coordinator.shown_nodes import Nodes, Pods, Shown
 
 POD = Shape((("cpu", 1000), ("pods", 1)))
 GANG = Gang((Members(POD, 1),))
-
-
-@dataclass
-class Shown:
-    """What the watches show."""
-
-    nodes: "Nodes"
-    pods: "Pods"
-    jobs: dict[JobKey, JobView] = field(default_factory=dict)
-    node_changes: NodeChanges = field(default_factory=NodeChanges)
-
-    def job(self, key: JobKey) -> JobView | None:
-        return self.jobs.get(key)
-
-    def job_pods(self, key: JobKey) -> list[PodView]:
-        return [each for each in self.pods.values() if each.job == key]
-
-    def set_node(self, name: str, **changes: Any) -> None:
-        before = self.nodes.get("", name)
-        self.nodes.found[name] = replace(before or node(name=name), **changes)
-        self.node_changes.note_node(before, self.nodes.found[name])
-
-    def add_pod(self, view: PodView) -> None:
-        self.pods.found.append(view)
-        self.node_changes.note_pod(None, view)
-
-    def end_pod(self, view: PodView) -> None:
-        self.pods.found.remove(view)
-        self.node_changes.note_pod(view, None)
-
-
-@dataclass
-class Nodes:
-    found: dict[str, NodeView] = field(default_factory=dict)
-
-    def get(self, _: str, name: str) -> NodeView | None:
-        return self.found.get(name)
-
-    def values(self) -> list[NodeView]:
-        return [*self.found.values()]
-
-
-@dataclass
-class Pods:
-    found: list[PodView] = field(default_factory=list)
-
-    def values(self) -> list[PodView]:
-        return self.found
-
-    def indexed(self, key: str) -> list[PodView]:
-        return [each for each in self.found if node_index(each) == key]
 
 
 @pytest.fixture
@@ -161,6 +107,20 @@ def test_places_of_the_first_stage_do_not_come_back_in_a_later_one(shown: Shown,
         assert kept.places is not None
         assert kept.places.room.total(POD) == 15
         clock.step(REBUILD_SECONDS)
+
+
+@pytest.mark.parametrize(("is_past_first", "left"), [(True, 15), (False, 10)])
+def test_a_new_leader_keeps_no_places_of_the_first_stage_once_a_later_one_runs(
+    shown: Shown, clock: Clock, is_past_first: bool, left: int
+) -> None:
+    staged = Gang((Members(POD, 6),), lasting=False)
+    shown.jobs[KEY] = job(gang=staged, admission=admission(), is_past_first=is_past_first)
+    shown.add_pod(pod(node="n1", demand=dict(POD.demand)))
+    reserved = {KEY: Reservation(key=KEY, queue="a", attempt=1, epoch=1, charge={})}
+    kept = NodePlaces(cast("Watches", shown), lambda: reserved, clock)
+    kept.refresh()
+    assert kept.places is not None
+    assert kept.places.room.total(POD) == left
 
 
 def test_a_job_that_lost_its_places_gets_others_once_there_is_room(shown: Shown, clock: Clock) -> None:

@@ -1,13 +1,17 @@
 """Which nodes are kept for a gang, and for how long."""
 
 from collections import Counter
+from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from queues.placement import kept_nodes
+from queues.placement.assignment import assign
 from queues.placement.gangs import Gang, Members, NodeSet, Shape
 from queues.placement.kept_nodes import KeptNodes
-from queues.placement.node_room import NodeRoom
+from queues.placement.node_room import NodeRoom, set_of
 from queues.placement.places import ExpectedEnd, Places
 from tests.support.queues.clusters import room_of, shape
 
@@ -120,3 +124,27 @@ def test_a_copy_holds_others_back_for_as_long(places: Places) -> None:
     copied = places.copy()
     kept_nodes.keep(copied, "big", waiting.gang, 2.0, 30.0)
     assert not copied.fits(small)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=200)
+def test_the_moment_is_the_first_at_which_the_gang_finds_nodes(seed: int) -> None:
+    random = Random(seed)
+    pods = [shape(gpu=random.randint(1, 3), cpu=random.choice([1, 1, 2])) for _ in range(random.randint(0, 8))]
+    jobs = {f"job-{number}": (random.randrange(4), pod, float(number)) for number, pod in enumerate(pods)}
+    nodes = [{"gpu": random.choice([4, 8]), "cpu": random.choice([2, 8]), "pods": 10} for _ in range(4)]
+    gang = tuple(
+        Members(shape(gpu=random.randint(1, 4), cpu=random.randint(1, 4)), random.randint(1, 3))
+        for _ in range(random.choice([1, 1, 2]))
+    )
+    places = places_of(room_of(nodes), jobs)
+    before = [dict(places.room.free(node)) for node in range(4)]
+    found = kept_nodes.choose(places, gang, places.ends(0.0), -1.0)
+    assert [dict(places.room.free(node)) for node in range(4)] == before
+    moments = []
+    for key, (node, pod, at) in [("", (0, shape(), -1.0)), *jobs.items()]:
+        if key:
+            places.room.use(node, pod.demand, -1)
+        if (assigned := assign(places.room, gang)) is not None:
+            moments.append(KeptNodes(at, set_of({node for node, _, _ in assigned})))
+    assert found == (moments[0] if moments else None)

@@ -5,7 +5,7 @@ One rule: every action is checked. No pod exists without a charge, only named vi
 counted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,13 +82,16 @@ class Resizing(Simulation):
         if is_due and admission.workers < size <= scaling.to and held.grown == admission.grown:
             self.reservation = replace(held, size=size, charge=sizes.charge(size), grown=held.grown + 1)
 
-    def aim(self, workers: int | None, reason: str = "Idle", message: str = "for other/next") -> None:
+    def aim(
+        self, workers: int | None, reason: str = "Idle", message: str = "for other/next", victims: Sequence[str] = ()
+    ) -> None:
         """Write the size that the coordinator has decided on. None means that the coordinator wants no other size any
         more.
         """
         assert self.manifest is not None
         wish, since = self.known.spec.worker_count, timestamps.format_time(self.now.timestamp())
         target = {"workers": workers, "reason": reason, "message": message, "since": since, "wish": wish}
+        target["victims"] = [*victims]
         self.manifest["status"]["target"] = target if workers is not None else None
         self._touch_job()
 

@@ -199,6 +199,22 @@ class TestGivingBack:
         assert job.events == [f"GaveBack: from 5 to {to} workers in 7 s: for other/next"]
         assert job.writes == 2
 
+    def test_workers_that_the_target_names_go_first(self) -> None:
+        job = grown(2, 5)
+        named = ["digits-worker-3", "digits-master-0", "gone", "digits-worker-1"]
+        job.aim(2, "GiveBack", victims=named)
+        job.work()
+        assert change(job).victims == ("digits-worker-3", "digits-worker-1", "digits-worker-4")
+        end(job)
+        assert (grant_of(job)[0], target(job)) == (2, None)
+
+    def test_no_more_workers_go_than_the_target_says_though_it_names_more(self) -> None:
+        job = grown(2, 5)
+        job.aim(4, "GiveBack", victims=["digits-worker-1", "digits-worker-2"])
+        end(job)
+        kept = target(job)
+        assert (job.indexes(), kept and kept.victims) == ([0, 2, 3, 4], ())
+
     def test_what_is_given_back_below_the_wish_waits_in_the_queue(self) -> None:
         job = resizing(4, **ELASTIC)
         job.aim(2, "GiveBack")
