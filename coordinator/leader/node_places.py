@@ -22,8 +22,9 @@ from coordinator.cache.watches import Watches
 from crds.keys import JobKey
 from crds.node_requirements import PlaceCondition, binding_taints
 from crds.resources.amounts import NOTHING, PODS, Amounts
+from queues.placement import pod_nodes
 from queues.placement.gangs import Gang, Members, NodeSet
-from queues.placement.node_room import NodeRoom
+from queues.placement.node_room import Domains, NodeRoom, set_of
 from queues.placement.places import ExpectedEnd, Places, PodsOnNodes
 from queues.values import Reservation
 
@@ -120,9 +121,9 @@ class NodePlaces:
         before, nodes = self.places, dict[str, NodeView]()
         self._nodes, self._foreign, self._built = nodes, {}, -math.inf  # after an error, they are made anew at once
         # Copies ask from other threads, also when there are newer places with other indexes.
-        room = NodeRoom(lambda where: _allowed(room, nodes, where))
-        empty = NodeRoom(lambda where: _ever_allowed(empty, nodes, where))
-        places = Places(room, empty, self.gang_of, self._ends)
+        room = NodeRoom(lambda where: _allowed(room, nodes, where), lambda label: _domains(room, nodes, label))
+        empty = NodeRoom(lambda where: _ever_allowed(empty, nodes, where), lambda label: _domains(empty, nodes, label))
+        places = Places(room, empty, self.gang_of, self._ends, gang_shapes.settle)
         places.names_nodes = self.hints
         for node in self.watches.nodes.values() if self.watches.nodes else ():
             self._look_at(places, node.name)
@@ -135,7 +136,8 @@ class NodePlaces:
                 places.jobs[str(charge.key)].has_started = known.has_started
             job = self.watches.job(charge.key)
             if job is not None and job.gang is not None:
-                self._follow(places, charge.key, self._members(job, job.gang, charge.size or None))
+                gang = _settled(job.gang, pod_nodes.domain(charge.nodes))
+                self._follow(places, charge.key, self._members(job, gang, charge.size or None))
         if before is not None:
             kept = (before.room.names[index] for index in range(len(before.room.names)) if before.kept >> index & 1)
             places.kept = sum(1 << places.room.index(name) for name in kept if name in self._nodes)
@@ -225,6 +227,11 @@ class NodePlaces:
         return [ExpectedEnd(*end) for end in sorted([*moments, *((at, key) for at, _, key in expected)])]
 
 
+def _settled(gang: Gang, domain: str) -> Gang:
+    """Return the gang of a job that was picked for a domain, also before the domain is in its status."""
+    return gang.settled(lambda shape: gang_shapes.settle(shape, domain)) if gang.required and domain else gang
+
+
 def _rules_of(node: NodeView | None) -> object:
     """Return what decides which pods may run on a node that takes pods, apart from its room."""
     return None if node is None else (node.labels, binding_taints(node.taints))
@@ -243,6 +250,15 @@ def _ever_allowed(room: NodeRoom, nodes: Mapping[str, NodeView], where: str) -> 
     """Return the nodes on which pods with a place condition may run if all nodes take pods."""
     condition = PlaceCondition.parse(where)
     return _set(room, nodes, lambda node: condition.allows(node.name, node.labels, node.taints))
+
+
+def _domains(room: NodeRoom, nodes: Mapping[str, NodeView], label: str) -> Domains:
+    """Return the nodes that have a label, by its values."""
+    found: dict[str, list[int]] = {}
+    for node in list(nodes.values()):
+        if value := node.labels.get(label):
+            found.setdefault(value, []).append(room.index(node.name))
+    return {value: set_of(indexes) for value, indexes in found.items()}
 
 
 def _set(room: NodeRoom, nodes: Mapping[str, NodeView], belongs: Callable[[NodeView], bool]) -> NodeSet:

@@ -13,14 +13,15 @@ nodes with 8 GPUs each:
     n3     8              80
     n4     2              1000
 
-The gang finds nodes at 80, on n1 and n3. These two are kept; the 4 free GPUs of n2 and the 6 of n4 are not.
+The gang finds nodes at 80, on n1 and n3. These two are kept; the 4 free GPUs of n2 and the 6 of n4 are not. If the gang
+requires one domain, the kept nodes are of one domain.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from queues.placement import assignment
-from queues.placement.gangs import EVERY, Gang, Members, NodeSet
+from queues.placement import domains
+from queues.placement.gangs import EVERY, Gang, NodeSet
 from queues.placement.places import ExpectedEnd, Places
 
 SOONER = 0.8
@@ -50,7 +51,7 @@ def keep(places: Places, key: str, gang: Gang | None, now: float, patience: floa
     if is_same and are_open and 0 <= now - places.kept_since < patience:
         return
     before = places.kept if is_same and are_open else 0
-    chosen = choose(places, gang.members, places.ends(now), now, before)
+    chosen = choose(places, gang, places.ends(now), now, before)
     places.kept = 0 if chosen is None else chosen.nodes
     places.kept_for, places.kept_since = (key, gang), now
 
@@ -69,25 +70,23 @@ def _hold_back(places: Places, now: float, patience: float, *, is_same: bool) ->
 
 
 def choose(
-    places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], now: float, before: NodeSet = 0
+    places: Places, gang: Gang, ends: Sequence[ExpectedEnd], now: float, before: NodeSet = 0
 ) -> KeptNodes | None:
     """Return the nodes that hold a gang soonest; None if no nodes ever do.
 
     `ends` are in the order of time. The nodes `before`, which were kept for the gang until now, stay unless others hold
     the gang clearly sooner.
     """
-    best = _soonest(places, members, ends, now, EVERY)
+    best = _soonest(places, gang, ends, now, EVERY)
     if best is None or not before or best.nodes == before:
         return best
-    present = _soonest(places, members, ends, now, before)
+    present = _soonest(places, gang, ends, now, before)
     if present is None or best.at - now < SOONER * (present.at - now):
         return best
     return present._replace(nodes=before)
 
 
-def _soonest(
-    places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], now: float, within: NodeSet
-) -> KeptNodes | None:
+def _soonest(places: Places, gang: Gang, ends: Sequence[ExpectedEnd], now: float, within: NodeSet) -> KeptNodes | None:
     """Return the first moment at which a gang finds nodes, and these nodes, by halving the list of ends."""
     low, high, found = 0, len(ends), None
     ended = 0
@@ -95,9 +94,9 @@ def _soonest(
         while low <= high:
             middle = (low + high) // 2 if found is not None else high
             ended = _end(places, ends, ended, middle)
-            assigned = assignment.assign(places.room, members, within)
-            if assigned is not None:
-                found = middle, assigned
+            domain = places.domain(gang, gang.members, within)
+            if domain is not None:
+                found = middle, domains.assign(places.room, gang, gang.members, domain.nodes & within)
                 high = middle - 1
             elif found is None:
                 return None

@@ -37,7 +37,7 @@ def free(places: Places) -> list[int]:
 
 
 def choose(places: Places, now: float = 0.0, before: NodeSet = 0) -> KeptNodes | None:
-    return kept_nodes.choose(places, PAIR, places.ends(now), now, before)
+    return kept_nodes.choose(places, Gang(PAIR), places.ends(now), now, before)
 
 
 def test_the_nodes_are_those_that_hold_the_gang_soonest(places: Places) -> None:
@@ -46,11 +46,11 @@ def test_the_nodes_are_those_that_hold_the_gang_soonest(places: Places) -> None:
 
 
 def test_a_gang_that_fits_now_is_held_now(places: Places) -> None:
-    assert kept_nodes.choose(places, (Members(HALF, 2),), places.ends(0.0), 7.0) == KeptNodes(7.0, 0b0011)
+    assert kept_nodes.choose(places, Gang((Members(HALF, 2),)), places.ends(0.0), 7.0) == KeptNodes(7.0, 0b0011)
 
 
 def test_no_nodes_are_chosen_for_a_gang_that_no_nodes_ever_hold(places: Places) -> None:
-    assert kept_nodes.choose(places, (Members(WHOLE, 5),), places.ends(0.0), 0.0) is None
+    assert kept_nodes.choose(places, Gang((Members(WHOLE, 5),)), places.ends(0.0), 0.0) is None
     assert free(places) == [4, 4, 0, 6]
 
 
