@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 from crds import node_requirements
+from crds.torchjob import demand
 from crds.torchjob.demand import FirstPods
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
@@ -21,9 +22,15 @@ def of(job: TorchJob) -> Gang:
     """Return the gang of a job. A job that has its domain asks for no other one: its pods name the domain."""
     topology, has_domain = job.spec.scheduling_policy.topology, job.admission is not None and job.admission.domain
     required = "" if has_domain else topology.required
-    later = job.later_pods if required else ()
+    later = later_pods(job) if required else ()
     known = job.first_pods, len(job.spec.stages) == 1, required, topology.preferred, later
     return _KNOWN.get(known) or _KNOWN.setdefault(known, _gang(*known))
+
+
+def later_pods(job: TorchJob) -> tuple[tuple[FirstPods, ...], ...]:
+    """Return the pods of a job that start together in each later stage."""
+    spec, shares, avoided = job.spec, job.shares, job.status.excluded_nodes
+    return tuple(demand.stage_pods(spec, stage, shares, avoided) for stage in spec.stages[1:])
 
 
 def settle(shape: Shape, domain: str) -> Shape:

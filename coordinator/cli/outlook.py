@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import click
 
-from coordinator.cache import pod_grace, views
+from coordinator.cache import gang_shapes, pod_grace, views
 from coordinator.cli import api_client
 from coordinator.cli.api_client import Fetch
 from coordinator.cli.job_ref import display_name
@@ -55,7 +55,7 @@ def question(job: TorchJob) -> JobRequest:
         grace_seconds=pod_grace.longest(job),
         ports=tuple(sorted(job.spec.chosen_ports)),
         starts=_short(job.first_pods),
-        later=tuple(map(_short, job.later_pods)) if topology.required else (),
+        later_starts=tuple(map(_short, gang_shapes.later_pods(job))) if topology.required else (),
         required=topology.required,
         preferred=topology.preferred,
     )

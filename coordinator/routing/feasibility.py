@@ -89,7 +89,7 @@ class JobRequest(pydantic.BaseModel):
     """The ports of a node that it chooses itself."""
     starts: tuple[FirstPods, ...] = pydantic.Field(default=(), max_length=MOST_TASK_TYPES)
     """The pods that start together; empty if that is not known."""
-    later: tuple[tuple[FirstPods, ...], ...] = pydantic.Field(default=(), max_length=MOST_TASK_TYPES)
+    later_starts: tuple[tuple[FirstPods, ...], ...] = pydantic.Field(default=(), max_length=MOST_TASK_TYPES)
     """With `required`, those of each later stage; empty if that is not known."""
     required: str = ""
     """The label of nodes of which it requires one value."""
@@ -262,7 +262,9 @@ def _beyond_pool(request: JobRequest, limits: ClusterLimits) -> Iterator[Obstacl
     if not limits.nodes:
         yield _exceeds_nodes(TASKS, "the cluster has no node")
         return
-    yield from _beyond_nodes(request, limits.nodes, room)
+    is_unknown = bool(eligibility.topology_refusal(request.required, limits.rules))
+    asked = request.model_copy(update={"required": ""}) if is_unknown else request
+    yield from _beyond_nodes(asked, limits.nodes, room)
 
 
 def _beyond_nodes(request: JobRequest, nodes: tuple[NodeView, ...], room: Amounts) -> Iterator[Obstacle]:
@@ -289,7 +291,7 @@ def _beyond_nodes(request: JobRequest, nodes: tuple[NodeView, ...], room: Amount
     if not (large or beyond or misplaced) and (problem := node_fit.split(request.starts, nodes)) is not None:
         yield _exceeds_nodes(TASKS, problem.text, firm=is_alone)
     elif not (large or beyond or misplaced) and request.required:
-        stages = (request.starts, *request.later)
+        stages = (request.starts, *request.later_starts)
         if found := node_fit.undivided(stages, nodes, request.required):
             yield Obstacle("ExceedsNodes", f"{TOPOLOGY}.required", f"{found} ({INSIST})")
 

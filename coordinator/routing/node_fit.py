@@ -94,7 +94,7 @@ def undivided(stages: Iterable[Sequence[FirstPods]], nodes: Sequence[NodeView], 
         found = domains.count_placed(room, label, members, EVERY)
         holding = {value for placed, value in found if placed == sum(count for _, count in members)}
         if not holding:
-            return f"{node_words.shared(members, label, found)} if all nodes are empty"
+            return node_words.shared(members, label, found) + (" if all nodes are empty" if found else "")
         fitting = holding if fitting is None else fitting & holding
     none = fitting is not None and not fitting
     return f"the stages of the job must share one {label}, and no value of it has room for each of them" if none else ""

@@ -183,12 +183,6 @@ class TorchJob(StrictModel):
         avoided = self.status.excluded_nodes
         return demand.stage_pods(self.spec, self.spec.stages[0], self.shares, avoided, domain)
 
-    @property
-    def later_pods(self) -> tuple[tuple[FirstPods, ...], ...]:
-        """The pods that start together in each later stage."""
-        shares, avoided = self.shares, self.status.excluded_nodes
-        return tuple(demand.stage_pods(self.spec, stage, shares, avoided) for stage in self.spec.stages[1:])
-
     def charge_of(self, workers: int) -> Amounts:
         """Return the charge with a number of workers (`demand.charge_of`)."""
         return _cap(self.spec.charge_of(workers, self.larger_requests))

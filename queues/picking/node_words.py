@@ -58,7 +58,7 @@ def shared(members: Sequence[Members], label: str, found: Sequence[tuple[int, st
     rooms = [f"{value} {'has room ' if not at else ''}for {placed}" for at, (placed, value) in enumerate(found)]
     more = f" and {len(rooms) - MOST_DOMAINS} others for no more" if len(rooms) > MOST_DOMAINS else ""
     named = f"{', '.join(rooms[:MOST_DOMAINS])}{more}" if rooms else "no node has this label"
-    return f"its {pods} pods{each} must share one {label}; {named}"
+    return f"its {pods} {'pod' if pods == 1 else 'pods'}{each} must share one {label}; {named}"
 
 
 def _domains(places: Places, gang: Gang, within: NodeSet) -> str:
