@@ -13,6 +13,7 @@ from reconcilers.pods.node_affinity import REQUIRED
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
 from tests.support.coordinator.machines import Machines, places, until
+from tests.support.kube import servers
 from tests.support.kube.servers import Server
 
 RACK = "example.org/rack"
@@ -22,8 +23,9 @@ RACKS = {"n1": "r1", "n2": "r1", "n3": "r2", "n4": "r2"}
 
 
 @pytest.fixture
-def desk(cluster: KubernetesCluster) -> Iterator[Desk]:
+def desk(cluster: KubernetesCluster, request: pytest.FixtureRequest) -> Iterator[Desk]:
     settings: dict[str, Any] = {"admission_timeout": 100.0, "dead_node_grace": 5.0, "topology_labels": RACK}
+    settings |= getattr(request, "param", {})
     clock = Clock()
     clock.now = SINCE_READY
     with Desk(cluster, clock, pool="nodes", **settings) as found:
@@ -103,18 +105,28 @@ def test_gang_that_only_two_racks_hold_together_waits_until_one_does(machines: M
 
 
 def test_new_leader_and_worker_know_the_rack_of_a_gang_that_no_worker_has_seen(machines: Machines) -> None:
-    gang = submit(machines, "gang", 2, 5)
+    fill(machines, "n3")
+    gang = submit(machines, "gang", 2, 4)
     machines.desk.until(lambda: gang in machines.desk.reserved(), worker=False)
-    (held,) = machines.desk.store.all_reservations().values()
-    rack = pod_nodes.domain(held.nodes)
+    held = machines.desk.store.all_reservations()[gang]
+    assert pod_nodes.domain(held.nodes) == f"{RACK}=r2"
     machines.desk.begin(2)
     machines.desk.term.step()
     known = machines.desk.node_places.copy()
     assert known is not None
-    taken = [known.room.free(known.room.index(name))["cpu"] for name in RACKS if f"{RACK}={RACKS[name]}" == rack]
-    assert taken == [3000, 3000]
+    assert [known.room.free(known.room.index(name))["cpu"] for name in RACKS] == [8000, 8000, 3000, 0]
     until(machines, lambda: len(places(machines, gang)) == 2)
-    assert domain(machines, gang) == rack
+    assert places(machines, gang) == ["n4", "n4"]
+    assert domain(machines, gang) == f"{RACK}=r2"
+
+
+def test_job_that_asks_for_a_rack_after_its_pick_is_picked_anew(machines: Machines) -> None:
+    gang = submit(machines, "gang", 2, 5, topology={})
+    machines.desk.until(lambda: gang in machines.desk.reserved(), worker=False)
+    machines.desk.change(gang, schedulingPolicy={"topology": {"required": RACK}})
+    machines.desk.see()
+    until(machines, lambda: len(places(machines, gang)) == 2)
+    assert domain(machines, gang) == f"{RACK}=r1"
 
 
 def test_lost_node_is_replaced_in_the_rack_or_the_job_moves_as_a_whole_after_the_timeout(machines: Machines) -> None:
@@ -166,6 +178,19 @@ def test_growth_asks_for_room_in_the_rack_alone(machines: Machines) -> None:
     fits = {f"{RACK}=r1": 2, f"{RACK}=r2": 1}[rack]
     assert admission.workers == fits
     assert {RACKS[node] for node in places(machines, job)} == {rack.partition("=")[2]}
+
+
+@pytest.mark.parametrize("desk", [{"placement_hints": False}], indirect=True)
+def test_real_scheduler_binds_all_pods_of_the_gang_to_nodes_of_its_rack(server: Server, machines: Machines) -> None:
+    if server.embedded:
+        pytest.skip("the embedded scheduler is played by the test")
+    for name in RACKS:
+        machines.change(name, taints=None)
+    machines.binds = False
+    with servers.scheduler(server):
+        gang = submit(machines, "gang", 4, 2)
+        until(machines, lambda: len(places(machines, gang)) == 4)
+    assert {f"{RACK}={RACKS[node]}" for node in places(machines, gang)} == {domain(machines, gang)}
 
 
 def test_label_that_is_no_level_is_named_and_the_job_waits(machines: Machines) -> None:
