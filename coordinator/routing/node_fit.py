@@ -5,6 +5,7 @@ named: who submits jobs may not always list nodes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from coordinator.cache import gang_shapes
@@ -15,7 +16,7 @@ from crds.resources.amounts import NOTHING, OTHERS, PODS, Amounts
 from crds.torchjob.demand import FirstPods
 from queues.picking import node_words
 from queues.placement import assignment, domains
-from queues.placement.gangs import EVERY, Members, NodeSet, Shape
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Shape
 from queues.placement.node_room import Domains, NodeRoom, set_of
 
 MOST_TAINTS = 3
@@ -88,16 +89,17 @@ def split(starts: Sequence[FirstPods], nodes: Sequence[NodeView]) -> NodeProblem
 def undivided(stages: Iterable[Sequence[FirstPods]], nodes: Sequence[NodeView], label: str) -> str:
     """Return why no domain of a label could hold each stage of a job; empty if one could."""
     room = _empty_room(nodes)
-    gangs = [gang_shapes.members(stage) for stage in stages if stage]
-    fitting = None
-    for members in gangs:
-        found = domains.count_placed(room, label, members, EVERY)
-        holding = {value for placed, value in found if placed == sum(count for _, count in members)}
-        if not holding:
-            return node_words.shared(members, label, found) + (" if all nodes are empty" if found else "")
-        fitting = holding if fitting is None else fitting & holding
-    none = fitting is not None and not fitting
-    return f"the stages of the job must share one {label}, and no value of it has room for each of them" if none else ""
+    gangs = [Gang(members, required=label) for stage in stages if (members := gang_shapes.members(stage))]
+    for gang in gangs:
+        if domains.choose(room, room, gang, gang.members) is None:
+            found = domains.count_placed(room, label, gang.members, EVERY)
+            words = node_words.shared(gang.members, label, found, len(room.domains(label)))
+            return f"{words} if all nodes are empty" if found else words
+    first, later = gangs[:1], tuple(gang.members for gang in gangs[1:])
+    whole = (replace(gang, later=later) for gang in first)
+    if all(domains.choose(room, room, gang, gang.members) is not None for gang in whole):
+        return ""
+    return f"the stages of the job must share one {label}, and no value of it has room for each of them"
 
 
 def _empty_room(nodes: Sequence[NodeView]) -> NodeRoom:

@@ -14,8 +14,6 @@ from queues.values import Entry
 
 MOST_NAMES = 8
 """The most kept nodes that are named."""
-MOST_DOMAINS = 3
-"""The most domains that are named."""
 
 
 def gang_of(places: Places | None, entry: Entry) -> Gang | None:
@@ -51,19 +49,20 @@ def held_nowhere(gang: Gang | None) -> str:
     return "the pods of the job find no nodes with room for all of them"
 
 
-def shared(members: Sequence[Members], label: str, found: Sequence[tuple[int, str]]) -> str:
-    """Return how many of the pods that must share a domain find room in which one (`domains.count_placed`)."""
+def shared(members: Sequence[Members], label: str, found: Sequence[tuple[int, str]], values: int) -> str:
+    """Return how many of the pods that must share a domain find room in which one (`domains.count_placed`), of a number
+    of domains."""
     pods, (name, amount) = sum(count for _, count in members), _main(members[0].shape)
     each = f" ({quantities.format_amount(name, amount)} {name} each)" if len(members) == 1 else ""
     rooms = [f"{value} {'has room ' if not at else ''}for {placed}" for at, (placed, value) in enumerate(found)]
-    more = f" and {len(rooms) - MOST_DOMAINS} others for no more" if len(rooms) > MOST_DOMAINS else ""
-    named = f"{', '.join(rooms[:MOST_DOMAINS])}{more}" if rooms else "no node has this label"
+    more = f" (the most of {values})" if values > len(rooms) else ""
+    named = f"{', '.join(rooms)}{more}" if rooms else "no node has this label"
     return f"its {pods} {'pod' if pods == 1 else 'pods'}{each} must share one {label}; {named}"
 
 
 def _domains(places: Places, gang: Gang, within: NodeSet) -> str:
     found = domains.count_placed(places.room, gang.required, gang.members, within)
-    words = shared(gang.members, gang.required, found)
+    words = shared(gang.members, gang.required, found, len(places.room.domains(gang.required)))
     holds = found and found[0][0] == sum(count for _, count in gang.members)
     return f"{words}; a later stage of the job could not run there" if holds and gang.later else words
 

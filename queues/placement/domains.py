@@ -18,6 +18,8 @@ from queues.placement.assignment import Assignment
 from queues.placement.gangs import EVERY, Gang, Members, NodeSet, merged
 from queues.placement.node_room import NodeRoom, bits
 
+NAMED = 3
+"""The most domains that are named to people."""
 _SETS = 512
 """The most sets of domains that are looked at for different pods."""
 _TRIES = 32
@@ -58,10 +60,14 @@ def assign(room: NodeRoom, gang: Gang, members: tuple[Members, ...], within: Nod
 
 
 def count_placed(room: NodeRoom, label: str, members: tuple[Members, ...], within: NodeSet) -> list[tuple[int, str]]:
-    """Return how many of the members find a node in each domain of a label, with its value, the most first."""
-    counts = (
-        (assignment.count_placed(room, members, within & nodes), value) for value, nodes in room.domains(label).items()
+    """Return how many of the members find a node in the domains of a label that have most room, with their values, the
+    most first. There may be a thousand domains, and only NAMED are searched."""
+    wanted = merged(members)
+    ranked = sorted(
+        ((_room_for(room, wanted, within & nodes), value, nodes) for value, nodes in room.domains(label).items()),
+        key=lambda each: (-each[0], each[1]),
     )
+    counts = ((assignment.count_placed(room, members, within & nodes), value) for _, value, nodes in ranked[:NAMED])
     return sorted(counts, key=lambda found: (-found[0], found[1]))
 
 

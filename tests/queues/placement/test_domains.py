@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queues.picking import node_words
 from queues.placement import domains
 from queues.placement.gangs import EVERY, Gang, Members, NodeSet
 from queues.placement.node_room import NodeRoom, bits
@@ -70,6 +71,21 @@ def test_preferred_domains_are_as_few_as_can_be(free: tuple[int, ...], pods: int
     members = (Members(GPU, pods),)
     placed = domains.assign(gpu_racks(*free), Gang(members, preferred=RACK), members, EVERY)
     assert sorted(node for node, _, _ in placed) == nodes
+
+
+@pytest.mark.parametrize(
+    ("free", "words"),
+    [
+        ((2, 3), "r1 has room for 3, r0 for 2"),
+        ((2, 3, 0, 1, 1), "r1 has room for 3, r0 for 2, r3 for 1 (the most of 5)"),
+        ((), "no node has this label"),
+    ],
+)
+def test_domains_with_most_room_are_named(free: tuple[int, ...], words: str) -> None:
+    members, room = (Members(GPU, 4),), gpu_racks(*free)
+    found = domains.count_placed(room, RACK, members, EVERY)
+    told = node_words.shared(members, RACK, found, len(room.domains(RACK)))
+    assert told == f"its 4 pods (8 gpu each) must share one rack; {words}"
 
 
 def test_growth_goes_to_the_domain_that_the_job_prefers_and_has() -> None:
