@@ -61,6 +61,8 @@ THREADS = f"{WORK}threads"
 MADE = f"{WORK}made"
 SETTLED = f"{WORK}settled:"
 TALLY = f"{WORK}tally"
+HELD = f"{WORK}held"
+RECENT = f"{WORK}recent"
 REPORTS = f"{PREFIX}reports:"
 RUNS = "runs"
 """The field of the tally that counts finished runs."""
@@ -91,7 +93,7 @@ _KEYS = PRESERVED | {
     *(EPOCH, LAYOUT, REBUILDING, PROBE, ENTRIES, RESERVATIONS, USAGE, COHORTS, SHARED, PORTS, f"{PREFIX}commit"),
     *(f"{PREFIX}{name}" for name in ("change", "changed", "settled")),
     f"{PREFIX}none",  # a key that never exists: a check deletes it, which fails on a server that takes no writes
-    *(RECORDS, READY_COUNT, *LANES, DELAYED, LEASES, MADE),
+    *(RECORDS, READY_COUNT, *LANES, DELAYED, LEASES, HELD, RECENT, MADE),
 }
 _FAMILIES = (ORDER, READY, SETTLED, REPORTS)
 

@@ -44,6 +44,12 @@ class WorkSettings:
     """The wait after the first failure."""
     backoff_cap: float = 60.0
     """The longest wait after a failure."""
+    tenant_share: float = 0.75
+    """The part of all threads that the keys of one tenant hold at most while another tenant has had keys, too. So a key
+    of a tenant with few keys waits for no run of another tenant."""
+    tenant_seconds: float = 60.0
+    """For how long a tenant counts as such another after a key of it was leased. A tenant that is alone longer has all
+    threads."""
     batch_timeout: int = 120
     """How long RQ lets a batch wait for free threads. It is longer than the dispatched lease, after which the batch is
     void."""
@@ -89,7 +95,8 @@ class WorkSource(Protocol):
         kind leaves goes to the most urgent that waits (`queues.work_kinds.TURNS`).
 
         The number of keys is at most the number of free threads of workers with the store's layout and owner, and 0
-        while every such worker has a batch waiting. Raises StoreLost while the store has no epoch."""
+        while every such worker has a batch waiting. While several tenants have keys, one of them holds at most
+        `tenant_share` of all threads, and at least one thread. Raises StoreLost while the store has no epoch."""
 
     def shorten_leases(self) -> int:
         """Shorten leases and registrations that end later than any can, because the server's clock was set back or

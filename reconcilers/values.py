@@ -195,6 +195,8 @@ class DeletePods:
     """Whether to delete them with a grace of zero and without the node's confirmation: for pods of a dead node."""
     seconds: int | None = None
     """The grace in seconds; None leaves the pods their own."""
+    limit_reason: str = ""
+    """Why the pods get these seconds and not what they request; for the owner of the job."""
 
 
 @dataclass(frozen=True, slots=True)

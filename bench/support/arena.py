@@ -3,6 +3,7 @@
 One rule: pure. The result depends only on the jobs and times that a caller passes; nothing is read or written.
 """
 
+import math
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
@@ -16,6 +17,7 @@ from crds.resources.amounts import NOTHING, Amounts, increase
 from queues import order
 from queues.picking import kept_room
 from queues.picking.picker import Picker
+from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.values import Account, Clock, Entry, OvertakenJob, Pick, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
@@ -104,20 +106,26 @@ class Production(Arena):
     """An arena in which the coordinator's own picker decides. The picker is updated with differences, as from a
     store."""
 
-    def __init__(self, specs: Iterable[QueueSpec], pool: Amounts | None, rules: PickRules) -> None:
-        """See Arena."""
+    patience_seconds = 0.0
+    """For how long it stands for how long jobs may be passed."""
+
+    def __init__(
+        self, specs: Iterable[QueueSpec], pool: Amounts | None, rules: PickRules, places: Places | None = None
+    ) -> None:
+        """See Arena. `places` has the nodes of which the pool is; None: only sums of amounts count."""
         super().__init__(specs, pool)
         self._accounts: dict[str, Account] = {}
         self._overtaken: dict[str, OvertakenJob | None] = {}
         self._clock = Clock()
         self._rules = rules
-        self._admitted: dict[JobKey, tuple[str, float]] = {}
+        self._aged = -math.inf
+        self.admitted: dict[JobKey, tuple[str, float]] = {}
         """The queues of the jobs that hold room, and when they were admitted."""
         self._ended: list[tuple[float, Amounts]] = []
         """When the jobs were admitted that have ended since the last picks, and what they asked for."""
-        self._holds: deque[tuple[float, int]] = deque(maxlen=noted_jobs.MOST_ENDED)
+        self.holds: deque[tuple[float, int]] = deque(maxlen=noted_jobs.MOST_ENDED)
         """For how long the jobs that ended last held their room, and what they cost."""
-        self.picker = Picker(self._show(self.lines, whole=True), rules)
+        self.picker = Picker(self._show(self.lines, whole=True), rules, places=places)
 
     def reweigh(self, queue: str, weight: int) -> None:
         """Change a queue's weight, as an administrator does."""
@@ -131,7 +139,7 @@ class Production(Arena):
     def release(self, entry: Entry) -> None:
         """See Arena."""
         super().release(entry)
-        admitted = self._admitted.pop(entry.key, None)
+        admitted = self.admitted.pop(entry.key, None)
         if admitted is not None:
             self._ended.append((admitted[1], entry.demand))
 
@@ -145,17 +153,18 @@ class Production(Arena):
         queues = self._changed.union(self.picker.needs_entries)
         self._changed = set()
         self.picker.update(self._show(queues, whole=False))
-        self._holds += [(now - since, self.picker.pool.prices.of(demand)) for since, demand in self._ended]
+        self.holds += [(now - since, self.picker.pool.prices.of(demand)) for since, demand in self._ended]
         self._ended.clear()
-        if any(self._overtaken.values()):
+        if any(self._overtaken.values()) and now - self._aged >= self.patience_seconds:
+            self._aged = now
             ages: dict[str, list[float]] = {}
-            for queue, since in self._admitted.values():
+            for queue, since in self.admitted.values():
                 ages.setdefault(queue, []).append(now - since)
-            self.picker.patience = self._rules.patience(ages, self._holds)
+            self.picker.patience = self._rules.patience(ages, self.holds)
         batch = self.picker.picks(now, limit)
         for pick in batch.picks:
             self._keep(pick.clock, pick.accounts, pick.overtaken)
-            self._admitted.setdefault(pick.waiting.entry.key, (pick.waiting.entry.queue, now))
+            self.admitted.setdefault(pick.waiting.entry.key, (pick.waiting.entry.queue, now))
         if batch.settlement is not None:
             self._keep(*batch.settlement)
         return batch.picks

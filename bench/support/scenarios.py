@@ -24,6 +24,10 @@ from queues.values import Entry, QueueSpec
 WEIGHTS: Mapping[str, int] = {"a": 5, "b": 3, "c": 1, "d": 1}
 _POOL = 64
 _MIB = 1 << 20
+_PODS = 110
+"""The most pods of a node, by default of a kubelet."""
+Nodes = Sequence[Amounts]
+"""What each node offers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,25 @@ def trace(path: Path, room: float) -> Scenario:
     jobs.sort(key=lambda job: (job.entry.submitted, job.entry.key))
     queues = [QueueSpec(name=name) for name in sorted({job.entry.queue for job in jobs})]
     return Scenario(queues, pool_of(jobs, room), jobs)
+
+
+def nodes(path: Path) -> Nodes:
+    """Return what the nodes of a CSV file offer. Raises BenchError."""
+    try:
+        with path.open(newline="") as file:
+            found = [_node(row) for row in csv.DictReader(file)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BenchError(f"nodes {path}: {error}") from error
+    except (KeyError, ValueError) as error:
+        raise BenchError(f"nodes {path}: not a list of nodes: {error}") from error
+    if not any(node[GPU] for node in found):
+        raise BenchError(f"nodes {path}: no node in it has a GPU")
+    return found
+
+
+def _node(row: Mapping[str, str]) -> Amounts:
+    offered = {"cpu": int(row["cpu_milli"]), "memory": int(row["memory_mib"]) * _MIB, GPU: int(row["gpu"])}
+    return {**offered, amounts.PODS: _PODS}
 
 
 def _task(row: Mapping[str, str], number: int) -> Job | None:

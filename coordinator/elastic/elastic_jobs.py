@@ -40,7 +40,7 @@ from coordinator.routing import elastic_limits, eligibility, gang_queues, held_c
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.torchjob import resource_quota
-from crds.torchjob.status import Admission
+from crds.torchjob.status import GIVE_BACK, Admission
 from queues.resizing.values import ElasticJob
 from queues.values import Reservation
 
@@ -187,12 +187,10 @@ def _elastic(job: JobView, circumstances: Circumstances) -> _Elastic | None:
     return _Elastic(job, counts, counts.autoscaling, admission, circumstances.held.get(job.key))
 
 
-def _recipient(scaling: Autoscaling) -> JobKey | None:
-    """Return the waiting job for which a job gives back; None if its target names no job."""
-    try:
-        return JobKey.parse(scaling.target.recipient) if scaling.target is not None else None
-    except ValueError:
-        return None
+def _recipient(scaling: Autoscaling) -> str | None:
+    """Return the digest of the waiting job for which a job gives back; None if it gives back for no job."""
+    target = scaling.target
+    return target.recipient if target is not None and target.reason == GIVE_BACK else None
 
 
 def _most(found: _Elastic, rules: RoutingRules) -> int:

@@ -28,7 +28,7 @@ from coordinator.cache.autoscaling import Autoscaling
 from coordinator.cache.views import JobView
 from crds.keys import JobKey
 from crds.torchjob.status import GAIN_TOO_SMALL, GIVE_BACK, IDLE, Target
-from queues.resizing.values import Resize
+from queues.resizing.values import Resize, digest
 
 CARRY_OUT_SECONDS = 120.0
 """How long a target may be there before a worker process begins with it."""
@@ -131,7 +131,7 @@ def _target(job: JobView, resize: Resize, now: float) -> Target:
         workers=resize.workers,
         reason=resize.reason,
         message=resize.message,
-        recipient=str(resize.for_key or ""),
+        recipient=digest(resize.for_key) if resize.for_key is not None else "",
         since=_moment(now),
         wish=_wanted(job),
     )

@@ -26,6 +26,7 @@ from queues.placement import pod_nodes
 from queues.placement.gangs import Gang, Members, NodeSet
 from queues.placement.node_room import Domains, NodeRoom, set_of
 from queues.placement.places import ExpectedEnd, Places, PodsOnNodes
+from queues.placement.typical_pods import Demand, TypicalPods, typical_of
 from queues.values import Reservation
 
 REBUILD_SECONDS = 300.0
@@ -34,6 +35,10 @@ CURRENT_SECONDS = 30.0
 """How old the places of a leader may be. It refreshes them with each cycle, every few seconds at least."""
 LOOK_SECONDS = 2.0
 """How old the places of a process that does not lead may be."""
+TYPICAL_SECONDS = 60.0
+"""How often it is looked which pods are typical. If others are, all nodes are judged anew."""
+FIRST_SECONDS = 5.0
+"""How often, while none are known: what is placed until then breaks up whole nodes, and is never moved."""
 USUAL_SECONDS = 600.0
 """For how long a job without a deadline is expected to hold its room, if no job has ended yet."""
 
@@ -55,6 +60,8 @@ class NodePlaces:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _built: float = 0.0
     _refreshed: float = -math.inf
+    _counted: float = -math.inf
+    """When it was last looked which pods are typical."""
     _nodes: dict[str, NodeView] = field(default_factory=dict)
     """The nodes as they were last looked at."""
     _foreign: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -76,6 +83,8 @@ class NodePlaces:
                 return True
             before = places.empty.version
             self._apply(places, changed)
+            if abs(self._refreshed - self._counted) >= (TYPICAL_SECONDS if places.gradient else FIRST_SECONDS):
+                places.set_typical(self._typical())
         return changed.edited or places.empty.version != before
 
     def forget(self) -> None:
@@ -125,6 +134,7 @@ class NodePlaces:
         empty = NodeRoom(lambda where: _ever_allowed(empty, nodes, where), lambda label: _domains(empty, nodes, label))
         places = Places(room, empty, self.gang_of, self._ends, gang_shapes.settle)
         places.names_nodes = self.hints
+        places.set_typical(self._typical())
         for node in self.watches.nodes.values() if self.watches.nodes else ():
             self._look_at(places, node.name)
         places.usable = self._usable(places)
@@ -144,6 +154,16 @@ class NodePlaces:
             places.kept_for, places.kept_since = before.kept_for, before.kept_since
             places.others_wait, places.turn_until = before.others_wait, before.turn_until
         self.places, self._built = places, self.elapsed()
+
+    def _typical(self) -> TypicalPods | None:
+        """Return the typical pods: those of all jobs that wait or run, each of which counts once."""
+        self._counted = self.elapsed()
+        gangs = Counter(job.gang for job in self.watches.jobs.values() if job.gang is not None and not job.finished)
+        pods = Counter[Demand]()
+        for gang, jobs in gangs.items():
+            for shape, count in gang.members:
+                pods[shape.demand] += count * jobs
+        return typical_of(pods)
 
     # Nodes
 

@@ -164,9 +164,9 @@ class Target(LenientModel):
     """Idle: nobody else can use the room. GiveBack: a waiting job is entitled to it. GainTooSmall: the last workers
     that were added have made the others slower."""
     message: Text = ""
-    """The reason as a sentence; for GiveBack it names the job that the room is for."""
+    """The reason as a sentence; for GiveBack, the job of the same namespace that the room is for."""
     recipient: Annotated[str, Field(max_length=400)] = ""
-    """The waiting job that the room is for, as namespace/name/uid; empty unless the reason is GiveBack."""
+    """For GiveBack, a digest of the job that the room is for: the coordinator finds it again, a reader not its name."""
     since: Time
     """The time of the decision."""
     wish: Tally = 0

@@ -40,6 +40,7 @@ from embedded.apiserver.http import (
     token,
 )
 from embedded.apiserver.http.listener import Listener, raise_limit
+from embedded.apiserver.http.namespace_turns import NamespaceTurns
 from embedded.apiserver.http.openapi import SECOND, OpenApi
 from embedded.apiserver.kinds import builtins, custom_resources
 from embedded.apiserver.kinds.catalog import Catalog, storage
@@ -108,6 +109,7 @@ class ApiServer:
             self._define(stored.manifest())
         self._openapi = OpenApi(self._catalog)
         self._handlers = Handlers(self._store, self._catalog)
+        self._turns = NamespaceTurns()
         self._store.subscribe(self._follow_definitions)
         self._job_logs = log_answers.JobLogs(self._layout, self._store)
         self._job_logs.remove_leftovers()
@@ -229,6 +231,7 @@ class ApiServer:
         if content_type == protobuf.MEDIA_TYPE:
             body, content_type = orjson.dumps(protobuf.read(body)), "application/json"
         agent = client_guard.header(request, "User-Agent")
+        await self._turns.take(target.namespace)
         answer = self._handlers.answer(ApiRequest(request.method, target, request.query, content_type, body, agent))
         await self._store.durable()
         if request.method == "GET" and target.subresource in {"", "status"}:

@@ -121,6 +121,8 @@ class RedisWork:
             created,
             settings.batch_timeout,
             settings.failed_batch_kept,
+            settings.tenant_share,
+            settings.tenant_seconds,
         )
         return int(_DISPATCH(self._connection, arguments=arguments))
 

@@ -8,15 +8,18 @@ Different pods share nodes, so they are decided by a search that may miss an ass
 1. Each kind of pod alone has to find room.
 2. The kinds are placed one after the other, the largest first, each by best fit. Then other orders are tried.
 3. A depth-first search places single pods, within a number of steps (`queues.placement.pod_search`).
+
+Which of the possible assignments a gang gets is a question of its own (`place`): the one that leaves few fragments.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, permutations
 
-from queues.placement.gangs import EVERY, Members, NodeSet, Placed, merged
+from queues.placement.gangs import EVERY, Members, NodeSet, Placed, Shape, merged
+from queues.placement.gradient import Gradient
 from queues.placement.node_room import NodeRoom
 from queues.placement.pod_search import search_pods
-from queues.placement.trial import Trial, fewest_first
+from queues.placement.trial import Trial, fill
 
 Assignment = tuple[Placed, ...]
 """What nodes get. A node occurs once for each shape that it gets."""
@@ -36,8 +39,26 @@ def assign(room: NodeRoom, members: tuple[Members, ...], within: NodeSet = EVERY
         takes = room.takes(shape)
         if within != EVERY:
             takes = {fit: nodes & within for fit, nodes in takes.items()}
-        return tuple(fewest_first(takes, shape, count))
+        return tuple(fill(sorted(takes.items()), shape, count))
     return room.answer((members, within), lambda: _assign_mixed(room, members, within))
+
+
+def place(
+    room: NodeRoom, gradient: Gradient | None, members: tuple[Members, ...], within: NodeSet = EVERY
+) -> Assignment | None:
+    """Return nodes of a set for all pods of a gang that goes; None if `assign` finds none. Of the assignments, it is
+    one that leaves few fragments, by a gradient if there is one."""
+    wanted = merged(members)
+    if gradient is None or not fits(room, wanted, within):
+        return assign(room, members, within)
+    if len(wanted) == 1:
+        ranked = ((fit, nodes & within) for (_, fit), nodes in gradient.ranked(wanted[0].shape))
+        return tuple(fill(ranked, *wanted[0]))
+    trial = Trial(room, within)
+    placed = _place_all(trial, _largest_first(room, wanted), lambda shape: trial.ranked(shape, gradient))
+    if sum(count for _, _, count in placed) == sum(count for _, count in wanted):
+        return placed
+    return assign(room, wanted, within)
 
 
 def fits(room: NodeRoom, members: tuple[Members, ...], within: NodeSet = EVERY) -> bool:
@@ -90,9 +111,16 @@ def _largest_first(room: NodeRoom, members: tuple[Members, ...]) -> list[Members
 def _place_in_order(room: NodeRoom, members: tuple[Members, ...], within: NodeSet) -> Assignment:
     """Return nodes for as many pods as find one if members are placed one after the other, each by best fit."""
     trial = Trial(room, within)
+    return _place_all(trial, members, lambda shape: sorted(trial.takes(shape).items()))
+
+
+def _place_all(
+    trial: Trial, members: Iterable[Members], order: Callable[[Shape], Iterable[tuple[int, NodeSet]]]
+) -> Assignment:
+    """Place members one after the other, each in the order of nodes for its shape."""
     placed: list[Placed] = []
     for shape, count in members:
-        found = fewest_first(trial.takes(shape), shape, count)
+        found = fill(order(shape), shape, count)
         for one in found:
             trial.place(*one)
         placed += found

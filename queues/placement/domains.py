@@ -16,6 +16,7 @@ from typing import NamedTuple
 from queues.placement import assignment
 from queues.placement.assignment import Assignment
 from queues.placement.gangs import EVERY, Gang, Members, NodeSet, merged
+from queues.placement.gradient import Gradient
 from queues.placement.node_room import NodeRoom, bits
 
 NAMED = 3
@@ -50,13 +51,21 @@ def choose(
     return room.answer(question, lambda: _choose(room, empty, gang, merged(members), within))
 
 
-def assign(room: NodeRoom, gang: Gang, members: tuple[Members, ...], within: NodeSet, own: NodeSet = 0) -> Assignment:
-    """Return nodes of a set for all of the members; none if none were found. `within` is in the gang's domain.
+def assign(
+    room: NodeRoom,
+    gang: Gang,
+    members: tuple[Members, ...],
+    within: NodeSet,
+    own: NodeSet = 0,
+    gradient: Gradient | None = None,
+) -> Assignment:
+    """Return nodes of a set for all of the members (`assignment.place`); none if none were found. `within` is in the
+    gang's domain.
 
     A gang with a preference gets them in few domains, if it can in those of the nodes that it has already (`own`).
     """
     chosen = _fewest(room, gang.preferred, merged(members), within, own) if gang.preferred else None
-    return assignment.assign(room, members, within if chosen is None else chosen) or ()
+    return assignment.place(room, gradient, members, within if chosen is None else chosen) or ()
 
 
 def count_placed(room: NodeRoom, label: str, members: tuple[Members, ...], within: NodeSet) -> list[tuple[int, str]]:

@@ -17,11 +17,13 @@ The gang finds nodes at 80, on n1 and n3. These two are kept; the 4 free GPUs of
 requires one domain, the kept nodes are of one domain.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from crds.resources.amounts import Amounts
 from queues.placement import domains
 from queues.placement.gangs import EVERY, Gang, NodeSet
+from queues.placement.node_room import bits
 from queues.placement.places import ExpectedEnd, Places
 
 SOONER = 0.8
@@ -121,3 +123,25 @@ def _end(places: Places, ends: Sequence[ExpectedEnd], ended: int, wanted: int) -
         for (node, demand), count in pods:
             places.room.use(node, demand, times * count)
     return wanted
+
+
+def free_on(places: Places, names: Iterable[str]) -> dict[str, int]:
+    """Return what is free of some resources on the kept nodes."""
+    return _free(places, places.kept, names)
+
+
+def idle(places: Places, most: Amounts) -> dict[str, int]:
+    """Return what is idle for the job for which nodes are kept: what is free on these nodes, up to what the job asks
+    for; on all nodes, if others may not go before it."""
+    if places.others_wait:
+        return _free(places, places.usable & ((1 << len(places.room.names)) - 1), most)
+    return {name: min(most[name], free) for name, free in _free(places, places.kept, most).items()}
+
+
+def _free(places: Places, nodes: NodeSet, names: Iterable[str]) -> dict[str, int]:
+    found = dict.fromkeys(names, 0)
+    for node in bits(nodes):
+        free = places.room.free(node)
+        for name in found:
+            found[name] += max(0, free.get(name, 0))
+    return found

@@ -3,7 +3,7 @@
 One rule: what is known about a shape is brought up to date when it is asked for, from the nodes that changed since.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from types import MappingProxyType
@@ -185,6 +185,17 @@ class NodeRoom:
     def takes(self, shape: Shape) -> Mapping[int, NodeSet]:
         """Return the nodes by how many pods of a shape they take, above 0. It holds until the next change."""
         return self._fits_of(shape).takes
+
+    def fits(self, shape: Shape) -> Mapping[int, int]:
+        """Return how many pods of a shape each node takes; a node that is not in it takes none."""
+        return self._fits_of(shape).by_node
+
+    def changed_since(self, version: int) -> Collection[int] | None:
+        """Return the nodes of which something has changed since a version; None if it may be any of them."""
+        behind = self.version - version
+        if version < self._resolved or behind > len(self._changed):
+            return None
+        return set(self._changed[-behind:]) if behind else ()
 
     def part_of_largest(self, shape: Shape) -> float:
         """Return the largest part that a pod takes of the node that has most of a resource; inf if no node has it."""

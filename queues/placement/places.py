@@ -9,14 +9,17 @@ So a gang is picked only if there is an assignment of all its pods to nodes (`qu
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from crds.resources.amounts import Amounts
 from queues.placement import assignment, domains, pod_nodes
+from queues.placement.assignment import Assignment
 from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Shape, merged
+from queues.placement.gradient import Gradient
 from queues.placement.node_room import NodeRoom, bits, set_of
+from queues.placement.typical_pods import TypicalPods
 
 Demand = tuple[tuple[str, int], ...]
 PodsOnNodes = Counter[tuple[int, Demand]]
@@ -110,14 +113,16 @@ class Places:
         """Until when others wait; if they do not, until when they may go whatever the scheduler does."""
         self.names_nodes = False
         """Whether `take` returns the nodes."""
+        self.gradient: Gradient | None = None
         self.is_outdated = False
         """Whether it is not known which of the picked jobs have a reservation."""
 
     def copy(self) -> "Places":
         """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
         copied = Places(self.room.copy(), self.empty.copy(), self.gang_of, settle=self.settle)
-        copied.usable = self.usable
-        copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
+        copied.set_typical(self.gradient.typical if self.gradient is not None else None)
+        copied.usable, copied.kept = self.usable, self.kept
+        copied.kept_for, copied.kept_since = self.kept_for, self.kept_since
         copied.others_wait, copied.turn_until = self.others_wait, self.turn_until
         return copied
 
@@ -154,8 +159,8 @@ class Places:
         chosen = self.domain(gang, wanted, ~self.kept) or self.domain(gang, wanted) or domains.ANYWHERE
         domain, nodes = pod_nodes.domain_of(gang.required, chosen.value), chosen.nodes
         own = set_of(node for node, _ in (*job.bound, *job.waiting))
-        found = domains.assign(self.room, gang, wanted, nodes & ~self.kept, own)
-        found = found or domains.assign(self.room, gang, wanted, nodes, own)
+        found = domains.assign(self.room, gang, wanted, nodes & ~self.kept, own, self.gradient)
+        found = found or domains.assign(self.room, gang, wanted, nodes, own, self.gradient)
         settled = {one: self.settle(one, domain) if domain else one for one, _ in wanted}
         members = tuple(Members(settled[one], count) for one, count in wanted)
         job.members, job.lasting = merged(job.members + members), gang.lasting
@@ -164,6 +169,15 @@ class Places:
         self._note_lack(key, job)
         named = [(node, settled[shape], count) for node, shape, count in found] if self.names_nodes else ()
         return pod_nodes.write(named, [shape for shape, _ in job.members], self.room.names, domain)
+
+    def choose(self, members: tuple[Members, ...], within: NodeSet = EVERY) -> Assignment | None:
+        """Return nodes of a set for pods that come; None if none were found."""
+        return assignment.place(self.room, self.gradient, members, within)
+
+    def set_typical(self, typical: TypicalPods | None) -> None:
+        """Choose nodes from now on so that few fragments are left for these pods; None: the fullest nodes."""
+        if self.gradient is None or self.gradient.typical != typical:
+            self.gradient = Gradient(self.room, typical) if typical is not None else None
 
     def release(self, key: str) -> None:
         """Drop the places of a job for which there is no reservation any more, but for those of its pods on nodes."""
@@ -244,7 +258,7 @@ class Places:
             for within in (~self.kept, EVERY):  # kept nodes only if there are no others
                 number = min(missing, count - placed, self.room.total(shape, within))
                 lacking = (Members(shape, number),) if number > 0 else ()
-                for node, _, pods in assignment.assign(self.room, lacking, within) or ():
+                for node, _, pods in self.choose(lacking, within) or ():
                     self._change(job.waiting, node, shape.demand, pods)
                     missing, placed = missing - pods, placed + pods
 
@@ -266,25 +280,6 @@ class Places:
     def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
         if not job.reserved and not job.bound:
             self.jobs.pop(key, None)
-
-    def free_on_kept(self, names: Iterable[str]) -> dict[str, int]:
-        """Return what is free of some resources on the kept nodes."""
-        return self._free_on(self.kept, names)
-
-    def idle_for_kept(self, most: Amounts) -> dict[str, int]:
-        """Return what is idle for the job for which nodes are kept: what is free on these nodes, up to what the job
-        asks for; on all nodes, if others may not go before it."""
-        if self.others_wait:
-            return self._free_on(self.usable & ((1 << len(self.room.names)) - 1), most)
-        return {name: min(most[name], free) for name, free in self._free_on(self.kept, most).items()}
-
-    def _free_on(self, nodes: NodeSet, names: Iterable[str]) -> dict[str, int]:
-        found = dict.fromkeys(names, 0)
-        for node in bits(nodes):
-            free = self.room.free(node)
-            for name in found:
-                found[name] += max(0, free.get(name, 0))
-        return found
 
     def kept_names(self) -> list[str]:
         """Return the names of the kept nodes."""

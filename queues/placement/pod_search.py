@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from queues.placement.gangs import Members, NodeSet, Placed, Shape
 from queues.placement.node_room import NodeRoom, bits
-from queues.placement.trial import Trial, fewest_first
+from queues.placement.trial import Trial, fill
 
 _STEPS = 1_000
 """The most work. A look at a node is a step for each kind of pods, a further pod one for each node that has pods."""
@@ -47,7 +47,7 @@ class _PodSearch:
         `spare` is how many more pods of each kind alone find room than there are. `vain` are nodes that are no use.
         """
         if at == len(self._pods):
-            return tuple(fewest_first(trial.takes(self._last.shape), *self._last))
+            return tuple(fill(sorted(trial.takes(self._last.shape).items()), *self._last))
         shape, alike_next, seen = self._pods[at], self._pods[at] in self._pods[at + 1 : at + 2], set()
         self._steps -= trial.touched
         for node in _candidates(trial, shape, vain):

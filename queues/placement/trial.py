@@ -1,9 +1,11 @@
 """A room with further pods in it on trial. The room itself stays as it is."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
+from heapq import merge
 
 from crds.resources.amounts import Amounts
 from queues.placement.gangs import NodeSet, Placed, Shape
+from queues.placement.gradient import Gradient
 from queues.placement.node_room import NodeRoom, count_fitting
 
 
@@ -50,6 +52,15 @@ class Trial:
         rest = frozenset((name, amount) for name, amount in self.free(node).items() if amount)
         return rest, tuple(self._room.allowed(shape.where) >> node & 1 for shape in shapes)
 
+    def ranked(self, shape: Shape, gradient: Gradient) -> Iterator[tuple[int, NodeSet]]:
+        """Yield nodes with how many pods of a shape they take, the best first (`queues.placement.gradient`)."""
+        untouched = self._within & ~self._touched
+        ranks = ((rank, nodes & untouched) for rank, nodes in gradient.ranked(shape))
+        own = [(node, self.fit(node, shape)) for node in self._free]
+        touched = [((gradient.growth(self._free[node], shape), fit), 1 << node) for node, fit in own if fit]
+        for (_, fit), nodes in merge(ranks, sorted(touched)):
+            yield fit, nodes
+
     def takes(self, shape: Shape) -> dict[int, NodeSet]:
         """Return the nodes by how many pods of a shape they take, above 0."""
         untouched = self._within & ~self._touched
@@ -60,20 +71,18 @@ class Trial:
         return takes
 
 
-def fewest_first(takes: Mapping[int, NodeSet], shape: Shape, count: int) -> list[Placed]:
-    """Return nodes for a number of alike pods, or for as many as find one.
-
-    The nodes that take the fewest come first, of those the lowest index.
-    """
+def fill(takes: Iterable[tuple[int, NodeSet]], shape: Shape, count: int) -> list[Placed]:
+    """Return nodes for a number of alike pods, or for as many as find one: nodes in their order, with how many pods
+    each takes. Of nodes that are given together, the lowest index comes first."""
     placed: list[Placed] = []
-    for fit in sorted(takes) if count else ():
-        nodes = takes[fit]
-        while nodes:
-            lowest = nodes & -nodes
+    for fit, nodes in takes if count else ():
+        rest = nodes
+        while rest:
+            lowest = rest & -rest
             if fit >= count:
                 placed.append((lowest.bit_length() - 1, shape, count))
                 return placed
             placed.append((lowest.bit_length() - 1, shape, fit))
             count -= fit
-            nodes ^= lowest
+            rest ^= lowest
     return placed

@@ -26,7 +26,7 @@ from queues.resizing import givers
 from queues.resizing.givers import Giver, Shares
 from queues.resizing.room import Room
 from queues.resizing.search import Search, Waiting
-from queues.resizing.values import ElasticJob, Resize
+from queues.resizing.values import ElasticJob, Resize, digest
 
 _SHAPES = 4
 """The most different demands of one queue that are considered in one plan."""
@@ -102,11 +102,11 @@ class GivingBack:
     def _in_order(self, waiting: Iterable[QueueState]) -> Sequence[QueueState]:
         """Return the queues some of whose jobs may get room, in the order in which they are served."""
         holder = self._picker.reservation_holder
-        leaving = {str(job.leaving_for) for job in self._jobs if job.leaving and job.leaving_for is not None}
+        leaving = {job.leaving_for for job in self._jobs if job.leaving and job.leaving_for}
 
         def order(queue: QueueState) -> tuple[bool, bool, bool, float, str]:
             name, first = queue.spec.name, queue.first
-            expected = first is not None and first.waiting.ticket[0] in leaving
+            expected = bool(leaving) and first is not None and digest(first.waiting.entry.key) in leaving
             return name != holder, not expected, name in self._seen, -self._picker.behind(name), name
 
         able = (queue for queue in waiting if self._may_take_paid(queue) or self._search.may_serve(queue))

@@ -3,6 +3,7 @@
 One rule: all are frozen and carry keys and numbers only, never a pod or a status.
 """
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,8 +66,14 @@ class ElasticJob:
     """For how long the room must have been idle into which the job grows."""
     leaving: int = 0
     """How many of the workers are on their way out."""
-    leaving_for: JobKey | None = None
-    """The waiting job to which the leaving workers are given back; None: none, or it is not known."""
+    leaving_for: str | None = None
+    """The digest of the waiting job to which the leaving workers are given back (`digest`), or what an earlier version
+    has written in its place; None: they are for no job."""
+
+
+def digest(key: JobKey) -> str:
+    """Return a digest of a job's key. Whoever does not know the random uid in the key cannot tell the job from it."""
+    return hashlib.sha256(str(key).encode()).hexdigest()[:32]
 
 
 class Resize(NamedTuple):

@@ -26,7 +26,7 @@ from datetime import datetime
 from crds.torchjob import conditions
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, ending, grown_memory, lifecycle, over_quota, status
+from reconcilers.plan import backoff, ending, grown_memory, lifecycle, over_quota, pod_deletion, status
 from reconcilers.plan.advance import Advance
 from reconcilers.plan.elastic import change_steps, checkpoints, current_request, request_steps, unpaid
 from reconcilers.plan.elastic.change import Change
@@ -109,7 +109,7 @@ def _plan_job(at: Moment) -> Plan:
             result = ending.plan_invalid(job, at)
         case _:
             result = ending.plan_finished(job, at) if job.is_finished else _plan_by_state(job, at)
-    actions = result.actions + at.deletion.grace_events(result.actions)
+    actions = result.actions + pod_deletion.grace_events(result.actions)
     requeue_after = earliest((result.requeue_after, at.deletion.next_change(observation.pods)))
     return replace(result, actions=actions, requeue_after=requeue_after)
 

@@ -62,31 +62,15 @@ class PodDeletion:
         to_delete = tuple(pod for pod in candidates if pod.uid not in late and (not pod.deleting or shorten))
         graceful = tuple(pod for pod in to_delete if not pod.deleting and not self._is_long(pod))
         bounded = tuple(pod for pod in to_delete if self._is_long(pod))
-        steps = (DeletePods(graceful), DeletePods(bounded, seconds=self._max_grace), DeletePods(at_once, at_once=True))
+        steps = (DeletePods(graceful), self._shortened(bounded), DeletePods(at_once, at_once=True))
         return tuple(step for step in steps if step.pods)
 
-    @property
-    def _max_grace(self) -> int | None:
-        return None if math.isinf(self.longest) else math.ceil(self.longest)
+    def _shortened(self, pods: tuple[PodView, ...]) -> DeletePods:
+        seconds = None if math.isinf(self.longest) else math.ceil(self.longest)
+        return DeletePods(pods, seconds=seconds, limit_reason=self.limit_reason)
 
     def _is_long(self, pod: PodView) -> bool:
         return pod.grace is not None and pod.grace > self.longest
-
-    def grace_events(self, actions: Iterable[Action]) -> tuple[EmitEvent, ...]:
-        """Return an event for the pods of these actions that get less grace than they request."""
-        deletions = (each for each in actions if isinstance(each, DeletePods) and each.seconds is not None)
-        return tuple(event for each in deletions if (event := self._grace_event(each)) is not None)
-
-    def _grace_event(self, deletion: DeletePods) -> EmitEvent | None:
-        affected = [pod for pod in deletion.pods if pod_view.occupies(pod)]
-        if not affected:
-            return None
-        names = pod_view.list_names([pod.name for pod in affected], MOST_NAMED)
-        requested, reason = max(pod.grace or 0 for pod in affected), self.limit_reason
-        if deletion.seconds == AT_ONCE_SECONDS:
-            reason = NEEDED
-        message = f"pods request up to {requested} s of grace, get {deletion.seconds} s ({reason}): {names}"
-        return EmitEvent(SHORTENED, message, warning=True)
 
     def next_change(self, pods: Iterable[PodView]) -> float | None:
         """Return the seconds after which the deletion of pods may proceed although no event arrives; None if only an
@@ -114,3 +98,20 @@ class PodDeletion:
             return 0.0
         grace = 0.0 if self._is_on_dead_node(pod) else self.grace
         return 0.0 if pod.deadline is None else pod.deadline + grace - self.now
+
+
+def grace_events(actions: Iterable[Action]) -> tuple[EmitEvent, ...]:
+    """Return an event for the pods of each of these actions that get less grace than they request."""
+    deletions = (each for each in actions if isinstance(each, DeletePods) and each.seconds is not None)
+    return tuple(event for each in deletions if (event := _grace_event(each)) is not None)
+
+
+def _grace_event(deletion: DeletePods) -> EmitEvent | None:
+    affected = [pod for pod in deletion.pods if pod_view.occupies(pod)]
+    if not affected:
+        return None
+    names = pod_view.list_names([pod.name for pod in affected], MOST_NAMED)
+    requested = max(pod.grace or 0 for pod in affected)
+    seconds, reason = deletion.seconds, deletion.limit_reason
+    message = f"pods request up to {requested} s of grace, get {seconds} s ({reason}): {names}"
+    return EmitEvent(SHORTENED, message, warning=True)

@@ -16,6 +16,8 @@ from bench.support import arena as arenas
 from bench.support import scenarios
 from bench.support.arena import GPU, Fifo, Production, WeightedRoundRobin
 from bench.support.scenarios import Job, Scenario
+from bench.support.simulated import played
+from bench.support.simulated.node_policies import POLICIES, gangs
 from crds.keys import JobKey
 from queues.rules import PickRules
 from queues.values import Entry, QueueSpec
@@ -49,7 +51,7 @@ def small() -> Scenario:
 
 def test_play_measures_waits_makespan_and_utilisation() -> None:
     scenario = small()
-    figures = simulate.play(Production(scenario.queues, scenario.pool, PickRules()), scenario, GPU).figures()
+    figures = played.play(Production(scenario.queues, scenario.pool, PickRules()), scenario, GPU).figures()
     assert (figures["admitted"], figures["never_admitted"], figures["makespan_s"]) == (3, 0, 20.0)
     assert figures["utilisation_percent"] == 100.0
     assert {queue: waits["max"] for queue, waits in figures["wait_s"].items()} == {"a": 10.0, "b": 10.0}
@@ -70,7 +72,7 @@ def test_fifo_keeps_the_order_and_round_robin_alternates_by_weight() -> None:
 
 @pytest.mark.parametrize(("parts", "index"), [([1, 1, 1], 1.0), ([1, 0, 0, 0], 0.25), ([2, 1], 0.9)])
 def test_jain_returns_the_fairness_index(parts: list[float], index: float) -> None:
-    assert simulate.jain(parts) == pytest.approx(index)
+    assert played.jain(parts) == pytest.approx(index)
 
 
 def test_from_yaml_reads_pool_queues_and_jobs(tmp_path: Path) -> None:
@@ -125,6 +127,55 @@ def test_an_invalid_trace_is_rejected_with_its_file(tmp_path: Path, text: str | 
         scenarios.trace(path, 0.5)
 
 
+NODES = """sn,cpu_milli,memory_mib,gpu,model
+first,2000,8192,8,A
+small,2000,4096,1,B
+large,9000,9000,8,B
+tight,1000,512,2,C
+"""
+
+
+@pytest.mark.parametrize(("policy", "chosen"), [("torchq", 1), ("first_fit", 0), ("best_fit", 3), ("spreading", 2)])
+def test_each_policy_chooses_a_node_of_its_own(tmp_path: Path, policy: str, chosen: int) -> None:
+    path = tmp_path / "nodes.csv"
+    path.write_text(NODES)
+    places = POLICIES[policy](scenarios.nodes(path), gangs())
+    demands = [{"cpu": 1000, GPU: 1}, {"cpu": 2000, GPU: 8}]
+    small, whole = (places.gang_of("", "", demand) for demand in demands)
+    assert small is not None
+    assert whole is not None
+    places.count_typical([small, whole])
+    places.room.use(1, [("memory", 1 << 20)], 1)
+    places.room.use(0, [("cpu", 1000)], 1)
+    places.take("job", small)
+    assert [node for node, _ in places.jobs["job"].waiting] == [chosen]
+
+
+def test_tasks_are_placed_on_nodes_until_none_has_room_and_under_the_picker(tmp_path: Path) -> None:
+    trace, nodes = tmp_path / "trace.csv", tmp_path / "nodes.csv"
+    trace.write_text(TRACE)
+    nodes.write_text(NODES)
+    figures = simulate.run(simulate.Options(trace=str(trace), nodes=str(nodes)))
+    assert (figures["nodes"], figures["gpus"]) == (4, 19)
+    ways = set(POLICIES)
+    assert set(figures["filled"]) == ways
+    assert set(figures["played"]) == ways | {"sums"}
+    for filled in figures["filled"].values():
+        assert 0 <= filled["unallocated_at_130_percent"] <= filled["unallocated_then"] <= 19
+    for each in figures["played"].values():
+        assert each["never_admitted"] == 0
+        assert 0 < each["utilisation_percent"] < 100.1
+
+
+@pytest.mark.parametrize("text", [None, "sn\nx\n", NODES.replace("9000,8", "9000,x"), "sn,cpu_milli,memory_mib,gpu\n"])
+def test_an_invalid_list_of_nodes_is_rejected_with_its_file(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "nodes.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(BenchError, match=r"nodes\.csv"):
+        scenarios.nodes(path)
+
+
 @pytest.mark.servers
 def test_the_simulate_command_admits_all_jobs() -> None:
     done = CliRunner().invoke(main, ["simulate", "--jobs", "200", "--json"])
@@ -161,8 +212,8 @@ def test_the_highest_priority_waits_the_shortest_however_large_its_jobs_are(
             1.0 + (number * 7 % 11) / 3)
         for queue in queues for priority, cpu, count, every in shapes for number in range(count)
     ]  # fmt: skip
-    played = Recorded(queues, None, PickRules(cost="cpu"))
-    played.waits = {}
-    simulate.play(played, Scenario(queues, None, sorted(made, key=lambda each: each.entry.submitted)), "cpu")
-    large, medium, small = (statistics.fmean(played.waits[priority]) for priority in (200, 100, 50))
+    recorded = Recorded(queues, None, PickRules(cost="cpu"))
+    recorded.waits = {}
+    played.play(recorded, Scenario(queues, None, sorted(made, key=lambda each: each.entry.submitted)), "cpu")
+    large, medium, small = (statistics.fmean(recorded.waits[priority]) for priority in (200, 100, 50))
     assert large < medium < small

@@ -5,10 +5,12 @@ test of both.
 """
 
 import json
+import math
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal
 
 from crds.keys import JobKey
@@ -39,6 +41,8 @@ class _Record:
     seen: int = 0
     failures: int = 0
     token: str = ""
+    holder: str = ""
+    """The tenant whose turn the lease has used."""
     epoch: int = 0
     dirty: bool = False
     changed: tuple[int, int] = (0, 0)
@@ -80,6 +84,8 @@ class MemoryWork:
         self._dispatched = 0
         self._workers: dict[str, Member] = {}
         self._leased = 0
+        self._recent: dict[str, float] = {}
+        """Tenant -> when a key of it was last leased."""
         self._tokens = 0
         self._batches: deque[str] = deque()
         self._pods_versions: dict[JobKey, int] = {}
@@ -138,7 +144,9 @@ class MemoryWork:
             ready = sum(map(len, self._ready.values()))
             size = batch_size(ready, len(counted), sum(counted), self._settings.batch)
             free = sum(counted) - self._leased if len(self._batches) < len(counted) else 0
-            leases = [self._lease(epoch, now) for _ in range(min(ready, free))]
+            recent, most = self._recent_tenants(now), max(1, math.floor(sum(counted) * self._settings.tenant_share))
+            taken = (self._lease(epoch, now, recent, most) for _ in range(min(ready, free)))
+            leases = list(takewhile(bool, taken))
             for start in range(0, len(leases), size):
                 self._batches.append(json.dumps(leases[start : start + size]))
             return len(leases)
@@ -202,6 +210,7 @@ class MemoryWork:
         for lanes in self._turns.values():
             lanes.clear()
         self._leased = 0
+        self._recent.clear()
 
     def register(self, registration: Registration) -> StoreIdentity:
         """See WorkSink."""
@@ -378,11 +387,32 @@ class MemoryWork:
         self._leased -= 1
         record.token, record.epoch, record.dirty, record.changed = "", 0, False, (0, 0)
 
-    def _lease(self, epoch: int, now: float) -> list[str]:
+    def _recent_tenants(self, now: float) -> frozenset[str]:
+        """Return the tenants a key of which was leased lately."""
+        earliest = now - self._settings.tenant_seconds
+        self._recent = {tenant: at for tenant, at in self._recent.items() if at > earliest}
+        return frozenset(self._recent)
+
+    def _next_lane(self, turns: deque[str], recent: frozenset[str], most: int) -> str | None:
+        """Return the next lane whose tenant may hold one more thread. The lanes before it go to the end."""
+        held = Counter(record.holder for record in self._records.values() if record.state == "leased")
+        for _ in range(len(turns)):
+            name = turns.popleft()
+            tenant = name.rpartition(":")[2]
+            if recent <= {tenant} or held[tenant] < most:
+                return name
+            turns.append(name)
+        return None
+
+    def _lease(self, epoch: int, now: float, recent: frozenset[str], most: int) -> list[str]:
+        """Lease the next key. Return the key and its token; empty if no key may be taken."""
         first = TURNS[self._dispatched % EIGHT]
+        for turns in (self._turns[first], *self._turns.values()):
+            if (name := self._next_lane(turns, recent, most)) is not None:
+                break
+        else:
+            return []
         self._dispatched += 1
-        turns = next(lanes for lanes in (self._turns[first], *self._turns.values()) if lanes)
-        name = turns.popleft()
         waiting = self._ready[name]
         key = waiting.popleft()
         if waiting:
@@ -392,7 +422,8 @@ class MemoryWork:
         record = self._records[key]
         self._leased += 1
         self._tokens += 1
-        record.state, record.token = "leased", f"{epoch}.{self._tokens}"
+        record.state, record.token, record.holder = "leased", f"{epoch}.{self._tokens}", record.tenant
+        self._recent[record.tenant] = now
         record.leased, record.due = now, now + self._settings.dispatched_lease
         return [str(key), record.token]
 

@@ -23,7 +23,7 @@ from bench.support.autoscale.trainer import (
 )
 from bench.support.scenarios import Job, Scenario
 from crds.keys import JobKey
-from queues.resizing.values import ElasticJob, Resize
+from queues.resizing.values import ElasticJob, Resize, digest
 from queues.rules import PickRules
 from queues.values import Entry, Pick
 
@@ -159,7 +159,7 @@ class Simulation:
             self._arena.charge(trainer.entry.queue, trainer.entry.unit, change)
             self._add(trainer, change, counted=True)
             return
-        trainer.leaving, trainer.leaving_for = -change, resize.for_key
+        trainer.leaving, trainer.leaving_for = -change, digest(resize.for_key) if resize.for_key is not None else None
         self._withdraw(trainer)
         trainer.run(resize.workers, self._now)
         self._expect_end(trainer)

@@ -37,7 +37,7 @@ class Trainer:
     running: int = 0
     idle: int = 0
     leaving: int = 0
-    leaving_for: JobKey | None = None
+    leaving_for: str | None = None
     stopped_until: float = 0.0
     ready_at: float = 0.0
     """When the workers run that were added last."""

@@ -41,7 +41,7 @@ class Store:
         self._dependents: dict[str, set[ObjectKey]] = {}
         self._journals: dict[str, Journal] = {}
         self._pending: list[tuple[str, Change]] = []
-        self._batch: asyncio.Future[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
         self._subscribers: list[Callable[[str, Change], None]] = []
         self.revision, rows = disk.load()
         self._floor = self.published = self.revision
@@ -126,9 +126,7 @@ class Store:
 
     def _record(self, resource: str, kind: EventKind, stored: StoredObject, before: StoredObject | None) -> None:
         if not self._pending:
-            loop = asyncio.get_running_loop()
-            self._batch = loop.create_future()
-            loop.call_soon(self.flush)
+            asyncio.get_running_loop().call_soon(self.flush)
         self._pending.append((resource, Change(kind, stored, before)))
 
     def _insert(self, resource: str, stored: StoredObject) -> None:
@@ -155,24 +153,27 @@ class Store:
 
     async def durable(self) -> None:
         """Wait until all changes so far are on disk. Raise DiskFailed if the changes could not be stored."""
-        if self._batch is not None:
-            await asyncio.shield(self._batch)
+        if self._pending:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
 
     def flush(self) -> None:
         """Commit the pending changes, then notify the watches and the subscribers."""
-        if not self._pending or self._batch is None:
+        if not self._pending:
             return
-        pending, batch = self._pending, self._batch
-        self._pending, self._batch = [], None
+        pending, waiters = self._pending, [waiter for waiter in self._waiters if not waiter.done()]
+        self._pending, self._waiters = [], []
         try:
             self._disk.commit(_rows(pending), self.revision)
         except Exception as error:  # any exception: the pending changes must neither stay in memory nor block the batch
             self._undo(pending)
             failure = error if isinstance(error, DiskFailed) else DiskFailed(f"cannot store the changes: {error}")
-            batch.set_exception(failure)
-            batch.exception()  # marks it as retrieved: no request waits for a batch of garbage collection
+            for waiter in waiters:
+                waiter.set_exception(failure)
             return
-        batch.set_result(None)
+        for waiter in waiters:
+            waiter.set_result(None)
         for resource, change in pending:
             self.journal(resource).publish(change)
         self.published = pending[-1][1].object.version

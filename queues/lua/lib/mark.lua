@@ -18,6 +18,7 @@
 --                                         failures  runs in a row that failed; missing means 0, kept while it waits
 --                                         token     fencing token of the present lease (leased only)
 --                                         leased    when it was last leased, seconds
+--                                         holder    tenant whose turn the lease has used (leased only)
 --                                         run       random word of the call that began its run (running only)
 --                                         epoch     epoch under which its run began (running only)
 --                                         dirty     "1" if the key was marked while leased: it runs once more. Or "<version>
@@ -29,6 +30,8 @@
 --   torchq:work:ready           string  number of ready keys
 --   torchq:work:delayed         zset    key -> when it is due, seconds
 --   torchq:work:leases          zset    key -> when its lease ends, seconds
+--   torchq:work:held            hash    tenant -> number of its leases, at least 1
+--   torchq:work:recent          zset    tenant -> when a key of it was last leased, seconds; for a minute
 --   torchq:work:members         hash    worker -> JSON {threads, version, layout, owner, clock, until: when its registration ends,
 --                                       seconds}; later layouts may only add fields (queues/registrations.py)
 --   torchq:work:workers         zset    worker of a layout before 10 -> when its registration ends, seconds; only read
@@ -61,6 +64,15 @@ local function lane_of(tenant, kind)
     return tenant, LANES.begins
   end
   return kind .. ':' .. tenant, LANES[kind]
+end
+
+-- End the lease of a key: the tenant that holds it has one thread more to take.
+local function end_lease(key, record)
+  redis.call('ZREM', 'torchq:work:leases', key)
+  if record.holder and redis.call('HINCRBY', 'torchq:work:held', record.holder, -1) <= 0 then
+    redis.call('HDEL', 'torchq:work:held', record.holder)
+  end
+  record.token, record.run, record.epoch, record.dirty, record.holder = nil, nil, nil, nil, nil
 end
 
 local function make_ready(key, record, tenant, now)

@@ -1,6 +1,7 @@
 -- Make keys ready that are due or whose lease ended. Then take ready keys, kind by kind and in each kind tenant by tenant in turn,
 -- lease them, and push them to the workers as RQ jobs. It is one step, so that no crash can lose a key between its lease and its job. It takes at most as
 -- many keys as registered workers have free threads, so that RQ's own queue stays short and its order does not matter.
+-- While several tenants have keys, none holds all threads: a key of a tenant with few keys waits for no run of another tenant.
 --
 -- Preludes: clock, epoch, records, mark (which lists the keys' schema).
 -- KEYS: none
@@ -12,6 +13,8 @@
 --         in Redis makes them unique if the client sends the same call twice
 --       6 the same time in the format of RQ (2026-01-31T12:00:00.000000Z)
 --       7 seconds RQ lets a batch run   8 seconds RQ keeps a failed batch
+--       9 the part of all threads that one tenant may hold while another has had a key leased within the last ...
+--       10 seconds
 -- Returns: number of keys pushed. Error STORELOST (lib/epoch.lua).
 --
 -- Further keys, in the format of RQ 2.12:
@@ -34,7 +37,7 @@ local function wake(zset, now)
       record.failures = (record.failures or 0) + 1
       doubt(key)
     end
-    record.token, record.run, record.epoch, record.dirty = nil, nil, nil, nil
+    end_lease(key, record)
     make_ready(key, record, record.tenant or '', seconds(now))
     keep_record(key, record)
   end
@@ -70,10 +73,29 @@ end
 
 -- The kind that goes first with each of eight keys in a row, as in queues/work_kinds.py.
 local TURNS = {'ends', 'begins', 'ends', 'ends', 'begins', 'ends', 'tells', 'ends'}
-local over = {}  -- the kinds of which no key is ready: no key becomes ready while keys are taken
+local over = {}  -- the kinds of which no key may be taken: none becomes ready, and no lease ends, while keys are taken
+local recent, most, kept  -- two of the recent tenants; the threads that are one's share; whether a key waits for that share
+
+-- Return whether a tenant may hold one more thread.
+local function may_hold(tenant)
+  local other = recent[recent[1] == tenant and 2 or 1]
+  return not other or tonumber(redis.call('HGET', 'torchq:work:held', tenant) or '0') < most
+end
+
+-- Return the next lane whose tenant may hold one more thread. The lanes before it go to the end.
+local function next_lane(kind)
+  for _ = 1, redis.call('LLEN', LANES[kind]) do
+    local lane = redis.call('LPOP', LANES[kind])
+    if may_hold(string.match(lane, '[^:]*$')) then
+      return lane
+    end
+    kept = true
+    redis.call('RPUSH', LANES[kind], lane)
+  end
+end
 
 local function take_kind(kind)
-  local lane = not over[kind] and redis.call('LPOP', LANES[kind])
+  local lane = not over[kind] and next_lane(kind)
   if not lane then
     over[kind] = true
     return nil
@@ -93,8 +115,10 @@ end
 
 local function lease(key, token, now, ends)
   local record = record_of(key) or {}
-  record.state, record.token, record.leased = 'leased', token, seconds(now)
+  record.state, record.token, record.leased, record.holder = 'leased', token, seconds(now), record.tenant or ''
   keep_record(key, record)
+  redis.call('HINCRBY', 'torchq:work:held', record.holder, 1)
+  redis.call('ZADD', 'torchq:work:recent', seconds(now), record.holder)
   redis.call('ZADD', 'torchq:work:leases', seconds(ends), key)
 end
 
@@ -117,8 +141,14 @@ wake('torchq:work:delayed', now)
 wake('torchq:work:leases', now)
 
 local threads, workers = registered(now)
-local ready = tonumber(redis.call('GET', 'torchq:work:ready') or '0')
-local left = math.min(ready, threads - redis.call('ZCARD', 'torchq:work:leases'))
+local ready, leased = tonumber(redis.call('GET', 'torchq:work:ready') or '0'), redis.call('ZCARD', 'torchq:work:leases')
+local left = math.min(ready, threads - leased)
+if leased == 0 then
+  redis.call('DEL', 'torchq:work:held')
+end
+redis.call('ZREMRANGEBYSCORE', 'torchq:work:recent', '-inf', seconds(now - tonumber(ARGV[10])))
+recent = redis.call('ZRANGE', 'torchq:work:recent', 0, 1)
+most = math.max(1, math.floor(threads * tonumber(ARGV[9])))
 -- While each worker has a waiting batch, no key is dispatched, and threads that become free wait for the next batch. A batch per
 -- free thread would cost RQ's 30 round trips for each key.
 if redis.call('LLEN', WAITING) >= workers then
@@ -128,11 +158,11 @@ end
 -- RQ's cost, but at most as many as one worker has threads.
 local share = math.max(1, workers)
 local size = math.max(1, math.min(tonumber(ARGV[4]), math.ceil(ready / (2 * share)), math.ceil(threads / share)))
-local last = left > 0 and redis.call('INCRBY', 'torchq:work:dispatches', left)
-local word = last and ARGV[5] .. '-' .. string.format('%.0f', last)
+local first = tonumber(redis.call('GET', 'torchq:work:dispatches') or '0')
+local word = ARGV[5] .. '-' .. string.format('%.0f', first)
 local pushed, batch = 0, {}
 while pushed < left do
-  local key = take(last - left + pushed)
+  local key = take(first + pushed)
   if not key then
     break
   end
@@ -148,9 +178,12 @@ end
 if #batch > 0 then
   push('torchq-' .. word .. '-' .. pushed, batch)
 end
-if pushed < left then
+if pushed < left and not kept then
   redis.call('SET', 'torchq:work:ready', 0)
 elseif pushed > 0 then
   redis.call('INCRBY', 'torchq:work:ready', -pushed)
+end
+if pushed > 0 then
+  redis.call('INCRBY', 'torchq:work:dispatches', pushed)
 end
 return pushed

@@ -42,8 +42,7 @@ end
 
 local function finish(key, record, requeue_after, failed, made, settled, now)
   local again = not settle(key, failed and '0' or settled, made, record.dirty) and record.dirty
-  redis.call('ZREM', 'torchq:work:leases', key)
-  record.token, record.run, record.epoch, record.dirty = nil, nil, nil, nil
+  end_lease(key, record)
   local delay = tonumber(requeue_after)
   if failed then
     delay = backoff(record)

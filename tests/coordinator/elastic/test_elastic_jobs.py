@@ -15,7 +15,7 @@ from coordinator.elastic.elastic_jobs import Circumstances
 from crds.keys import JobKey
 from crds.tenantqueue import TenantQueueSpec
 from crds.torchjob.status import Target
-from queues.resizing.values import ElasticJob
+from queues.resizing.values import ElasticJob, digest
 from queues.values import Reservation
 from tests.support.coordinator.builders import KEY, admission, job, quota
 
@@ -139,9 +139,11 @@ def test_workers_on_their_way_out_count_until_their_room_is_free(
     assert (result.workers, result.leaving) == (size, leaving)
 
 
-@pytest.mark.parametrize(("recipient", "key"), [(str(HEAD), HEAD), ("", None), ("other/big", None)])
-def test_a_target_says_for_which_job_workers_leave(recipient: str, key: JobKey | None) -> None:
-    assert found(elastic(target=give_back(3, recipient))).leaving_for == key
+def test_a_target_says_for_which_job_workers_leave() -> None:
+    assert found(elastic(target=give_back(3, digest(HEAD)))).leaving_for == digest(HEAD)
+    by_earlier_version = give_back(3, str(HEAD))
+    assert found(elastic(target=by_earlier_version)).leaving_for == str(HEAD)
+    assert found(elastic(target=by_earlier_version.model_copy(update={"reason": "GainTooSmall"}))).leaving_for is None
 
 
 def test_no_pods_are_added_that_a_resource_quota_refuses() -> None:

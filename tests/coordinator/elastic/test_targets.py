@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coordinator.elastic import targets
 from coordinator.elastic.targets import CARRY_OUT_SECONDS, STANDS_SECONDS, Decision
 from crds.torchjob.status import Target
-from queues.resizing.values import Reason, Resize
+from queues.resizing.values import Reason, Resize, digest
 from tests.coordinator.elastic.test_elastic_jobs import HEAD, elastic
 from tests.support.coordinator.builders import KEY
 
@@ -123,11 +123,12 @@ def test_some_targets_are_left_to_a_worker(view: Any) -> None:
     assert targets.decide(view, None, (), NOW) == Decision()
 
 
-def test_a_target_to_give_back_names_the_waiting_job() -> None:
+def test_a_target_to_give_back_has_the_digest_of_the_waiting_job_and_not_its_name() -> None:
     planned = resize(2, "GiveBack")._replace(for_key=HEAD)
     written = targets.decide(elastic(4), planned, (), NOW).target
     assert written is not None
-    assert written.recipient == str(HEAD)
+    assert written.recipient == digest(HEAD)
+    assert not any(part in written.model_dump_json() for part in (HEAD.name, HEAD.uid))
 
 
 def test_a_job_that_waits_again_has_no_target() -> None:

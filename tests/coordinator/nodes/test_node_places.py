@@ -3,6 +3,7 @@ plays."""
 
 import pytest
 
+from coordinator.leader.node_places import FIRST_SECONDS
 from crds.api_resources import NODES, PODS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
@@ -135,3 +136,23 @@ def test_without_hints_pods_prefer_nothing(cluster: KubernetesCluster, server: S
         assert [held.nodes for held in desk.store.all_reservations().values()] == [""]
     desks.clear(cluster)
     desks.remove(cluster, NODES, "n1", "")
+
+
+def test_places_spare_what_the_typical_pods_need_and_follow_a_pod_that_lands_elsewhere(machines: Machines) -> None:
+    machines.add("n3", cpu="12")
+    machines.change("n2", unschedulable=True)
+    submit(machines, "absent", "a", 1, 8, node="absent")
+    settle(machines)
+    machines.desk.clock.step(FIRST_SECONDS)
+    small = submit(machines, "small", "b", 1, 2)
+    until(machines, lambda: runs(machines, small, 1))
+    assert hints(machines, small) == ["n3"]
+    assert places(machines, small) == ["n1"]  # the scheduler of this test reads no preferences
+    rest = submit(machines, "rest", "b", 1, 6)
+    until(machines, lambda: runs(machines, rest, 1))
+    assert hints(machines, rest) == ["n1"]
+    machines.change("n2", unschedulable=False)
+    machines.desk.begin(2)
+    later = submit(machines, "later", "b", 1, 2)
+    until(machines, lambda: runs(machines, later, 1))
+    assert hints(machines, later) == ["n3"]

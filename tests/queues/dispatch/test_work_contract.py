@@ -301,6 +301,23 @@ def test_new_tenant_gets_the_next_turn_after_thousands_of_foreign_keys(ready: St
     assert [task.tenant for task in ready.take()] == ["/flood", "team/ours"]
 
 
+def test_a_tenant_leaves_threads_to_others_while_these_have_keys_and_has_all_threads_afterwards(ready: Stand) -> None:
+    ready.work.offer([offer(0, "b")])
+    [ours] = ready.take()
+    ready.work.finish(ours.key, ours.token)
+    ready.work.offer([offer(number, "flood") for number in range(30)])
+    flood = ready.take()
+    assert len(flood) == 12, "a quarter of the threads is for other tenants"
+    ready.work.offer([offer(0, "b")])
+    assert [task.tenant for task in ready.take()] == ["b"], "no run of the flood has to end first"
+    for task in flood[:2]:
+        ready.work.finish(task.key, task.token)
+    assert [task.tenant for task in ready.take()] == ["flood", "flood"]
+    ready.clock.step(WorkSettings().tenant_seconds)  # the leases have ended, as if their worker had died
+    ready.work.register(registration("w1", 16))
+    assert len(ready.take()) == 16, "no other tenant has had a key lately"
+
+
 def test_keys_of_one_tenant_are_served_in_order(ready: Stand) -> None:
     ready.work.offer([offer(number) for number in range(5)])
     assert [task.key for task in ready.take()] == [key(number) for number in range(5)]

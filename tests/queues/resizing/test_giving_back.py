@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from queues.resizing import resize_plan
-from queues.resizing.values import ElasticJob
+from queues.resizing.values import ElasticJob, digest
 from queues.values import QueueSpec
 from tests.support.clock import START
 from tests.support.queues.builders import GPU, entry, key, specs
@@ -215,7 +215,7 @@ def test_same_job_makes_nobody_give_twice() -> None:
     jobs = elastic("job", "a", workers=8, idle=4), elastic("more", "a", workers=4, idle=3, most=80)
     scene = pool_scene(3, *jobs)
     asked = scene.sizes()
-    on_the_way = replace(scene, jobs=[replace(jobs[0], leaving=3, leaving_for=key("head"), busy="x"), jobs[1]])
+    on_the_way = replace(scene, jobs=[replace(jobs[0], leaving=3, leaving_for=digest(key("head")), busy="x"), jobs[1]])
     assert asked == {"job": 5}
     assert on_the_way.plan().resizes == ()
     assert on_the_way.plan().hasten == {"b": key("head")}
@@ -223,7 +223,7 @@ def test_same_job_makes_nobody_give_twice() -> None:
 
 
 def test_workers_on_their_way_out_are_not_needed_once_the_job_is_gone() -> None:
-    job = elastic("job", "a", workers=8, idle=4, leaving=3, leaving_for=key("gone"), busy="x")
+    job = elastic("job", "a", workers=8, idle=4, leaving=3, leaving_for=digest(key("gone")), busy="x")
     assert pool_scene(3, job, waiting=[]).plan().needed == frozenset()
     assert pool_scene(3, job).plan().needed == {key("job")}
 

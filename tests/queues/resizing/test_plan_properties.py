@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.resizing.values import ElasticJob, Plan
+from queues.resizing.values import ElasticJob, Plan, digest
 from queues.values import Entry, QueueSpec
 from tests.support.clock import START
 from tests.support.queues.builders import GPU, entry
@@ -132,8 +132,8 @@ def test_plan_that_is_under_way_asks_for_nothing_more(scene: Scene) -> None:
     plan = scene.plan()
     back = {resize.key.name: resize for resize in plan.resizes if resize.reason == "GiveBack"}
     under_way = [
-        replace(job, leaving=job.workers - back[job.key.name].workers, leaving_for=back[job.key.name].for_key, busy="x")
-        if job.key.name in back
+        replace(job, leaving=job.workers - mine.workers, leaving_for=digest(mine.for_key), busy="x")
+        if (mine := back.get(job.key.name)) is not None and mine.for_key is not None
         else replace(job, resting_until=START + 99)
         for job in scene.jobs
     ]

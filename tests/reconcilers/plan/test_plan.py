@@ -472,6 +472,11 @@ class TestGracePeriods:
         over = observe(job(status=status("Running"), activeDeadlineSeconds=1), self.MASTER)
         assert graces(plan(over, times, NOW)) == {"digits-master-0": 60}
 
+    def test_event_gives_the_setting_that_has_shortened_the_grace_to_a_second(self) -> None:
+        observed = replace(observe(job(status=status("Running")), self.MASTER), draining=True)
+        (said,) = shortened(plan(observed, ReconcileSettings(longest_grace=1.0), NOW))
+        assert "get 1 s (setting longest_grace)" in said
+
     def test_pods_of_deleted_job_keep_their_grace_until_queue_is_drained(self) -> None:
         gone = observe(None, self.MASTER)
         assert (graces(decide(gone)), shortened(decide(gone))) == ({"digits-master-0": None}, [])

@@ -1,12 +1,20 @@
 """A real kube-scheduler puts pods on the nodes that torchq names to it."""
 
+from collections import Counter
 from collections.abc import Iterator
+from operator import eq
 
 import pytest
 
 from crds.api_resources import NODES, PODS
+from crds.torchjob import demand as demands
 from kube.api import Manifest
 from kube.client import KubernetesCluster
+from queues.placement import pod_nodes
+from queues.placement.gangs import EVERY, Gang, Members, Shape
+from queues.placement.node_room import NodeRoom
+from queues.placement.places import Places
+from queues.placement.typical_pods import typical_of
 from reconcilers.pods import node_affinity
 from tests.support.coordinator import desk as desks
 from tests.support.kube import servers
@@ -37,18 +45,19 @@ def scheduling(server: Server, cluster: KubernetesCluster) -> Iterator[Kubernete
         desks.remove(cluster, NODES, name, "")
 
 
-def pod(name: str, node: str) -> Manifest:
-    resources = {"requests": {"cpu": "4", "memory": "16Gi", GPU: "1"}, "limits": {GPU: "1"}}
+def pod(name: str, node: str, cpu: int = 4, gpus: int = 1) -> Manifest:
+    resources = {"requests": {"cpu": str(cpu), "memory": "16Gi", GPU: str(gpus)}, "limits": {GPU: str(gpus)}}
     spec = {"containers": [{"name": "torch", "image": "torch:1", "resources": resources}]}
     if node:
         node_affinity.prefer(spec, node)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def bind(cluster: KubernetesCluster, namespace: str, nodes: list[str]) -> list[str]:
-    """Create pods that prefer these nodes (empty: none), and return on which nodes they are bound."""
-    for number, node in enumerate(nodes):
-        cluster.create(PODS, pod(f"pod-{number:02}", node), namespace)
+def bind(cluster: KubernetesCluster, namespace: str, nodes: list[str], sizes: list[tuple[int, int]]) -> list[str]:
+    """Create pods of some CPUs and GPUs that prefer these nodes (empty: none), and return on which nodes they are
+    bound."""
+    for number, (node, size) in enumerate(zip(nodes, sizes, strict=True)):
+        cluster.create(PODS, pod(f"pod-{number:02}", node, *size), namespace)
 
     def bound() -> list[str]:
         pods = sorted(cluster.list(PODS, namespace).items, key=lambda each: str(each["metadata"]["name"]))
@@ -61,7 +70,37 @@ def bind(cluster: KubernetesCluster, namespace: str, nodes: list[str]) -> list[s
 
 
 def test_pods_fill_the_nodes_that_they_prefer(scheduling: KubernetesCluster, namespace: str) -> None:
-    hinted = [f"n{number // 8}" for number in range(4 * 8)]
-    spread = bind(scheduling, namespace, [""] * len(hinted))
+    hinted, sizes = [f"n{number // 8}" for number in range(4 * 8)], [(4, 1)] * 32
+    spread = bind(scheduling, namespace, [""] * len(hinted), sizes)
     assert len(set(spread)) == NODE_COUNT
-    assert bind(scheduling, namespace, hinted) == hinted
+    assert bind(scheduling, namespace, hinted, sizes) == hinted
+
+
+def test_pods_of_jobs_of_mixed_sizes_land_where_they_were_placed(scheduling: KubernetesCluster, namespace: str) -> None:
+    jobs = [[(8, 1)] * 5, [(4, 4), (2, 1), (2, 1)], [(30, 2)], [(64, 8)], [(8, 1)] * 4, [(8, 4)], [(3, 2)] * 3]
+    typical = typical_of(Counter(demand(*size) for job in jobs for size in job))
+    places = Places(room(), room(), lambda *_: None)
+    places.set_typical(typical)
+    places.names_nodes = True
+    placed = list[str]()
+    for number, job in enumerate(jobs):
+        kinds = Counter(job)
+        gang = Gang(tuple(Members(Shape(demand(*size)), count) for size, count in kinds.items()))
+        nodes = pod_nodes.read(places.take(f"job-{number}", gang))
+        placed += [nodes[kind][each] for kind, count in enumerate(kinds.values()) for each in range(count)]
+    assert len(set(placed)) < NODE_COUNT
+    landed = bind(scheduling, namespace, placed, [size for job in jobs for size in job])
+    assert sum(map(eq, landed, placed)) >= 0.95 * len(placed)
+
+
+def demand(cpu: int, gpus: int) -> tuple[tuple[str, int], ...]:
+    """Return what a pod asks for."""
+    return tuple(sorted(demands.pod_demand(pod("pod", "", cpu, gpus)["spec"]).items()))
+
+
+def room() -> NodeRoom:
+    """Return the nodes, empty."""
+    found = NodeRoom(lambda _: EVERY)
+    for number in range(NODE_COUNT):
+        found.set_capacity(found.index(f"n{number}"), demands.read_resources(ROOM))
+    return found
