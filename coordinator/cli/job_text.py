@@ -65,6 +65,8 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         at = admission.get("admittedAt", "-")
         yield "Admission", f"attempt {admission['attempt']}, epoch {admission['epoch']}, at {at}"
         yield "Charge", _charge(admission.get("charge") or {})
+        if domain := admission.get("domain"):
+            yield "Domain", f"{domain} (all pods run on nodes with this label)"
     if document["held"]:
         yield "Held", _hours(document["held"])
     if document["gangScheduler"]:

@@ -316,8 +316,9 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
 
 
 def _choose_nodes(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -> None:
-    """Make a pod avoid nodes, and prefer the node of its place unless it avoids that node."""
+    """Make a pod stay in the domain of its job, avoid nodes, and prefer the node of its place unless it avoids it."""
     avoided, left = blueprint.job.status.excluded_nodes, blueprint.left_nodes
+    node_affinity.require(spec, blueprint.admission.domain)
     node_affinity.avoid(spec, avoided, strictly=blueprint.fits_elsewhere)
     # A preference is enough, since schedulers keep pods from such nodes, and a node may come back under its name.
     node_affinity.avoid(spec, left, strictly=False)

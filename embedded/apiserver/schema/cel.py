@@ -78,7 +78,7 @@ _HAS_OLD = "has_old_self"
 _VARIABLES = frozenset(("self", "oldSelf"))
 _OLD_EXISTS = FieldRead(before=True, chain=(), shape=True)
 _LONGEST_RULE, _LONGEST_REASON = 20_000, 1000
-_MOST_BRACKETS = 500
+_MOST_BRACKETS = 600
 """Maximum number of characters that may open a nested level of a rule.
 
 The parser of the library has no such limit, and overflows the stack.
