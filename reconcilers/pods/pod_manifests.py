@@ -33,6 +33,7 @@ from reconcilers.pods import (
     container_files,
     environment,
     node_affinity,
+    progress_protocol,
     restart_agent,
     start_gate,
     static_world,
@@ -284,7 +285,8 @@ def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
     if blueprint.left_nodes:
         annotations[labels.LEFT_NODES] = ",".join(blueprint.left_nodes)
     folders = {name: job.metadata.annotations.get(name) for name in (labels.SUBMIT_DIRECTORY, labels.PYTHON_FOLDER)}
-    return annotations | {name: folder for name, folder in folders.items() if folder}
+    annotations |= {name: folder for name, folder in folders.items() if folder}
+    return annotations | progress_protocol.annotations(job, blueprint.settings.reports)
 
 
 def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
@@ -299,9 +301,11 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     reports = environment.report_variables(blueprint.job, member.name, blueprint.settings.reports)
     output = container_files.add_output(blueprint.job, member.task_type, spec)
     shutdown = environment.shutdown_variables(blueprint.job, member.task_type)
-    env = {**_variables(blueprint, member), **shutdown, **reports, **output}
+    files = progress_protocol.add_file(blueprint.job, member.name, blueprint.settings.reports, spec)
+    env = {**_variables(blueprint, member), **shutdown, **reports, **output, **files}
     for container in containers.all_containers(spec):
-        environment.add_variables(container, {**env, **container_files.set_message(container)})
+        own = {**env, **container_files.set_message(container)}
+        environment.add_variables(container, progress_protocol.without_own_server(own, container))
     if not blueprint.shared_address:  # a node of a machine has no probes, and reports what it stops itself
         container_files.add_stop_mark(spec)
     if member.name == member.lead:

@@ -400,7 +400,7 @@ class TestHostNetwork:
 
 
 def test_pods_get_what_they_need_to_report_only_where_they_may() -> None:
-    access = ReportAccess("http://10.0.0.1:8090", "token of {}".format)
+    access = ReportAccess("http://10.0.0.1:8090", "token of {}".format, kubeflow_progress=False)
     without, reporting = make(job()), make(job(), reports=access)
     added = {
         "TORCHQ_REPORT_URL": "http://10.0.0.1:8090",
@@ -410,3 +410,39 @@ def test_pods_get_what_they_need_to_report_only_where_they_may() -> None:
     for name, pod in reporting.items():
         assert environment(pod) == environment(without[name]) | added | {"TORCHQ_POD": name}
     assert not [name for pod in without.values() for name in environment(pod) if name.startswith("TORCHQ_REPORT")]
+
+
+def test_pods_find_the_progress_protocol_and_its_token_in_a_file() -> None:
+    access = ReportAccess("http://10.0.0.1:8090", "token of {}".format)
+    without, found = make(job()), make(job(), reports=access)
+    name = "digits-worker-0"
+    names = {key for key in environment(found[name]) if key not in environment(without[name])}
+    assert names - {"TORCHQ_REPORT_URL", "TORCHQ_REPORT_TOKEN", "TORCHQ_JOB", "TORCHQ_POD"} == {
+        "KUBEFLOW_TRAINER_SERVER_URL",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN",
+        "TORCHQ_VOLUME_TORCHQ_POD",
+    }
+    env = environment(found[name])
+    path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/digits/status"
+    assert env["KUBEFLOW_TRAINER_SERVER_URL"] == f"http://10.0.0.1:8090{path}?pod={name}"
+    folder, _, file = env["KUBEFLOW_TRAINER_SERVER_TOKEN"].partition("/")
+    [volume] = [each for each in found[name]["spec"]["volumes"] if each["name"] == "torchq-pod"]
+    [item] = [each for each in volume["downwardAPI"]["items"] if each["path"] == file]
+    annotation = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+    assert found[name]["metadata"]["annotations"][annotation] == f"token of {KEY.uid}"
+    [mount] = [each for each in found[name]["spec"]["containers"][0]["volumeMounts"] if each["name"] == "torchq-pod"]
+    assert (folder, mount["mountPath"]) == ("$(TORCHQ_VOLUME_TORCHQ_POD)", env["TORCHQ_VOLUME_TORCHQ_POD"])
+
+
+def test_a_server_of_the_user_takes_precedence_and_gets_no_token() -> None:
+    own = template()
+    own["spec"]["containers"][0]["env"] = [{"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": "https://other"}]
+    access = ReportAccess("http://10.0.0.1:8090", "token of {}".format)
+    env = environment(make(job({"Master": {"template": own}}), reports=access)["digits-master-0"])
+    assert env["KUBEFLOW_TRAINER_SERVER_URL"] == "https://other"
+    assert "KUBEFLOW_TRAINER_SERVER_TOKEN" not in env
+    taken = template()
+    taken["spec"]["volumes"] = [{"name": "torchq-pod", "emptyDir": {}}]
+    pod = make(job({"Master": {"template": taken}}), reports=access)["digits-master-0"]
+    assert pod["spec"]["volumes"] == taken["spec"]["volumes"]
+    assert not [name for name in environment(pod) if name.startswith("KUBEFLOW_")]
