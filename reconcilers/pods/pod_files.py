@@ -8,6 +8,7 @@ and they need no writable root file system.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from reconcilers.views import containers
@@ -18,21 +19,32 @@ VARIABLE = "TORCHQ_VOLUME_TORCHQ_POD"
 """The variable with the folder's path on a node that has no mounts of its own."""
 
 
+@dataclass(frozen=True, slots=True)
+class PodFile:
+    """A file of a pod."""
+
+    annotation: str
+    """The annotation that is its content."""
+    is_program: bool = False
+
+    def item(self, path: str) -> dict[str, Any]:
+        """Return the file as an item of a volume."""
+        mode = {"mode": 0o555} if self.is_program else {}
+        return {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{self.annotation}']"}, **mode}
+
+
 def path(file: str) -> str:
     """Return the path of a file, as the value of a variable that stands after `VARIABLE`."""
     return f"$({VARIABLE})/{file}"
 
 
-def add_files(spec: dict[str, Any], files: Mapping[str, str]) -> Mapping[str, str]:
-    """Add files to all containers, by the annotations that they follow. Return the variable that names their folder;
-    nothing if there are no files."""
+def add_files(spec: dict[str, Any], files: Mapping[str, PodFile]) -> Mapping[str, str]:
+    """Add files to all containers, by their names. Return the variable that names their folder; nothing if there are
+    no files."""
     volumes = spec.get("volumes") or []
     if not files or any(volume.get("name") == VOLUME for volume in volumes):
         return {}
-    items = [
-        {"path": file, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
-        for file, annotation in files.items()
-    ]
+    items = [file.item(name) for name, file in files.items()]
     spec["volumes"] = [*volumes, {"name": VOLUME, "downwardAPI": {"items": items}}]
     for container in containers.all_containers(spec):
         mounts = container.get("volumeMounts") or []

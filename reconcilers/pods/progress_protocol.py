@@ -13,6 +13,7 @@ from crds import labels
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.pods import pod_files
 from reconcilers.pods.environment import Variables
+from reconcilers.pods.pod_files import PodFile
 from reconcilers.settings import ReportAccess
 
 GROUP = "trainer.kubeflow.org"
@@ -28,15 +29,17 @@ def annotations(job: TorchJob, access: ReportAccess | None) -> dict[str, str]:
     return {labels.REPORT_TOKEN: access.token(job.metadata.uid)}
 
 
-def add_file(job: TorchJob, pod: str, access: ReportAccess | None, spec: dict[str, Any]) -> Variables:
-    """Add the file with the token to a pod. Return the variables of the protocol; nothing if pods do not report so."""
+def files(access: ReportAccess | None) -> Mapping[str, PodFile]:
+    """Return the file with the token."""
+    return {TOKEN_FILE: PodFile(labels.REPORT_TOKEN)} if access is not None and access.kubeflow_progress else {}
+
+
+def variables(job: TorchJob, pod: str, access: ReportAccess | None) -> Variables:
+    """Return the variables of a pod with the file; nothing if pods do not report so."""
     if access is None or not access.kubeflow_progress:
         return {}
-    folder = pod_files.add_files(spec, {TOKEN_FILE: labels.REPORT_TOKEN})
-    if not folder:
-        return {}
     path = f"/apis/{GROUP}/v1alpha1/namespaces/{job.metadata.namespace}/trainjobs/{job.metadata.name}/status"
-    return {**folder, URL: f"{access.url}{path}?pod={pod}", TOKEN: pod_files.path(TOKEN_FILE)}
+    return {URL: f"{access.url}{path}?pod={pod}", TOKEN: pod_files.path(TOKEN_FILE)}
 
 
 def without_own_server(env: Variables, container: Mapping[str, Any]) -> Variables:

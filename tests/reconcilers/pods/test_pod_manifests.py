@@ -10,7 +10,7 @@ from crds.torchjob.status import Admission
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from reconcilers.plan import gangs, lifecycle
-from reconcilers.pods import pod_manifests, task_members
+from reconcilers.pods import host_file, pod_manifests, task_members
 from reconcilers.settings import ReconcileSettings, ReportAccess
 from tests.support.reconcilers.builders import ADMISSION, KEY, RESERVATION, job, task, template
 
@@ -62,6 +62,8 @@ def test_pod_has_labels_annotations_and_owner() -> None:
         f"{PREFIX}/gang": f"{KEY.uid}-1-0",
         f"{PREFIX}/gang-size": "3",
         f"{PREFIX}/submit-directory": "/home/ann/digits",
+        f"{PREFIX}/hosts": "digits-master-0 slots=1\ndigits-worker-0 slots=1\ndigits-worker-1 slots=1\n",
+        f"{PREFIX}/discover-hosts": host_file.SCRIPT,
     }
     (owner,) = worker["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == ("TorchJob", "digits", KEY.uid)
@@ -102,6 +104,8 @@ def test_environment_with_service_address() -> None:
         "PET_MASTER_ADDR": "digits-master-0",
         "PET_MASTER_PORT": "23456",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "25",
+        "TORCHQ_VOLUME_TORCHQ_POD": "/torchq/pod",
+        **host_file.VARIABLES,
     }
     for rank, name in enumerate(["digits-master-0", "digits-worker-0", "digits-worker-1"]):
         assert environment(made[name]) == shared | dict.fromkeys(("RANK", "NODE_RANK", "PET_NODE_RANK"), str(rank))
@@ -420,7 +424,6 @@ def test_pods_find_the_progress_protocol_and_its_token_in_a_file() -> None:
     assert names - {"TORCHQ_REPORT_URL", "TORCHQ_REPORT_TOKEN", "TORCHQ_JOB", "TORCHQ_POD"} == {
         "KUBEFLOW_TRAINER_SERVER_URL",
         "KUBEFLOW_TRAINER_SERVER_TOKEN",
-        "TORCHQ_VOLUME_TORCHQ_POD",
     }
     env = environment(found[name])
     path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/digits/status"
