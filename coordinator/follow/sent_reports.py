@@ -97,6 +97,8 @@ class _Merged(Generic[T]):
         error = None
         try:
             for each in self._printed:
+                if self.ended.is_set():
+                    return
                 self._put(each)
         except Exception as raised:
             error = raised

@@ -101,6 +101,13 @@ def _parse(record: bytes) -> PodReport:
         loss=rest.get("loss"),
         gauges=rest.get("gauges", {}),
         checkpoint=int(checkpoint) or None,
-        progress=Progress(**rest["progress"]) if "progress" in rest else None,
+        progress=_parse_progress(rest["progress"]) if "progress" in rest else None,
         run=rest.get("run", ""),
+    )
+
+
+def _parse_progress(progress: dict[str, Any]) -> Progress:
+    """Return the progress in a record, which a newer version may have written."""
+    return Progress(
+        percent=progress["percent"], remaining_seconds=progress["remaining_seconds"], steps=progress["steps"]
     )

@@ -127,6 +127,12 @@ def test_reports_expire_with_the_last_one_of_their_job(client: connection.Connec
     assert client.ttl(f"torchq:reports:{JOB}") == KEPT_SECONDS
 
 
+def test_a_record_of_a_newer_version_is_read(client: connection.Connection) -> None:
+    progress = '{"percent":4,"remaining_seconds":null,"steps":9,"epochs":2}'
+    client.hset(f"torchq:reports:{JOB}", "job-worker-0", f'7 1 1 - 0 {{"progress":{progress}}}')
+    assert pod(RedisReports(client)).progress == Progress(percent=4, steps=9)
+
+
 @pytest.mark.parametrize("record", ["", "x", "1 2 3 - 0 {", "1 2 3 - 0 []"])
 def test_a_record_of_another_program_is_an_error_of_the_store(client: connection.Connection, record: str) -> None:
     client.hset(f"torchq:reports:{JOB}", "job-worker-0", record)
