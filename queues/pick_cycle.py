@@ -22,6 +22,7 @@ from queues.resizing.recall_search import HeldRoom
 from queues.resizing.values import ElasticJob, IdleRoom, Plan
 from queues.rules import Patience, PickRules
 from queues.store import IdleGrowth, PendingCommit, QueueStore, RaisedCharge
+from queues.unread_search import UnreadSearch
 from queues.values import Batch, CommitResult, NextEntries, Refusal, Reservation
 
 Hold = tuple[float, Amounts]
@@ -91,6 +92,7 @@ class PickCycle:
         self._outside = outside
         self._places = places
         self._store = store
+        self._search = UnreadSearch(store)
         self._job_ends = job_ends
         self._shadows = Shadows()
         self._rules = rules
@@ -168,7 +170,7 @@ class PickCycle:
         dropped.
         """
         picker, self._picker, places = self._picker, None, self._places()
-        picker = self._read(picker, most)
+        picker = self._read(picker, most, now)
         for queue, cost in self._refunds:
             picker.settle(queue, -cost)
         for raised in self._raised:
@@ -184,7 +186,9 @@ class PickCycle:
             self._claims.clear()
             self._hastened.clear()
         picks = chain.from_iterable(batch.pending.batch.picks for batch in done)
-        self._reach = max(FEW, 2 * max(Counter(pick.waiting.queue for pick in picks).values(), default=0))
+        counts = Counter(pick.waiting.queue for pick in picks)
+        self._reach = max(FEW, 2 * max(counts.values(), default=0))
+        self._search.move(counts)
         refused: Refusal = next((batch.committed.refused for batch in done if batch.committed.refused), "")
         self._picker = None if refused or picker.has_set_aside else picker
         picked = sum(batch.committed.picked for batch in done)
@@ -298,7 +302,7 @@ class PickCycle:
         entries = {view.queue: view for view in behind if view.queue not in self._others}
         picker.add_entries(pending.batch.needs_entries, entries)
 
-    def _read(self, picker: Picker | None, most: int) -> Picker:
+    def _read(self, picker: Picker | None, most: int, now: float) -> Picker:
         """Return a picker that knows the present store. Read up to `most` entries of queues whose first few
         cannot go."""
         heads = min(most, self._reach)
@@ -313,6 +317,7 @@ class PickCycle:
             snapshot = self._store.snapshot(most, snapshot.change, (), more)
             picker.update(snapshot)
         self._change, self._others = snapshot.change, frozenset()
+        self._search.run(picker, self._change, most, now)
         self._only_unrunnable = picker.only_unrunnable
         return picker
 

@@ -143,6 +143,13 @@ class QueueReader(Protocol):
         this object has not returned yet.
         """
 
+    def find_others(self, queue: str, after: int, known: Collection[Amounts], looked_at: int, most: int) -> NextEntries:
+        """Return up to `most` entries behind a queue's first `after` ones that ask for none of the `known` demands.
+
+        The method looks at up to `looked_at` entries. `after` of the result is the number of the queue's first entries
+        that need not be looked at again. Changes nothing and needs no right to write.
+        """
+
     def place(self, key: JobKey) -> QueuePosition | None:
         """Return the position of a waiting job in its queue; None if the job does not wait. Needs no right to write."""
 

@@ -209,6 +209,8 @@ class OvertakenJob:
     since: float
     kept: Amounts | None = None
     """The demand for which the pool keeps room; None: it does not."""
+    kept_since: float = 0.0
+    """Since when the pool keeps that room, in seconds since 1970; 0: not known."""
     paid: float = 0.0
     """The moment until which the queue has paid for that room, in seconds since 1970."""
     vain: int = 0

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field, replace
 from coordinator.cache import noted_jobs
 from crds.keys import JobKey
 from crds.resources import amounts
-from crds.resources.amounts import NOTHING, Amounts
+from crds.resources.amounts import NOTHING, Amounts, increase
 from queues import order
 from queues.picking import kept_room
 from queues.picking.picker import Picker
-from queues.picking.queue_state import charge
 from queues.rules import PickRules
 from queues.values import Account, Clock, Entry, OvertakenJob, Pick, QueueSnapshot, QueueSpec, Snapshot, WaitingEntry
 
@@ -78,8 +77,8 @@ class Arena(ABC):
     def release(self, entry: Entry) -> None:
         """Free the amounts of a job that has ended."""
         refund = amounts.scale(entry.demand, -1)
-        charge(self.used, refund)
-        charge(self.lines[entry.queue].used, refund)
+        increase(self.used, refund)
+        increase(self.lines[entry.queue].used, refund)
         self._changed.add(entry.queue)
 
     def admit(self, now: float, limit: int) -> Sequence[Entry]:
@@ -88,8 +87,8 @@ class Arena(ABC):
         for entry in entries:
             line = self.lines[entry.queue]
             line.drop(entry)
-            charge(line.used, entry.demand)
-            charge(self.used, entry.demand)
+            increase(line.used, entry.demand)
+            increase(self.used, entry.demand)
         return entries
 
     def looks_again(self, _now: float) -> float | None:

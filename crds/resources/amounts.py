@@ -47,6 +47,13 @@ def increase(total: dict[str, int], amounts: Amounts, times: int = 1) -> None:
         total[name] = total.get(name, 0) + times * amount
 
 
+def increase_limited(total: dict[str, int], amounts: Amounts, limit: Amounts) -> None:
+    """Add the amounts of the resources in a limit to a total. Jobs may name any number of other resources."""
+    for name, amount in amounts.items():
+        if name in limit:
+            total[name] = total.get(name, 0) + amount
+
+
 def select(amounts: Amounts, names: Container[str] | None) -> Amounts:
     """Return the amounts with these names, or all amounts if names is None."""
     return amounts if names is None else {name: amount for name, amount in amounts.items() if name in names}

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from crds import timestamps
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, Amounts
 from queues import order
@@ -95,7 +96,8 @@ def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition, now:
     else:
         parts = [f"passed by {record.times} job{'' if record.times == 1 else 's'}"]
     if parts and record.kept is not None:
-        parts.append("room is kept for it: no other job takes it any more, and its queue pays for the time")
+        since = f" since {timestamps.format_time(record.kept_since)}" if record.kept_since else ""
+        parts.append(f"room is kept for it{since}: no other job takes it any more, and its queue pays for the time")
     elif parts and record.late:
         parts.append("no job of its queue that takes its room passes it any more")
     if record.kept is None and record.vain:

@@ -160,7 +160,9 @@ class PoolReservation:
             queue.overtaken = self._unsaved[name] = replace(record, paid=now)
             return ""
         self._release(queue)
-        self.keep(queue, replace(record, times=0, kept=None, paid=0.0, impatient=False, vain=record.vain + 1))
+        self.keep(
+            queue, replace(record, times=0, kept=None, kept_since=0.0, paid=0.0, impatient=False, vain=record.vain + 1)
+        )
         return name
 
     def settle(self, name: str, cost: int) -> None:

@@ -248,19 +248,3 @@ class Picker(PickerState):
         """
         self._refresh()
         return bool(self._unread.only_unrunnable)
-
-    def partly_read(self, limit: int) -> Mapping[str, int]:
-        """Return the queues with fewer than `limit` known entries that need more, because no known one can go now.
-
-        The values are the numbers of known entries that remain.
-        """
-        self._refresh()
-        self._reserve()
-        names = self._unread.partly_read
-        names.difference_update([name for name in names if self._queues[name].remaining >= limit])
-        return {name: self._queues[name].remaining for name in names if self._is_stuck(self._queues[name])}
-
-    def _is_stuck(self, queue: QueueState) -> bool:
-        if not queue.remaining or not (queue.first is None or not queue.spec.strict):
-            return False
-        return not (self.pool.first_fitting(queue) if self._scarce else queue.eligible)

@@ -6,7 +6,7 @@ A queue contends if it is open and has a job that its quota and cohort allow now
 (`queues.picking.fair_share`). A change marks its queue as dirty; before the next pick, the dirty queues bid again.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from crds.resources.amounts import NOTHING, Amounts
 from queues.picking import queue_state, quotas
@@ -28,7 +28,7 @@ from queues.values import NextEntries, QueueSnapshot, Snapshot, WaitingEntry
 class UnreadEntries:
     """The names of queues whose known entries are, or soon will be, too few."""
 
-    __slots__ = ("_queues", "exhausted", "needs_entries", "only_unrunnable", "partly_read")
+    __slots__ = ("_queues", "exhausted", "needs_entries", "only_unrunnable", "partly_read", "read_to_limit")
 
     def __init__(self, queues: Mapping[str, QueueState]) -> None:
         """`queues` belongs to the caller, who calls `add` after each reading and `note` after each pick."""
@@ -42,12 +42,15 @@ class UnreadEntries:
         """Open queues whose known entries can never run, though others wait behind. They take no part in picks."""
         self.partly_read: set[str] = set()
         """Open queues in which entries wait behind the known ones."""
+        self.read_to_limit: set[str] = set()
+        """Those of them of which no more entries are read until some of the known ones go."""
 
     def add(self, queue: QueueState) -> None:
         """Note a queue whose known entries have changed."""
         name = queue.spec.name
         for names in (self.needs_entries, self.exhausted, self.only_unrunnable):
             names.discard(name)
+        self.read_to_limit.discard(name)
         _set_membership(self.partly_read, name, queue.is_partly_read)
 
     def note(self, queue: QueueState) -> None:
@@ -157,6 +160,14 @@ class PickerState:
                 self._stale_cohorts.add(queue.spec.cohort)
             self._dirty |= self._further.members(queue.spec.cohort)
 
+    def set_others(self, name: str, entries: Sequence[WaitingEntry]) -> None:
+        """Replace the jobs of a queue that are known though unread entries wait before them."""
+        queue = self._queues[name]
+        self._note_gangs(entries)
+        queue.set_others(entries)
+        queue.bid_demand = None
+        self._mark_dirty(queue)
+
     def settle(self, queue: str, cost: int) -> None:
         """Charge a queue apart from its picks. A cost below 0 refunds a pick that was not granted."""
         self.reservation.settle(queue, cost)
@@ -227,6 +238,36 @@ class PickerState:
     def behind(self, name: str) -> float:
         """Return how much cost a queue is behind its share; below 0: ahead of it."""
         return self._fair_share.lag(name)
+
+    # Entries to read
+
+    def partly_read(self, limit: int) -> Mapping[str, int]:
+        """Return the queues with fewer than `limit` known entries that need more, because no known one can go now.
+
+        The values are the numbers of known entries that remain.
+        """
+        self._refresh()
+        self._reserve()
+        names = self._unread.partly_read
+        read_to_limit = [name for name in names if self._queues[name].remaining >= limit]
+        names.difference_update(read_to_limit)
+        self._unread.read_to_limit.update(read_to_limit)
+        return {name: self._queues[name].remaining for name in names if self._is_stuck(self._queues[name])}
+
+    @property
+    def read_to_limit(self) -> Collection[str]:
+        """The queues with unread entries of which `partly_read` returns no more."""
+        return self._unread.read_to_limit
+
+    def stuck_on(self, name: str) -> tuple[int, Collection[Amounts]] | None:
+        """Return how many entries of a queue are known, and the demands of all known jobs, if none can go now."""
+        queue = self._queues[name]
+        return (queue.remaining, queue.demands()) if self._is_stuck(queue) else None
+
+    def _is_stuck(self, queue: QueueState) -> bool:
+        if not queue.remaining or not (queue.first is None or not queue.spec.strict):
+            return False
+        return not (self.pool.first_fitting(queue) if self._scarce else queue.eligible)
 
     # Bids
 

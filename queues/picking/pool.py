@@ -91,8 +91,8 @@ class Pool:
         demand, nodes = candidate.demand, ""
         if self.places is not None:
             nodes = self.places.take(candidate.waiting.ticket[0], candidate.waiting.gang, candidate.units)
-        queue_state.charge_limited(self.used, demand, self.capacity)
-        queue_state.charge_limited(self.used_or_reserved, demand, self.capacity)
+        amounts.increase_limited(self.used, demand, self.capacity)
+        amounts.increase_limited(self.used_or_reserved, demand, self.capacity)
         return nodes
 
     def set_used(self, used: Amounts) -> None:
@@ -108,7 +108,7 @@ class Pool:
             kept_nodes.keep(self.places, key, gang, now, patience)
             demand = demand if gang is None else self.places.free_on_kept(self.capacity)
         self.used_or_reserved = dict(self.used)
-        queue_state.charge_limited(self.used_or_reserved, demand, self.capacity)
+        amounts.increase_limited(self.used_or_reserved, demand, self.capacity)
 
     def group(self, queue: QueueState) -> int:
         """Return the group of a queue: the queues whose eligible jobs have equal demands and gangs.

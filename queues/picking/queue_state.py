@@ -5,8 +5,9 @@ its queue, its cohort or the pool can ever give, or whose pods no nodes could ho
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from crds.resources import amounts
 from crds.resources.amounts import NOTHING, Amounts
@@ -44,6 +45,7 @@ class QueueState:
         "eligible",
         "entries",
         "first",
+        "others",
         "overtaken",
         "remaining",
         "requested",
@@ -80,6 +82,9 @@ class QueueState:
 
     def _set(self, entries: Sequence[WaitingEntry], unread: int) -> None:
         self.entries = entries
+        self.others: list[Candidate] = []
+        """Jobs behind the known entries that asked for another demand than all known jobs when the jobs were read, in
+        order."""
         self.unread = unread
         """How many entries wait behind the known ones."""
         self.remaining = self._total = len(entries)
@@ -118,6 +123,17 @@ class QueueState:
         else:
             self._set((), snapshot.waiting)
 
+    def set_others(self, entries: Iterable[WaitingEntry]) -> None:
+        """Replace `others`."""
+        found = enumerate(entries, len(self.entries))  # no known entry has such a position
+        self.others = [Candidate(entry, entry.demand, position) for position, entry in found if self._can_run(entry)]
+        self.first = self._find_first()
+
+    def demands(self) -> Collection[Amounts]:
+        """Return the distinct demands of all known jobs that wait."""
+        known = chain(self._unrunnable, (candidate.waiting for candidate in self.distinct()))
+        return {shape(entry.demand): entry.demand for entry in known}.values()
+
     def distinct(self) -> Iterator[Candidate]:
         """Yield the first runnable job of each distinct demand and gang, in order."""
         if self._positions is None:
@@ -127,6 +143,12 @@ class QueueState:
                 positions.popleft()
         for position in sorted(positions[0] for positions in self._positions.values() if positions):
             yield Candidate(self.entries[position], self.entries[position].demand, position)
+        seen: set[tuple[Shape, Gang | None]] = set()
+        for other in self.others:
+            key = shape(other.demand), other.waiting.gang
+            if key not in seen:
+                seen.add(key)
+                yield other
 
     def runnable(self) -> Iterator[Candidate]:
         """Yield the runnable jobs that are known and not picked, in order."""
@@ -134,6 +156,7 @@ class QueueState:
             entry = self.entries[position]
             if position not in self._picked and self._can_run(entry):
                 yield Candidate(entry, entry.demand, position)
+        yield from self.others
 
     @property
     def is_exhausted(self) -> bool:
@@ -157,7 +180,7 @@ class QueueState:
                 self._unrunnable.append(waiting)
             position += 1
         self._next = position
-        return None
+        return self.others[0] if self.others else None
 
     def _can_run(self, entry: WaitingEntry) -> bool:
         """Return whether a job could run one day. Most jobs have the demand of the one before."""
@@ -182,7 +205,7 @@ class QueueState:
         if first is None or not self.spec.open:
             return ()
         allowed = not self.spec.quota or allows(self, first.demand)
-        if self.uniform or (allowed and not scarce) or self.spec.strict:
+        if (self.uniform and not self.others) or (allowed and not scarce) or self.spec.strict:
             return (first,) if allowed else ()
         candidates = (candidate for candidate in self.distinct() if allows(self, candidate.demand))
         if not self.is_liable and not self.is_claimed:
@@ -205,11 +228,16 @@ class QueueState:
     def take(self, candidate: Candidate) -> None:
         """Mark a job as picked, and count its demand as used."""
         if self.ceiling:
-            charge_limited(self.used, candidate.demand, self.ceiling)
+            amounts.increase_limited(self.used, candidate.demand, self.ceiling)
         self.drop(candidate)
 
     def drop(self, candidate: Candidate) -> None:
         """Mark a job as no longer waiting in this queue."""
+        if candidate.position >= len(self.entries):
+            self.unread -= 1
+            self.others = [other for other in self.others if other.position != candidate.position]
+            self.first = self._find_first()
+            return
         self.remaining -= 1
         if candidate.position == self._next:
             self._next += 1
@@ -267,7 +295,7 @@ class QueueState:
         record = self.first_overtaken
         if self.first is None or record is None:
             raise ValueError(f"queue {self.spec.name} has no job that was overtaken")
-        self.overtaken = replace(record, kept=self.first.demand, paid=now)
+        self.overtaken = replace(record, kept=self.first.demand, kept_since=now, paid=now)
         return self.overtaken
 
     @property
@@ -362,18 +390,3 @@ def with_needed(demand: Amounts, needed: Amounts) -> Amounts:
 def paid_demand(job: Candidate) -> Amounts:
     """Return what a queue pays for. An entry without a demand pays for workers that the job already has."""
     return job.demand or job.waiting.idle_demand
-
-
-def charge(used: dict[str, int], demand: Amounts) -> None:
-    """Count a demand as used."""
-    for name, amount in demand.items():
-        used[name] = used.get(name, 0) + amount
-
-
-def charge_limited(used: dict[str, int], demand: Amounts, limit: Amounts) -> None:
-    """Count the part of a demand as used that is of the resources in `limit`. Jobs may name any number of other
-    resources.
-    """
-    for name, amount in demand.items():
-        if name in limit:
-            used[name] = used.get(name, 0) + amount

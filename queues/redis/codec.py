@@ -236,13 +236,13 @@ def decode_clock(text: Text) -> Clock:
 
 def encode_overtaken(overtaken: OvertakenJob | None) -> str:
     """Encode an overtaken job: its key, how often and since when it was overtaken, the room reserved for it, if there
-    is such room, until when that is paid, how often it was in vain, whether its patience has ended and it has an open
-    claim, until when its cohort collects what it asks for, and how often that was in vain."""
+    is such room, since when, until when that is paid, how often it was in vain, whether its patience has ended and it
+    has an open claim, until when its cohort collects what it asks for, and how often that was in vain."""
     if overtaken is None:
         return NOT_OVERTAKEN
     fields = {"key": str(overtaken.key), "times": overtaken.times, "since": float(overtaken.since)}
     kept = {} if overtaken.kept is None else {"kept": dict(overtaken.kept), "paid": float(overtaken.paid)}
-    names = ("vain", "collected_until", "uncollected")
+    names = ("kept_since", "vain", "collected_until", "uncollected")
     numbers = {name: number for name in names if (number := getattr(overtaken, name))}
     flags = {name: True for name in ("late", "impatient", "claimed") if getattr(overtaken, name)}
     return dump(fields | kept | numbers | flags)

@@ -72,6 +72,7 @@ _COMMIT = Script(
         "lib/mark_many",
     ),
 )
+_OTHERS = Script("store/others", preludes=("lib/store", "lib/heads"))
 _PLACE = Script("store/place", preludes=("lib/store",))
 _RESERVATIONS = Script("store/reservations", preludes=("lib/store",))
 _REBUILD = Script("store/rebuild", preludes=("lib/store", "lib/usage", "lib/cohorts"))
@@ -190,6 +191,13 @@ class RedisStore:
         with self._reader_lock, translate_parse_errors(self._connection):
             snapshot = self._reader.read(answer)
         return self.snapshot(heads) if snapshot is None else snapshot
+
+    def find_others(self, queue: str, after: int, known: Collection[Amounts], looked_at: int, most: int) -> NextEntries:
+        """See QueueStore."""
+        arguments: list[str | int] = [self._epoch, queue, after, looked_at, most, *map(codec.encode_amounts, known)]
+        answer = _OTHERS(self._connection, arguments=arguments)
+        with self._reader_lock, translate_parse_errors(self._connection):
+            return self._reader.read_next_entries([answer])[0]
 
     def pending_commit(self, batch: Batch) -> PendingCommit:
         """See QueueStore."""

@@ -50,6 +50,7 @@ def test_no_submission_pattern_gains_more_than_one_largest_job() -> None:
             assert figures["shares"]["player"] == pytest.approx(part[name.split()[1]], abs=0.08)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("seed", [1, 2])
 def test_capacity_reserved_for_withdrawn_jobs_counts_toward_the_share_of_their_queue(seed: int) -> None:
     figures = withdrawals.run(1500, seed)

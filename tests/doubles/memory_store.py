@@ -21,6 +21,7 @@ from queues.values import (
     Batch,
     CommitResult,
     Entry,
+    NextEntries,
     Pick,
     QueuePosition,
     QueueSpec,
@@ -262,6 +263,19 @@ class MemoryStore:
                 whole=whole,
                 departed=content.accounts_of_removed_queues() if whole else NO_ACCOUNTS,
             )
+
+    def find_others(self, queue: str, after: int, known: Collection[Amounts], looked_at: int, most: int) -> NextEntries:
+        """See QueueStore."""
+        with self._content.lock:
+            self._guard()
+            line = self._content.lines([queue])[queue]
+        others = [
+            (rank, waiting)
+            for rank, waiting in enumerate(line[after : after + looked_at], after + 1)
+            if dict(waiting.demand) not in [dict(demand) for demand in known]
+        ][:most]
+        end = others[-1][0] if len(others) == most else max(after, min(after + looked_at, len(line)))
+        return NextEntries(queue, end, len(line), tuple(waiting for _, waiting in others))
 
     def _commit(self, batch: Batch, name: str) -> CommitResult:
         content = self._content

@@ -11,8 +11,7 @@ from dataclasses import replace
 from bench.support.arena import Production
 from crds.keys import JobKey
 from crds.resources import amounts
-from crds.resources.amounts import Amounts
-from queues.picking.queue_state import charge
+from crds.resources.amounts import Amounts, increase
 from queues.resizing import givers
 from queues.resizing.resize_plan import plan
 from queues.resizing.values import NO_IDLE_ROOM, ElasticJob, IdleRoom, Plan, Resize
@@ -36,8 +35,8 @@ class ElasticArena(Production):
     def charge(self, queue: str, demand: Amounts, times: int = 1) -> None:
         """Charge a queue; free it of the demand if `times` is below 0."""
         changed = amounts.scale(demand, times)
-        charge(self.used, changed)
-        charge(self.lines[queue].used, changed)
+        increase(self.used, changed)
+        increase(self.lines[queue].used, changed)
         self._changed.add(queue)
 
     def keep_claims(self, claims: Mapping[str, JobKey], now: float) -> None:

@@ -34,9 +34,9 @@
 --   torchq:accounts           hash    queue -> account, as codec.py writes it, of queues with a weight, also of some that are not
 --                                     configured any more; scripts never read it
 --   torchq:clock              string  clock, as codec.py writes it; scripts never read it
---   torchq:overtaken          hash    queue -> JSON {claimed, impatient, late (missing: false), collected_until, uncollected, vain
---                                     (missing: 0), kept, key, paid, since, times} or null, kept: {resource: amount} or missing, and
---                                     paid with it; scripts never read it
+--   torchq:overtaken          hash    queue -> JSON {claimed, impatient, late (missing: false), collected_until, kept_since,
+--                                     uncollected, vain (missing: 0), kept, key, paid, since, times} or null, kept: {resource:
+--                                     amount} or missing, and paid with it; scripts never read it
 --   torchq:change             string  number of the last change; a rebuild begins with its epoch * 2^32, so that no number is used
 --                                     twice
 --   torchq:changed            zset    queue -> number of its last change; every queue that may have an order key

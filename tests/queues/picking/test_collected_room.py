@@ -326,6 +326,7 @@ def members(draw: st.DrawFn) -> list[QueueSpec]:
     ]
 
 
+@pytest.mark.proof
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), pool=st.sampled_from([None, None, {GPU: 12}]))
 def test_a_picker_that_collects_picks_what_a_new_one_picks_and_refuses_loans_alone(

@@ -84,8 +84,9 @@ def test_the_numbers_name_demand_free_room_and_rank() -> None:
         ({"times": 1}, "passed by 1 job"),
         ({"times": 3, "late": True}, "passed by 3 jobs; no job of its queue that takes its room passes it any more"),
         (
-            {"times": 2, "kept": {GPU: 3}},
-            "passed by 2 jobs; room is kept for it: no other job takes it any more, and its queue pays for the time",
+            {"times": 2, "kept": {GPU: 3}, "kept_since": 1764511320.5},
+            "passed by 2 jobs; room is kept for it since 2025-11-30T14:02:00Z: no other job takes it any more, and its "
+            "queue pays for the time",
         ),
         ({"times": 0, "vain": 1}, "room was kept for it in vain: it is again at the next turn of queue a"),
     ],

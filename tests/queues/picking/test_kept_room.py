@@ -628,7 +628,7 @@ def test_every_store_commits_a_settlement_without_a_pick(store: QueueStore) -> N
     store.put([entry("one", "a"), entry("two", "b")])
     before = store.snapshot(9)
     kept = OvertakenJob(key=key("one"), times=2, since=START, kept={GPU: 8, "jobs": 1}, paid=START + 1.5, vain=2)
-    kept = replace(kept, collected_until=START + 30.5, uncollected=3)
+    kept = replace(kept, kept_since=START + 0.5, collected_until=START + 30.5, uncollected=3)
     account = Account(base=-7, weight=1, largest=8)
     clock = before.clock._replace(served=5)
     batch = Batch(epoch=1, revision=before.revision, picks=(), change=before.change)

@@ -191,6 +191,7 @@ class Watchful(quotas.Cohort):
     roomy = property(lambda _: False, lambda *_: None)  # type: ignore[assignment]
 
 
+@pytest.mark.proof
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_a_roomy_cohort_changes_no_pick(data: st.DataObject) -> None:
@@ -237,6 +238,7 @@ def test_a_picker_that_knows_few_entries_needs_more_in_time(heads: int, limit: i
     assert chosen == "".join(pick.waiting.entry.queue for pick in whole)
 
 
+@pytest.mark.proof
 @given(data=st.data(), heads=st.integers(1, 6))
 def test_entries_added_between_picks_give_the_picks_of_a_whole_snapshot(data: st.DataObject, heads: int) -> None:
     rules = PickRules()
