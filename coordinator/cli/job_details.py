@@ -11,7 +11,7 @@ from datetime import datetime
 from coordinator.cli import columns
 from coordinator.follow import deletion, endings, wait_reasons
 from coordinator.query.questions import Document
-from crds import labels, timestamps
+from crds import holds, labels, timestamps
 from crds.errors import InvalidObject
 from crds.torchjob import grant, resource_quota, torchjob
 from crds.torchjob.conditions import FINISHED, LACKS_PODS, WAITS_FOR_RANKS
@@ -54,6 +54,7 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
         "queue": columns.queue_of(item),
         "waits": _waits(item, job_context),
         "admission": admission,
+        "held": _held(status, job_context.now),
         "gangScheduler": (admission or {}).get("gangScheduler") or policy.get("gangScheduler") or None,
         "groups": [_group(group) for group in job_context.groups],
         "tasks": _without_followers(_tasks(item, job_context)),
@@ -63,6 +64,12 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
         "events": _events(job_context.events),
         "notes": list(job_context.notes),
     }
+
+
+def _held(status: Document, now: datetime | None) -> Document | None:
+    """Return for how long a job has held which room, until now, as amount x seconds; None if it has held none."""
+    found = holds.read(status, now) if now is not None else ()
+    return {"attempts": status.get("attempt", 0), "seconds": holds.total_seconds(found)} if found else None
 
 
 def _ending(item: Manifest) -> Document | None:

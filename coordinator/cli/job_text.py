@@ -11,7 +11,7 @@ from typing import Any
 from coordinator import terminal
 from coordinator.cli import job_growth, output, text
 from coordinator.query.questions import Document
-from crds import excerpts, labels
+from crds import excerpts, holds, labels
 from crds.keys import JobKey
 from crds.resources import quantities
 from kube.api import Manifest
@@ -65,6 +65,8 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         at = admission.get("admittedAt", "-")
         yield "Admission", f"attempt {admission['attempt']}, epoch {admission['epoch']}, at {at}"
         yield "Charge", _charge(admission.get("charge") or {})
+    if document["held"]:
+        yield "Held", _hours(document["held"])
     if document["gangScheduler"]:
         yield "Gang", ", ".join([document["gangScheduler"], *map(_group, document["groups"])])
 
@@ -78,6 +80,14 @@ def _state(document: Document) -> Iterator[tuple[str, str]]:
         yield "Hangs", text.describe_hang(document["hang"])
     if document["waits"]:
         yield "Waits", f"{document['waits']['code']}: {document['waits']['message']}"
+
+
+def _hours(held: Document) -> str:
+    """Format for how long a job has held its GPUs, or its CPUs if it has no GPUs."""
+    seconds, attempts = held["seconds"], held["attempts"]
+    of_gpus = [amount for name, amount in seconds.items() if name.endswith(holds.GPU)]
+    amount, unit = (sum(of_gpus), "GPU") if of_gpus else (seconds.get("cpu", 0) / 1000, "CPU")
+    return f"{amount / 3600:.2f} {unit}-hours in {attempts} attempt{'' if attempts == 1 else 's'}"
 
 
 def _charge(charge: Document) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from crds.holds import MOST, ClosedHold
 from crds.label_names import MOST_LEVELS
 from crds.model import LenientModel, Text, Time
 from crds.torchjob.conditions import FINISHED, Condition, Phase
@@ -77,8 +78,7 @@ class QueueStatus(LenientModel):
     drained: bool = False
     """Whether the job was sent back because its queue was drained, or to be resized. It is then first in the queue."""
     held: Charge | None = None
-    """The charge of the drained job, in canonical names and units. The job is first in the queue only while it
-    requests no more."""
+    """The charge of the drained job. The job is first in the queue only while it requests no more."""
     refused_by: QuotaRefusal | None = None
     """The ResourceQuota that refused the job in its latest attempt; the pause after it ends at `notBefore`."""
     refusals: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
@@ -98,6 +98,8 @@ class Admission(LenientModel):
     pick: Tally = 0
     """The number of the pick within its epoch; epoch and pick give the order of admission."""
     admitted_at: Time | None = None
+    running: Time | None = None
+    """The first time at which every task had its minimum of running pods; absent before it."""
     gang_scheduler: Annotated[str, Field(max_length=63)] | None = None
     """The scheduler that binds the pods of this admission; it does not change during the admission."""
     success_policy: Annotated[str, Field(max_length=63)] | None = None
@@ -119,9 +121,8 @@ class Admission(LenientModel):
     """The number of granted workers that the queue has not paid for: the job has them while nobody else can use their
     room."""
     nproc_per_node: Annotated[dict[TaskName, Annotated[int, Field(ge=1)]], Field(max_length=16)] | None = None
-    """For each task type, the number of processes that torchrun starts in each pod; 1 for any other task. If the field
-    is absent, torchElasticPolicy.nprocPerNode applies, else 1. Versions without spec.nprocPerNode did not write this
-    field, so pods of a job that they admitted, and replacements of these pods, keep their number of processes."""
+    """For each task type, the number of processes that torchrun starts in each pod; 1 for any other task. Jobs that
+    versions without spec.nprocPerNode admitted lack the field: torchElasticPolicy.nprocPerNode applies, else 1."""
 
 
 class Scaling(LenientModel):
@@ -138,8 +139,7 @@ class Scaling(LenientModel):
     victims: Annotated[tuple[PodName, ...], Field(max_length=MOST_TASKS)] = ()
     """The pods that are removed. Their end is no failure of the job."""
     request: Annotated[str, Field(max_length=316)] = ""
-    """The kind and name of the object that requested the change, such as ScaleOut/grow; empty after an edit of the
-    spec."""
+    """The kind and name of the object that requested the change, as ScaleOut/grow; empty: an edit of the spec."""
     not_before: Time | None = None
     """The time until which no workers are added, because added workers did not join."""
     tries: Tally = 0
@@ -306,31 +306,29 @@ class TorchJobStatus(LenientModel):
     reported: Reported | None = None
     hang: Hang | None = None
     completed: Completion | None = None
-    """Present while pods have completed the job and no worker has ended it: the job is a success even if these pods are
-    deleted in the meantime."""
+    """Present while pods have completed the job and no worker has ended it: it succeeds even if they are deleted."""
     memory: Annotated[dict[TaskName, Tally], Field(max_length=16)] = Field(default_factory=dict)
     """For each task type with memoryGrowth, the memory in bytes that the main containers of the next pods get, if it
     has grown. It is kept while the job is suspended, so that its next charge includes it."""
     measured: PodMeasurements | None = None
     """The requests of the job's pods beyond their templates. They are kept while the job is suspended, so that its
     next charge includes them."""
+    holds: Annotated[tuple[ClosedHold, ...], Field(max_length=MOST, exclude_if=not_)] = ()
+    """For how long the job held which room before; what it holds now is `admission`."""
     attempt: Tally = 0
     """The number of the latest admitted attempt; it is kept while the job is suspended."""
     task_statuses: Annotated[dict[str, TaskStatus], Field(max_length=16)] = Field(default_factory=dict)
     stages: Annotated[dict[str, StageStatus], Field(max_length=16)] = Field(default_factory=dict)
-    """The stages that have begun, by index, during this admission or before it: a job that was sent back because its
-    pods could not start does not repeat what has succeeded. The first stage is listed only if its start time was reset,
-    because the job was resumed before its pods were deleted."""
+    """The stages that have begun, by index, in this admission or before: what has succeeded is not repeated. The first
+    stage is listed only if its start time was reset, because the job was resumed before its pods were deleted."""
     restart_count: Tally = 0
     """The number of restarts after failures of the job itself, which count towards `backoffLimit`."""
     restart_not_before: Time | None = None
-    """The time at which the pods of the latest counted restart may be created; until then the job backs off. The field
-    is removed once the job has run for 10 minutes."""
+    """The time until which the job backs off after its latest counted restart; removed after a run of 10 minutes."""
     backing_off: Annotated[tuple[PodName, ...], Field(max_length=MOST_AT_ONCE)] = ()
     """The pods that are not created before `restartNotBefore`; if empty, this applies to all pods of the job."""
     early_failure: Annotated[str, Field(max_length=MOST_EARLY, exclude_if=not_)] = ""
-    """The last output of the latest attempt, if that failed before it made a step: an attempt that fails with the same
-    output is the last one."""
+    """The last output of the latest attempt if it failed before a step; an attempt that fails alike is the last."""
     consecutive_restarts: Tally = 0
     """The number of failures since the job last ran for 10 minutes. The back-off doubles with each."""
     restart_generation: Tally = 0

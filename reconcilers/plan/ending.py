@@ -11,7 +11,7 @@ from datetime import datetime
 from crds.torchjob import conditions
 from crds.torchjob.status import Completion, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import progress, status
+from reconcilers.plan import closed_holds, progress, status
 from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.moment import Moment
 from reconcilers.pods import task_members
@@ -92,7 +92,7 @@ def finish(job: TorchJob, after: TorchJobStatus, at: Moment, before: tuple[Actio
     remaining = tuple(pod for pod in pods if pod.uid not in uids)
     may_have_services = job.spec.clean_pod_policy != "None" and (pods or job.status.attempt > 0)
     services = delete_all_services(job, pods) if may_have_services else ()
-    writes = services + status.write(job, after, remaining)
+    writes = services + status.write(job, after, remaining, at.now)
     deletions = deletion.delete(to_delete, shorten=True) + at.group_deletions
     return Plan(before + writes + deletions + _failure_events(after))
 
@@ -191,7 +191,7 @@ def plan_invalid(job: InvalidJob, at: Moment) -> Plan:
 def _report_invalid(job: InvalidJob, now: datetime) -> tuple[Action, ...]:
     message = "; ".join(map(str, job.problems))
     after = status.enter_status(job.status, job.generation, "Failed", "InvalidSpec", message, now)
-    after = after.model_copy(update={"completion_time": now})
+    after = after.model_copy(update={"completion_time": now, "holds": closed_holds.after(job.status, after, now)})
     change = dict.fromkeys(job.unreadable) | status.patch_from(job.status, after)
     return (WriteStatus({"status": change}, job.resource_version),)
 
@@ -209,7 +209,7 @@ def report_stuck_pods(at: Moment) -> tuple[Action, ...]:
         return events
     if status.is_blocked(job.status):
         return events if at.reason in status.SENT_BACK else ()
-    return status.write(job, status.block_on_stuck_pods(job, message, at.now), at.observation.pods) + events
+    return status.write(job, status.block_on_stuck_pods(job, message, at.now), at.observation.pods, at.now) + events
 
 
 def delete_all_services(job: TorchJob, pods: Pods) -> tuple[Action, ...]:

@@ -98,7 +98,7 @@ def _plan_job(at: Moment) -> Plan:
             return _fail(granted, "Cancelled", "cancelled by its owner", at)
         # 3. The API server refuses the pods: as a first step, the additions of torchq are left out.
         if (without := choice.decline_refused(granted, at)) is not None:
-            return Plan(status.write(granted, without, observation.pods), 0.0)
+            return Plan(status.write(granted, without, observation.pods, at.now), 0.0)
         if (refused := observation.met(InvalidPod)) is not None:
             return _fail(granted, "InvalidTemplate", refused.message, at)
     # 4. Everything else depends on the state of the job.
@@ -152,7 +152,7 @@ def _plan_deletions(state: DeletePodsFirst, at: Moment) -> Plan:
             return saves
     after = status.vacate(cause.job, cause.reason, cause.message, at.now)
     after = choice.decline_unbound(cause.job, after, state.pods, at.settings)
-    return Plan(status.write(cause.job, after, state.pods) + at.deletion.delete(state.pods, shorten=True))
+    return Plan(status.write(cause.job, after, state.pods, at.now) + at.deletion.delete(state.pods, shorten=True))
 
 
 def _save_first(cause: DeletionCause, pods: ending.Pods, at: Moment) -> Plan | None:
@@ -162,7 +162,7 @@ def _save_first(cause: DeletionCause, pods: ending.Pods, at: Moment) -> Plan | N
     saving = checkpoints.begin(job, f"{cause.reason}/{job.metadata.generation}", now)
     if saving is not None:
         after = status.observe_generation(job).model_copy(update={"saving": saving})
-        return Plan(status.write(job, after, pods), 0.0)
+        return Plan(status.write(job, after, pods, at.now), 0.0)
     since = job.status.saving.since if job.status.saving is not None else now
     limit = checkpoints.longest_save(job, pods, at.settings.longest_grace)
     request = checkpoints.pending(job, since, now, at.observation.reported_save, limit)
@@ -178,7 +178,7 @@ def _send_back(job: TorchJob, why: str, after: TorchJobStatus, at: Moment) -> Pl
     queued = conditions.find(after.conditions, "Queued")
     is_told = queued is not None and queued.reason in status.SENT_BACK
     events = (EmitEvent(queued.reason, queued.message, warning=True),) if queued is not None and is_told else ()
-    return Plan(services + status.write(job, after, ()) + at.group_deletions + events)
+    return Plan(services + status.write(job, after, (), at.now) + at.group_deletions + events)
 
 
 def _requeue_status(requeue: Requeue, at: Moment) -> TorchJobStatus:
@@ -215,7 +215,7 @@ def _plan_active(active: Active, at: Moment) -> Plan:
     # 2. A due step of a change of its size is written before any other action.
     resize = Change(run=active, at=at)
     if (resized := next_step(resize)) is not None:
-        return Plan(status.write(job, resized.after, active.pods) + resized.events, requeue_after=0.0)
+        return Plan(status.write(job, resized.after, active.pods, at.now) + resized.events, requeue_after=0.0)
     # 3. The pods of a job may request more than its charge: the charge is corrected before another pod is created.
     if (charged := _settle_charge(active, at)) is not None:
         return charged
@@ -227,7 +227,9 @@ def _plan_active(active: Active, at: Moment) -> Plan:
     times = (remaining, at.deadline.remaining(job, active.pods), resize.next_change, recovery.requeue_after)
     requeue_after = earliest((*times, at.observation.next_dead, pauses))
     if recovery.after is not None:
-        return Plan(recovery.before + status.write(job, recovery.after, active.pods) + recovery.actions, requeue_after)
+        return Plan(
+            recovery.before + status.write(job, recovery.after, active.pods, at.now) + recovery.actions, requeue_after
+        )
     if recovery.blocked:
         return Plan(recovery.actions, requeue_after, recovery.unexplained)
     # 5. Missing pods are created, and the status follows the existing ones.
@@ -244,19 +246,19 @@ def _settle_charge(active: Active, at: Moment) -> Plan | None:
     claimed = at.observation.claimed
     excess = measure.find_excess(job, active.admission.charge, active.pods, claimed)
     if excess is None and claimed is not None:
-        return Plan(status.write(job, measure.count_claims(job, claimed), active.pods), requeue_after=0.0)
+        return Plan(status.write(job, measure.count_claims(job, claimed), active.pods, at.now), requeue_after=0.0)
     if excess is None:
         raises, after = grown_memory.charge_growth(job, job.status, at.observation.met(NoMemory))
-        return Plan((*raises, *status.write(job, after, active.pods)), requeue_after=0.0) if raises else None
+        return Plan((*raises, *status.write(job, after, active.pods, at.now)), requeue_after=0.0) if raises else None
     if excess.uncountable:
         return _fail(job, "InvalidTemplate", f"{excess}; that is more than a job can be charged for", at)
     full = at.observation.met(NoRoom)
     if full is None:
-        written = status.write(job, status.record_charge(job, excess.charge, excess.measured), active.pods)
+        written = status.write(job, status.record_charge(job, excess.charge, excess.measured), active.pods, at.now)
         return Plan((RaiseCharge(active.admission.attempt, excess.charge), *written), requeue_after=0.0)
     message = excess.describe_refusal(active.admission.queue, full.by)
     after = status.vacate(job, status.EXCEEDS, message, at.now).model_copy(update={"measured": excess.measured})
-    return Plan(status.write(job, after, active.pods) + at.deletion.delete(active.pods))
+    return Plan(status.write(job, after, active.pods, at.now) + at.deletion.delete(active.pods))
 
 
 def _plan_missing(active: Active, at: Moment, recovery: Recovery) -> Plan:
@@ -270,7 +272,7 @@ def _plan_missing(active: Active, at: Moment, recovery: Recovery) -> Plan:
         return recall
     after = missing_pods.show(advance.status(), missing.reason, status.RUNNING, now)
     after = refusals.note(unfinished.show(after, waits_for, status.RUNNING, now), missing.refusal)
-    writes = status.write(job, after, active.pods) + unfinished.event(job.status, after)
+    writes = status.write(job, after, active.pods, at.now) + unfinished.event(job.status, after)
     later = (advance.requeue_after, missing.next_change, unfinished.next_change(waits_for, now))
     return Plan(raises + writes + recovery.actions + _steps(advance, at.deletion), earliest(later))
 
@@ -281,7 +283,7 @@ def _plan_recall(active: Active, refusal: Refusal | None, at: Moment) -> Plan | 
         return None
     after = status.vacate(active.job, conditions.WAITS_FOR_SCHEDULER, refusal.message, at.now)
     deletions = at.deletion.delete(at.observation.pods, shorten=True)
-    return Plan(status.write(active.job, after, active.pods) + deletions, 0.0)
+    return Plan(status.write(active.job, after, active.pods, at.now) + deletions, 0.0)
 
 
 def _choose(active: Active, at: Moment) -> tuple[Active, tuple[RaiseCharge, ...]]:
@@ -320,7 +322,7 @@ def _plan_admission(active: Active, at: Moment) -> Plan:
     )
     begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
     created = Advance(run=begun, at=at).actions() if at.observation.claimed is None else ()
-    return Plan((*chosen.raises, *status.write(active.job, after, active.pods), *created))
+    return Plan((*chosen.raises, *status.write(active.job, after, active.pods, at.now), *created))
 
 
 def _delete_removed(active: Active, result: Plan, at: Moment) -> tuple[Action, ...]:
@@ -342,11 +344,11 @@ def _plan_over_quota(active: Active, refused: OverQuota, at: Moment) -> Plan:
     job, now = active.job, at.now
     if over_quota.may_run(job, active.pods):
         blocker = Blocker(status.PODS_FORBIDDEN, refused.message)
-        return Plan(status.write(job, _block(job, blocker, now), active.pods), TRY_AGAIN)
+        return Plan(status.write(job, _block(job, blocker, now), active.pods, at.now), TRY_AGAIN)
     queue = over_quota.count_refusal(job, refused)
     if at.observation.pods:
         after = status.vacate(job, status.NAMESPACE_QUOTA, refused.message, now).model_copy(update={"queue": queue})
-        return Plan(status.write(job, after, active.pods) + at.deletion.delete(at.observation.pods))
+        return Plan(status.write(job, after, active.pods, at.now) + at.deletion.delete(at.observation.pods))
     after = over_quota.send_back(job, queue.refused_by, refused.message, now)
     return _send_back(job, status.NAMESPACE_QUOTA, after, at)
 
@@ -361,9 +363,9 @@ def _plan_blocked(active: Active, at: Moment) -> Plan | None:
         return recall
     if not is_about_requests(blocker):
         after = _block(job, blocker, now) if refusal is None else refusals.note(_block(job, blocker, now), refusal)
-        return Plan(status.write(job, after, active.pods))
+        return Plan(status.write(job, after, active.pods, at.now))
     wait = next_request(job.status, blocker, at.settings, now)
-    return None if wait is None else Plan(status.write(job, status.block(job, blocker, now), active.pods), wait)
+    return None if wait is None else Plan(status.write(job, status.block(job, blocker, now), active.pods, at.now), wait)
 
 
 def _block(job: TorchJob, blocker: Blocker, now: datetime) -> TorchJobStatus:
@@ -390,4 +392,4 @@ def _plan_not_admitted(state: NotAdmitted, at: Moment) -> tuple[Action, ...]:
         after = status.release(job, state.phase, state.reason, state.message, at.now)
     if claimed is not None:  # the charge of the job includes its devices from now on
         after = measure.count_claims(job.model_copy(update={"status": after}), claimed)
-    return status.write(job, after, ())
+    return status.write(job, after, (), at.now)

@@ -25,7 +25,7 @@ from crds.torchjob.status import (
 )
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.plan import backoff, rendezvous
+from reconcilers.plan import backoff, closed_holds, rendezvous
 from reconcilers.plan.health import finding
 from reconcilers.pods import measure, static_world
 from reconcilers.values import Action, Blocker, WriteStatus
@@ -141,7 +141,10 @@ def _carry_over(job: TorchJob, now: datetime) -> QueueStatus | None:
 def mark_running(job: TorchJob, now: datetime) -> TorchJobStatus:
     """Return the status of a running job, in which every task has its minimum: the history of its wait is dropped."""
     after = enter(job, "Running", "Running", RUNNING, now)
-    return after.model_copy(update={"queue": None})
+    admission = after.admission
+    if admission is not None and admission.running is None:
+        admission = admission.model_copy(update={"running": now})
+    return after.model_copy(update={"queue": None, "admission": admission})
 
 
 def admission_tries(job: TorchJob, now: datetime) -> int:
@@ -342,8 +345,9 @@ def _count(pods: list[PodView]) -> TaskStatus:
     )
 
 
-def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tuple[Action, ...]:
-    """Return the action that writes a status with the counts of some pods.
+def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView], now: datetime) -> tuple[Action, ...]:
+    """Return the action that writes a status with the counts of some pods, and with the hold that ends now, if one
+    does.
 
     There is none if only the counts would change, unless all pods of a running task exist now for the first time: then
     a pod that disappears without a trace is missed (`recovery`).
@@ -353,7 +357,8 @@ def write(job: TorchJob, after: TorchJobStatus, pods: Iterable[PodView]) -> tupl
     runs_on = after.phase == "Running" and static_world.has_worlds(job, after.admission)
     current = (pod for pod in pods if runs_on or pod.restart == after.restart_generation)
     counts = count_pods(job, current) | upstream_task_counts(job, after.stages)
-    counted = finding.settle(job, after.model_copy(update={"task_statuses": counts}), RUNNING)
+    update = {"task_statuses": counts, "holds": closed_holds.after(job.status, after, now, job.spec)}
+    counted = finding.settle(job, after.model_copy(update=update), RUNNING)
     changed = patch_from(job.status, counted)
     is_settled = after.phase == "Running" and after.scaling is None
     if not changed and is_settled and any(_is_now_whole(job, name, counts[name]) for name in counts):

@@ -524,6 +524,22 @@ def test_a_job_in_back_off_shows_when_its_pods_return() -> None:
         assert "back-off" not in text.lower()
 
 
+@pytest.mark.parametrize(
+    ("charge", "said"),
+    [
+        ({"nvidia.com/gpu": 8, "cpu": 64_000}, "14.00 GPU-hours in 2 attempts"),
+        ({"cpu": 500}, "0.88 CPU-hours in 2 attempts"),
+    ],
+)
+def test_what_a_job_has_held_is_shown_until_now(charge: dict[str, int], said: str) -> None:
+    hold = {"number": 1, "queue": "a", "attempt": 1, "charge": charge, "ended": "Suspended"}
+    hold |= {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:30:00Z"}
+    admission = {"queue": "a", "attempt": 2, "epoch": 1, "charge": charge, "admittedAt": "2026-01-01T02:00:00Z"}
+    found = item(holds=[hold], admission=admission, attempt=2)
+    document = job_details.describe(found, JobContext(now=datetime(2026, 1, 1, 2, 15, tzinfo=UTC)))
+    assert f"\nHeld:       {said}\n" in job_text.format_job(found, document, ())
+
+
 def test_only_the_failed_task_shows_back_off() -> None:
     early = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
     found = of_worker(backing_off("train-worker-1"), now=early)

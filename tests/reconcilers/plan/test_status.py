@@ -56,10 +56,10 @@ def test_patch_is_empty_if_only_counts_changed() -> None:
 def test_counts_alone_are_written_once_when_all_pods_of_a_running_task_exist() -> None:
     counts = {"Master": {"active": 1, "ready": 1}, "Worker": {"active": 1, "ready": 1}}
     running = job(status=status_of("Running", taskStatuses=counts))
-    assert status.write(running, running.status, all_pods()[:2]) == ()
-    (written,) = status.write(running, running.status, all_pods())
+    assert status.write(running, running.status, all_pods()[:2], NOW) == ()
+    (written,) = status.write(running, running.status, all_pods(), NOW)
     assert isinstance(written, WriteStatus)
     assert written.change == {"status": {"taskStatuses": {"Worker": {"active": 2, "ready": 2}}}}
     after = job(status=status_of("Running", taskStatuses={**counts, "Worker": {"active": 2, "ready": 2}}))
-    assert status.write(after, after.status, all_pods()) == ()
-    assert status.write(after, after.status, all_pods()[:2]) == (), "a pod that is missing later counts as lost"
+    assert status.write(after, after.status, all_pods(), NOW) == ()
+    assert status.write(after, after.status, all_pods()[:2], NOW) == (), "a pod that is missing later counts as lost"
