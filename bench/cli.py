@@ -25,6 +25,7 @@ from bench.benchmarks import (
     reports,
     restarts,
     simulate,
+    topology,
     worst,
 )
 from bench.command import Benchmark
@@ -79,6 +80,13 @@ BENCHMARKS = (
         autoscale,
         "Simulate elastic jobs that grow into idle room and give it back.\n\n"
         "The figures are utilisation, idle room, waits, resizes and lost work, without and with autoscaling.",
+    ),
+    Benchmark(
+        "topology",
+        topology,
+        "Compare the choice of racks for gangs with Kueue's.\n\n"
+        "The figures are gangs that find racks, and how many racks they need, beside the documented algorithm of "
+        "topology-aware scheduling.",
     ),
     Benchmark("picks", picks, "Measure picks per second on a real Redis."),
     Benchmark(

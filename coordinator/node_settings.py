@@ -65,7 +65,8 @@ class NodeRules(pydantic.BaseModel):
     topology_labels: LabelNames = Field(
         default="",
         description="labels of nodes, the widest first (block,rack,host), separated by commas: pods of static worlds "
-        "that are close to each other get ranks in a row; empty: off",
+        "that are close to each other get ranks in a row, and jobs may require or prefer one value of a label "
+        "(schedulingPolicy.topology, with pool: nodes); empty: off",
     )
 
     @pydantic.field_validator("topology_labels")

@@ -119,6 +119,11 @@ class PortSettings(pydantic.BaseModel):
         description="http://HOST:PORT at which pods reach the coordinators' report_port; workers put it into the "
         "environment of pods as TORCHQ_REPORT_URL; empty: pods do not report",
     )
+    kubeflow_progress: bool = Field(
+        default=True,
+        description="whether pods that report also get the variables of Kubeflow Trainer's progress protocol, which "
+        "the Trainer of Hugging Face transformers speaks by itself",
+    )
     service: Annotated[str, AfterValidator(_check_service)] = Field(
         default="torchq-system/torchq-coordinator",
         description="NAMESPACE/NAME of the Service that leads to health_port; the leader writes it to its Lease, where "

@@ -69,6 +69,12 @@ WORLD_SIZE = f"{GROUP}/world-size"
 """Annotation on such a pod: the number of pods that have ranks."""
 TOPOLOGY = f"{GROUP}/topology"
 """Annotation on a pod whose rank follows from its node: the node's labels that gave the rank, as rack=r1,host=h2."""
+REPORT_TOKEN = f"{GROUP}/report-token"
+"""Annotation on a pod: the token with which the pods of its job report, for code that reads the token from a file."""
+HOSTS = f"{GROUP}/hosts"
+"""Annotation on a pod that trains with others: the hosts of its world now, as a host file has them."""
+DISCOVER_HOSTS = f"{GROUP}/discover-hosts"
+"""Annotation on such a pod: a script that prints these hosts."""
 LEFT_NODES = f"{GROUP}/left-nodes"
 """Annotation on a pod: the nodes that pods of its job had left when it was created, separated by commas.
 

@@ -20,6 +20,8 @@ Name = Annotated[str, Field(max_length=63, pattern=DNS_LABEL)]
 """A DNS label."""
 ClassName = Annotated[str, Field(max_length=253)]
 """The name of a PriorityClass, or of a queue of a gang scheduler."""
+LabelName = Annotated[str, Field(max_length=317)]
+"""The name of a label of nodes."""
 Text = Annotated[str, Field(max_length=1024)]
 """A sentence for users."""
 LONGEST_CONDITION = 32_768

@@ -91,6 +91,14 @@ def place_condition(spec: Mapping[str, Any], avoided: Sequence[str] = ()) -> str
     return orjson.dumps(found, option=orjson.OPT_SORT_KEYS).decode() if found else ""
 
 
+def in_domain(place: str, domain: str) -> str:
+    """Return the text of `place_condition` for pods that run in a domain alone: on nodes with a label and a value, as
+    LABEL=VALUE; empty: anywhere."""
+    if not domain:
+        return place
+    return orjson.dumps({**PlaceCondition.parse(place).fields, "domain": domain}, option=orjson.OPT_SORT_KEYS).decode()
+
+
 def _tolerations(spec: Mapping[str, Any]) -> list[Any]:
     """Return the tolerations of a pod; one of all taints if there are too many of them."""
     listed = spec.get("tolerations")
@@ -137,6 +145,10 @@ class PlaceCondition:
         """Return whether the pod may run on a node with this name, these labels and taints."""
         if self.fields.get("nodeName", name) != name:
             return False
+        if (domain := self.fields.get("domain")) is not None:
+            label, _, value = domain.partition("=")
+            if labels.get(label) != value:
+                return False
         selector = self.fields.get("nodeSelector")
         if isinstance(selector, dict) and any(labels.get(label) != value for label, value in selector.items()):
             return False

@@ -209,7 +209,8 @@ class Observer:
         if not job.status.excluded_nodes:
             return False
         spec = job.spec if job.admission is None else grant.as_granted(job, job.admission).spec
-        return node_view.fits_elsewhere(self.caches.nodes, {*job.status.excluded_nodes, *dead}, spec)
+        domain = job.admission.domain if job.admission is not None else ""
+        return node_view.fits_elsewhere(self.caches.nodes, {*job.status.excluded_nodes, *dead}, spec, domain)
 
     def _ready_again(self, job: TorchJob) -> float | None:
         """Return when the cluster got a ready node again; computed only while the job has to run by a certain time."""

@@ -24,6 +24,8 @@ class ReportAccess:
     """The URL of the coordinators' port for reports."""
     token: Callable[[str], str] = field(repr=False)
     """A function that returns the token of the job with a uid."""
+    kubeflow_progress: bool = True
+    """Whether pods get the variables of Kubeflow Trainer's progress protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

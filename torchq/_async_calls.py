@@ -66,7 +66,8 @@ class Job(AsyncJob):
     def reports(self, *, follow: bool = True) -> AsyncIterator[dict[str, Any]]:
         """Yield what training code reports with `torchq.report`, with `pod` and `time`.
 
-        It ends with the job. Without `follow`, it ends after the reports so far.
+        It ends with the job. Without `follow`, it ends after the reports so far. Reports by the progress protocol of
+        Kubeflow Trainer come, too; without `follow`, the last one of each pod.
         """
         return self._stream("job.reports", given(locals()))
 

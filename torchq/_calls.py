@@ -189,7 +189,10 @@ _OF_JOB = (
         (Parameter("follow", "flag", "True"),),
         "document",
         "Yield what training code reports with `torchq.report`, with `pod` and `time`.",
-        ("It ends with the job. Without `follow`, it ends after the reports so far.",),
+        (
+            "It ends with the job. Without `follow`, it ends after the reports so far. Reports by the progress",
+            "protocol of Kubeflow Trainer come, too; without `follow`, the last one of each pod.",
+        ),
         stream=True,
     ),
     Call(

@@ -56,7 +56,9 @@ class NodeChanges:
         if after is None or before.admission != after.admission or before.gang is not after.gang:
             with self._lock:
                 self._jobs.add(before.key)
-                self._edited |= after is not None and before.gang is not after.gang
+                # The admission itself may name the domain of the gang, which then waits no more, or not yet again.
+                is_same_state = after is not None and (before.admission is None) == (after.admission is None)
+                self._edited |= is_same_state and after is not None and before.gang is not after.gang
 
     def note_pod(self, before: PodView | None, after: PodView | None) -> None:
         """Note a change of a pod, if it takes or frees room of a node."""

@@ -54,6 +54,8 @@ class RoutingRules:
     """The room in each queue of the gang scheduler; None: it is not known."""
     gang_holders: frozenset[JobKey] = frozenset()
     """The jobs that were picked, and whose room there is counted although their statuses do not say so yet."""
+    topology: tuple[str, ...] | None = None
+    """The labels of nodes that jobs may require, the widest first; None: any label."""
     implicit: bool | None = None
     """Whether a namespace may use the queues that it implies without a TenantQueue; None: it may use any name."""
     shared_address: bool = False

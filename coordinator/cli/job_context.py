@@ -95,5 +95,9 @@ def read_reports(session: Session, item: Manifest, pods: Iterable[Manifest]) -> 
     containers = (each for pod in pods for each in pod["spec"].get("containers") or ())
     if not any(entry.get("name") == REPORT_VARIABLE for each in containers for entry in each.get("env") or ()):
         return {}
-    key = job_ref.key(item)
+    return reports_of(session, job_ref.key(item))
+
+
+def reports_of(session: Session, key: JobKey) -> Document:
+    """Return the reports of a job's pods, or why they are not known."""
     return api_client.ask(session, lambda queries: queries.reports(key), lambda error: {"unknown": str(error)})

@@ -65,6 +65,8 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         at = admission.get("admittedAt", "-")
         yield "Admission", f"attempt {admission['attempt']}, epoch {admission['epoch']}, at {at}"
         yield "Charge", _charge(admission.get("charge") or {})
+        if domain := admission.get("domain"):
+            yield "Domain", f"{domain} (all pods run on nodes with this label)"
     if document["held"]:
         yield "Held", _hours(document["held"])
     if document["gangScheduler"]:
@@ -105,10 +107,19 @@ def _training(reports: Document) -> str:
     if "step" not in reports:
         return ""
     speeds = (("stepsPerSecond", "steps/s"), ("samplesPerSecond", "samples/s"))
-    parts = [f"{reports[name]:.4g} {unit}" for name, unit in speeds if name in reports]
+    parts = [*_estimate(reports), *(f"{reports[name]:.4g} {unit}" for name, unit in speeds if name in reports)]
     pods = len(reports["pods"])
     last = f"last report at {reports['reportedAt']} ({pods} pod{'s' if pods != 1 else ''})"
-    return ", ".join([f"step {reports['step']} since {reports['since']}", *parts, last])
+    of_all = f" of {reports['totalSteps']}" if "totalSteps" in reports else ""
+    return ", ".join([f"step {reports['step']}{of_all} since {reports['since']}", *parts, last])
+
+
+def _estimate(reports: Document) -> Iterator[str]:
+    """Yield how far the training is by its own estimate."""
+    if "progressPercentage" in reports:
+        yield f"{reports['progressPercentage']} %"
+    if reports.get("estimatedRemainingSeconds"):
+        yield f"{output.duration(reports['estimatedRemainingSeconds'])} to go"
 
 
 def _restarts(restarts: Document) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import click
 
-from coordinator.cache import pod_grace, views
+from coordinator.cache import gang_shapes, pod_grace, views
 from coordinator.cli import api_client
 from coordinator.cli.api_client import Fetch
 from coordinator.cli.job_ref import display_name
@@ -41,6 +41,7 @@ EARLIER = "the coordinator runs an earlier version of torchq, which does not che
 
 def question(job: TorchJob) -> JobRequest:
     """Return the part of a job that the coordinator needs for its answer."""
+    topology = job.spec.scheduling_policy.topology
     return JobRequest(
         namespace=job.metadata.namespace,
         queue=job.queue,
@@ -53,13 +54,15 @@ def question(job: TorchJob) -> JobRequest:
         save_seconds=job.spec.scheduling_policy.checkpoint_seconds,
         grace_seconds=pod_grace.longest(job),
         ports=tuple(sorted(job.spec.chosen_ports)),
-        starts=_starts(job),
+        starts=_short(job.first_pods),
+        later_starts=tuple(map(_short, gang_shapes.later_pods(job))) if topology.required else (),
+        required=topology.required,
+        preferred=topology.preferred,
     )
 
 
-def _starts(job: TorchJob) -> tuple[FirstPods, ...]:
+def _short(starts: tuple[FirstPods, ...]) -> tuple[FirstPods, ...]:
     """Return the pods that start together; none if their place conditions are too long for a URL."""
-    starts = job.first_pods
     return starts if sum(len(each.place) for each in starts) <= MOST_PLACE_TEXT else ()
 
 

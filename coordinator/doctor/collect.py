@@ -98,6 +98,7 @@ class Collector:
             priorities={priority_class.name: priority_class.value for priority_class in classes},
             namespaces={namespace.name: namespace.labels for namespace in namespaces},
             quotas=quotas,
+            topology=_known_levels(jobs),
             implicit=False,
         )
         lease, now = self._lease(), time.time()
@@ -172,6 +173,15 @@ class Collector:
 def _by_namespace(quotas: Iterable[Quota]) -> dict[str, tuple[Quota, ...]]:
     ordered = sorted(quotas, key=lambda quota: (quota.namespace, quota.name))
     return {namespace: tuple(found) for namespace, found in groupby(ordered, key=lambda quota: quota.namespace)}
+
+
+def _known_levels(jobs: Iterable[JobView]) -> tuple[str, ...]:
+    """Return the labels that jobs require, apart from those of which the leader says that they are no levels: the
+    leader's setting is not known."""
+    required = [(job.gang.required, job.reason) for job in jobs if job.gang is not None]
+    return tuple(
+        {label for label, _ in required} - {label for label, reason in required if reason == eligibility.NO_LEVEL}
+    )
 
 
 def _with_gang_rooms(

@@ -6,13 +6,17 @@ a request changes nothing but the reports of the job in its path.
     POST /v1/jobs/NAMESPACE/NAME/report           JSON {pod, step, samplesPerSecond?, loss?, gauges?, checkpoint?,
                                                        last?}
     GET  /v1/jobs/NAMESPACE/NAME/world?pod=NAME   JSON (coordinator.reports.worlds)
+    POST /apis/trainer.kubeflow.org/v1alpha1/namespaces/NAMESPACE/trainjobs/NAME/status?pod=NAME
+                                                  JSON (coordinator.reports.kubeflow_body), as a server of Kubeflow
+                                                  Trainer takes; the answer is the body
 
     200   done; the answer to a report has the number of a request to save, if there is one: {"checkpoint": N}
     400   the body is no report, or the job has no such pod          401   no token of this installation
     403   the token of another job                                   404   no such path or job
     405   another method                                             410   the job has ended
     411   the length of the body is not given                        413   the body is too large
-    429   the pod has reported less than 5 s ago (Retry-After)       503   the coordinator does not know the jobs yet
+    422   the body is none of Kubeflow Trainer                       503   the coordinator does not know the jobs yet
+    429   the pod has reported less than 5 s ago (Retry-After)
 """
 
 import logging
@@ -26,14 +30,17 @@ import orjson
 
 from coordinator.cache.views import JobView
 from coordinator.http.bounded_server import Answer, Question
+from coordinator.reports import body, kubeflow_body
 from coordinator.reports.batches import ReportBatches
-from coordinator.reports.body import InvalidReport, parse
+from coordinator.reports.body import InvalidReport
+from coordinator.reports.report_values import Report
 from coordinator.reports.tokens import ReportKey
 from crds.keys import JobKey
 from kube.errors import ClusterError
+from reconcilers.pods import progress_protocol
 
 T = TypeVar("T")
-METHODS = {"report": "POST", "world": "GET"}
+METHODS = {"report": "POST", "world": "GET", "status": "POST"}
 """What is at the end of a path -> its method."""
 MOST_FIELDS = 4
 """The most fields of a query."""
@@ -47,7 +54,7 @@ class _Request:
     job: JobView
     what: str
     pod: str
-    """The pod that asks for its world."""
+    """The pod in the query."""
     body: bytes
 
 
@@ -76,7 +83,9 @@ class ReportApi:
 
     def _answer_quick(self, question: Question) -> Answer | None:
         request = self._admit(question)
-        return self._take(request) if request.what == "report" else None
+        if request.what == "status":
+            return self._take_status(request)
+        return self._take_report(request) if request.what == "report" else None
 
     def _answer_slow(self, question: Question) -> Answer:
         request = self._admit(question)
@@ -106,18 +115,30 @@ class ReportApi:
             raise _Refused(HTTPStatus.GONE, "the job has ended")
         return _Request(job, what, pod, question.body)
 
-    def _take(self, request: _Request) -> Answer:
-        job = request.job
+    def _take_report(self, request: _Request) -> Answer:
         try:
-            report = parse(request.body)
+            report = body.parse(request.body)
         except InvalidReport as error:
             raise _Refused(HTTPStatus.BAD_REQUEST, str(error)) from error
+        self._take(request.job, report)
+        return _json(HTTPStatus.OK, {"checkpoint": request.job.save_request} if request.job.save_request else {})
+
+    def _take_status(self, request: _Request) -> Answer:
+        try:
+            report = kubeflow_body.parse(request.body, request.pod)
+        except InvalidReport as error:
+            raise _Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from error
+        if report is not None:
+            self._take(request.job, report)
+        return Answer(HTTPStatus.OK, request.body, "application/json", {})
+
+    def _take(self, job: JobView, report: Report) -> None:
+        """Take a report. Raises _Refused."""
         if not self.has_pod(job.key, report.pod):
             raise _Refused(HTTPStatus.BAD_REQUEST, "pod: the job has no such pod")
         report = replace(report, run=job.health.run if job.health is not None else "")
         if wait := self.batches.take(job.key, report, job.save_request):
             raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, f"report again in {wait} s", {"Retry-After": str(wait)})
-        return _json(HTTPStatus.OK, {"checkpoint": job.save_request} if job.save_request else {})
 
 
 class _Refused(Exception):
@@ -142,8 +163,10 @@ def _read(path: str) -> tuple[str, str, str, str]:
     except ValueError:
         raise _Refused(HTTPStatus.NOT_FOUND, "no such path") from None
     match [unquote(part) for part in parts.path.split("/")]:
-        case ["", "v1", "jobs", namespace, name, what] if what in METHODS:
+        case ["", "v1", "jobs", namespace, name, "report" | "world" as what]:
             return namespace, name, what, query.get("pod", [""])[-1]
+        case ["", "apis", progress_protocol.GROUP, "v1alpha1", "namespaces", namespace, "trainjobs", name, "status"]:
+            return namespace, name, "status", query.get("pod", [""])[-1]
     raise _Refused(HTTPStatus.NOT_FOUND, "no such path")
 
 

@@ -128,6 +128,7 @@ class Coordinator:
         counts, taints, hints = settings.pool == "nodes", settings.taints_of_leaving_nodes, settings.placement_hints
         self.redis = RedisProbe(store)
         self.watches = Watches(self.cluster, nodes=counts, foreign=kinds, leaving_taints=taints)
+        self.watches.rule_watches.judge(topology=settings.topology if counts else ())
         self.node_places = NodePlaces(self.watches, self.store.reservations, time.monotonic, counts, hints)
         self.statuses = StatusWriter(once or self.cluster, self.watches, lambda: self.leadership.term)
         self.reasons = Reasons(

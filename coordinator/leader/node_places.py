@@ -25,6 +25,7 @@ from crds.node_requirements import binding_taints
 from crds.resources.amounts import NOTHING, PODS, Amounts
 from crds.torchjob import checks
 from crds.torchjob.tasks import WORKER
+from queues.placement import pod_nodes
 from queues.placement.gangs import Gang, Members
 from queues.placement.node_room import NodeRoom
 from queues.placement.places import ExpectedEnd, Places, PodsOnNodes, WorkerPod
@@ -132,8 +133,9 @@ class NodePlaces:
         reserved = sorted(self.reservations().values(), key=lambda charge: (charge.epoch, charge.pick))
         before, self._sets = self.places, NodeSets()  # copies ask the sets of the places that they were made of
         self._nodes, self._foreign, self._built = {}, {}, -math.inf  # after an error, they are made anew at once
-        room, empty = NodeRoom(self._sets.allowed), NodeRoom(self._sets.ever_allowed)
-        places = Places(room, empty, self.gang_of, self._ends, self.workers_of)
+        sets = self._sets
+        room, empty = NodeRoom(sets.allowed, sets.domains), NodeRoom(sets.ever_allowed, sets.domains)
+        places = Places(room, empty, self.gang_of, self._ends, self.workers_of, gang_shapes.settle)
         places.names_nodes = self.hints
         places.set_typical(self._typical())
         for node in self.watches.nodes.values() if self.watches.nodes else ():
@@ -149,7 +151,8 @@ class NodePlaces:
             is_past = job is not None and job.is_past_first and bool(found.bound)
             found.has_started = is_past or (known is not None and known.has_started)
             if job is not None and job.gang is not None:
-                self._follow(places, charge.key, self._members(job, job.gang, charge.size or None))
+                gang = _settled(job.gang, pod_nodes.domain(charge.nodes))
+                self._follow(places, charge.key, self._members(job, gang, charge.size or None))
         if before is not None:
             kept = (before.room.names[index] for index in range(len(before.room.names)) if before.kept >> index & 1)
             places.kept = sum(1 << places.room.index(name) for name in kept if name in self._nodes)
@@ -159,14 +162,8 @@ class NodePlaces:
         self.places, self._built = places, self.elapsed()
 
     def _typical(self) -> TypicalPods | None:
-        """Return the typical pods: those of all jobs that wait or run, each of which counts once."""
         self._counted = self.elapsed()
-        gangs = Counter(job.gang for job in self.watches.jobs.values() if job.gang is not None and not job.finished)
-        pods = Counter[Demand]()
-        for gang, jobs in gangs.items():
-            for shape, count in gang.members:
-                pods[shape.demand] += count * jobs
-        return typical_of(pods)
+        return _typical_pods(job.gang for job in self.watches.jobs.values() if not job.finished)
 
     # Nodes
 
@@ -266,6 +263,20 @@ class NodePlaces:
         spread = [now + usual * (number + 1) / (len(late) + 1) for number in range(len(late))]
         moments = [(at, key) for at, (_, _, key) in zip(spread, late, strict=True)]
         return [ExpectedEnd(*end) for end in sorted([*moments, *((at, key) for at, _, key in expected)])]
+
+
+def _settled(gang: Gang, domain: str) -> Gang:
+    """Return the gang of a job that was picked for a domain, also before the domain is in its status."""
+    return gang.settled(lambda shape: gang_shapes.settle(shape, domain)) if gang.required and domain else gang
+
+
+def _typical_pods(gangs: Iterable[Gang | None]) -> TypicalPods | None:
+    """Return the typical pods: those of the gangs of all jobs that wait or run, each of which counts once."""
+    pods = Counter[Demand]()
+    for gang, jobs in Counter(gangs).items():
+        for shape, count in gang.members if gang is not None else ():
+            pods[shape.demand] += count * jobs
+    return typical_of(pods)
 
 
 def _rules_of(node: NodeView | None) -> object:

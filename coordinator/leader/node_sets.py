@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from coordinator.cache.node_views import NodeView
 from crds.node_requirements import PlaceCondition
 from queues.placement.gangs import NodeSet
+from queues.placement.node_room import Domains, set_of
 
 _CONDITIONS = 1_024
 """The most conditions that are known at a time; all are forgotten before there would be more."""
@@ -53,6 +54,15 @@ class NodeSets:
         """Return the nodes on which pods with a condition may run if all nodes take pods."""
         with self._lock:
             return self._meeting(where)[1]
+
+    def domains(self, label: str) -> Domains:
+        """Return the nodes that have a label, by its values."""
+        found: dict[str, list[int]] = {}
+        with self._lock:
+            for index, node in self._nodes.items():
+                if value := node.labels.get(label):
+                    found.setdefault(value, []).append(index)
+        return {value: set_of(indexes) for value, indexes in found.items()}
 
     def _meeting(self, where: str) -> tuple[PlaceCondition, NodeSet]:
         found = self._conditions.get(where)

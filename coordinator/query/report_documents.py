@@ -9,15 +9,23 @@ ever did.
     samplesPerSecond   the sum over the pods; missing if no pod tells it
     reportedAt         when the last report came
     pods               the last report of each pod, those included that are gone
+
+A report of the Kubeflow Trainer protocol has `protocol: kubeflow`, and may have the numbers of its own estimate, as has
+the job, if the pod with the highest step reports so:
+
+    progressPercentage, estimatedRemainingSeconds   as in the report
+    totalSteps                                      the number of steps of the whole training
 """
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from coordinator.reports.report_values import JobReports, PodReport
+from coordinator.reports.report_values import JobReports, PodReport, Progress
 from crds import timestamps
 
 Document = dict[str, Any]
+PROTOCOL, KUBEFLOW = "protocol", "kubeflow"
+"""The field of a report that did not come by torchq's own protocol, and its value."""
 
 
 def describe(reports: JobReports | None, existing: Collection[str] = ()) -> Document:
@@ -35,6 +43,7 @@ def _summary(pods: Mapping[str, PodReport]) -> Document:
         "step": first.step,
         "since": timestamps.format_time(first.moved_at),
         **_known(stepsPerSecond=first.steps_per_second, samplesPerSecond=sum(samples) if samples else None),
+        **_progress(first.progress),
         "reportedAt": timestamps.format_time(max(report.at for report in pods.values())),
     }
 
@@ -52,7 +61,19 @@ def _pod(name: str, report: PodReport) -> Document:
             gauges=dict(report.gauges) or None,
             checkpoint=report.checkpoint,
         ),
+        **({} if report.progress is None else {PROTOCOL: KUBEFLOW}),
+        **_progress(report.progress),
     }
+
+
+def _progress(progress: Progress | None) -> Document:
+    if progress is None:
+        return {}
+    return _known(
+        progressPercentage=progress.percent,
+        estimatedRemainingSeconds=progress.remaining_seconds,
+        totalSteps=progress.steps,
+    )
 
 
 def _known(**fields: Any) -> Document:

@@ -6,11 +6,12 @@ them begins to wait anew when they are gone.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
 import orjson
 
-from coordinator.reports.report_values import ArrivedReport, JobReports, PodReport
+from coordinator.reports.report_values import ArrivedReport, JobReports, PodReport, Progress
 from crds.keys import JobKey
 from queues.chunks import chunks
 from queues.redis.connection import Connection, translate_parse_errors
@@ -80,10 +81,12 @@ def _fields(arrived: ArrivedReport) -> tuple[str | bytes | int | float, ...]:
         "samples": report.samples_per_second,
         "loss": report.loss,
         "gauges": dict(report.gauges) or None,
+        "progress": None if report.progress is None else asdict(report.progress),
         "run": report.run or None,
     }
     text = orjson.dumps({name: value for name, value in rest.items() if value is not None})
-    return str(arrived.job), report.pod, arrived.age, report.step, report.checkpoint or 0, text
+    step = "" if report.step is None else report.step
+    return str(arrived.job), report.pod, arrived.age, step, report.checkpoint or 0, text
 
 
 def _parse(record: bytes) -> PodReport:
@@ -98,5 +101,13 @@ def _parse(record: bytes) -> PodReport:
         loss=rest.get("loss"),
         gauges=rest.get("gauges", {}),
         checkpoint=int(checkpoint) or None,
+        progress=_parse_progress(rest["progress"]) if "progress" in rest else None,
         run=rest.get("run", ""),
+    )
+
+
+def _parse_progress(progress: dict[str, Any]) -> Progress:
+    """Return the progress in a record, which a newer version may have written."""
+    return Progress(
+        percent=progress["percent"], remaining_seconds=progress["remaining_seconds"], steps=progress["steps"]
     )

@@ -14,11 +14,23 @@ Reading: TypeAlias = float | str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a training is by its own estimate: what a report of the Kubeflow Trainer protocol has beside metrics."""
+
+    percent: int | None = None
+    """From 0 to 100."""
+    remaining_seconds: int | None = None
+    steps: int | None = None
+    """The number of steps of the whole training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """One report, as a pod sends it."""
 
     pod: str
-    step: int
+    step: int | None
+    """None: the report does not say it, and the step of the pod stays; only a report with progress may omit it."""
     samples_per_second: Reading | None = None
     """What this pod alone trains; the samples of a job are the sum over its pods."""
     loss: Reading | None = None
@@ -27,6 +39,8 @@ class Report:
     """The number of the request to save that this report answers; None: of no request."""
     last: bool = False
     """Whether the training process ends with this report."""
+    progress: Progress | None = None
+    """None for a report of torchq's own protocol."""
     run: str = ""
     """The run of the job in which the report came, as its coordinator knew it; empty if its health is not watched."""
 
@@ -46,10 +60,11 @@ class PodReport:
     """The last report of a pod of a job. The pod may no longer exist."""
 
     step: int
+    """0 if no report has said it."""
     at: float
     """When the report came."""
     moved_at: float
-    """When a report came first with this step, forward or, after a restart, back."""
+    """When a report came first with this step, forward or, after a restart, back, or with this percentage."""
     steps_per_second: float | None = None
     """The speed at which the step moved forward last; None before that, and after a step back."""
     samples_per_second: Reading | None = None
@@ -57,6 +72,8 @@ class PodReport:
     gauges: Mapping[str, Reading] = field(default_factory=dict)
     checkpoint: int | None = None
     """The highest number of a request to save that this pod has ever answered."""
+    progress: Progress | None = None
+    """None if the last report was one of torchq's own protocol."""
     run: str = ""
     """The run of the job in which the report came; empty if that is not known."""
 

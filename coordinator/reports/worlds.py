@@ -7,14 +7,17 @@ One rule: pure, from the job as it is stored. The numbers are those that the wor
     min, max     the bounds of the number of workers; null if they are fixed, or if there is no upper bound
     generation   the number of restarts of the whole job
     target       the number of workers that the job is to have
+    hosts        [{"host": NAME, "slots": N}], the pods of the world in the order of ranks, with the processes that
+                 torchrun starts in each; null if ranks follow from nodes, or if the pod is in no world
     checkpoint   only while the workers are asked to save: the number of the request, which a report answers
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.pods import environment, task_members, topology
+from reconcilers.pods import environment, host_file, task_members, topology
 from reconcilers.pods.grants import Grant
 from reconcilers.pods.task_members import PodMember
 
@@ -34,8 +37,17 @@ def document(job: TorchJob, pod: str, written_rank: int | None = None) -> dict[s
         "max": None if policy is None else policy.num_max_replicas,
         "generation": job.status.restart_generation,
         "target": job.wanted_workers,
+        "hosts": _hosts(job, member, members.values()),
         **asked,
     }
+
+
+def _hosts(job: TorchJob, member: PodMember | None, members: Iterable[PodMember]) -> list[dict[str, Any]] | None:
+    admission = job.admission
+    if member is None or admission is None or member.rank is None or topology.is_ordered(job, admission, member):
+        return None
+    found = host_file.hosts(job, admission, members, member.stage)
+    return [{"host": each.name, "slots": each.slots} for each in found]
 
 
 def _rank(job: TorchJob, member: PodMember, written: int | None) -> int | None:

@@ -10,6 +10,7 @@ One rule: pure. The first row of the table that is true applies. A job that is o
                                            for
     CountingClaims          no             no worker has counted the devices of its resource claims yet
     PriorityClassNotFound   no             the PriorityClass that it names does not exist
+    TopologyNotFound        no             the label that its topology requires is no level of the installation
     NamespaceQuota          no             a ResourceQuota of its namespace has no room for its pods
     WaitingForGangQueue     no             its queue of the gang scheduler is closed, missing, or has no room for it
     PortTaken               no             another job has a port of the machine that it chose itself
@@ -47,6 +48,7 @@ Code = Literal[
     "ClaimsNotCounted",
     "CountingClaims",
     "PriorityClassNotFound",
+    "TopologyNotFound",
     "NamespaceQuota",
     "WaitingForGangQueue",
     "PortTaken",
@@ -59,6 +61,8 @@ Code = Literal[
 CODES = frozenset(get_args(Code))
 
 
+NO_LEVEL: Literal["TopologyNotFound"] = "TopologyNotFound"
+"""The code of a job that requires a label of nodes which is no level."""
 UNTIL_CREATED = ": it waits until there is one"
 """The end of a sentence about a queue or a PriorityClass that does not exist."""
 COUNTING = "its resource claims are not counted yet: each claim and template must exist, and workers may read them"
@@ -183,7 +187,19 @@ def _admin_block(job: JobView, rules: RoutingRules) -> Eligibility | None:
     if job.priority_class and job.priority_class not in rules.priorities:
         sentence = f"there is no PriorityClass {job.priority_class}{UNTIL_CREATED}"
         return Eligibility("PriorityClassNotFound", sentence, ordered=False)
+    if job.gang is not None and (refusal := topology_refusal(job.gang.required, rules)):
+        return Eligibility(NO_LEVEL, f"topology.required: {refusal}", ordered=False)
     return None
+
+
+def topology_refusal(label: str, rules: RoutingRules) -> str:
+    """Return the sentence about a label of nodes that is no level of the installation; empty if the label is one, or if
+    there is no label."""
+    if not label or rules.topology is None or label in rules.topology:
+        return ""
+    if not rules.topology:
+        return f"{label} means nothing here: an admin has to set pool: nodes, and topology_labels to the levels"
+    return f"{label} is none of the levels {', '.join(rules.topology)} (the setting topology_labels)"
 
 
 def gang_queue_refusal(queue: str, gang_queue: str, spec: TenantQueueSpec) -> str:

@@ -14,7 +14,8 @@ do.
     ExceedsNodes            all nodes of now together have less, each of them has less than one of its pods asks for,
                             none is one on which a pod may run, or they do not hold the pods that start together.
                             On an embedded cluster this is firm, and everywhere if a pod asks for more than the largest
-                            node has: elsewhere nodes may be added
+                            node has, or no domain holds the pods that must share one: elsewhere nodes may be added
+    TopologyNotFound        the label of nodes that it requires is no level; one that it prefers is only reported
 
     GraceTooLong            is no reason against the job: its pods have less time to end than their templates say
     SavesTooLong            is no reason against the job: it could not save for as long as it asks for
@@ -45,6 +46,7 @@ from queues.values import QueueSpec
 
 TASKS = "spec.torchTaskSpecs"
 QUEUE = "spec.schedulingPolicy.queue"
+TOPOLOGY = "spec.schedulingPolicy.topology"
 GANG_QUEUE = "spec.schedulingPolicy.gangQueue"
 CHECKPOINT = "spec.schedulingPolicy.checkpointSeconds"
 PRIORITY_CLASS = "spec.schedulingPolicy.priorityClassName"
@@ -87,6 +89,12 @@ class JobRequest(pydantic.BaseModel):
     """The ports of a node that it chooses itself."""
     starts: tuple[FirstPods, ...] = pydantic.Field(default=(), max_length=MOST_TASK_TYPES)
     """The pods that start together; empty if that is not known."""
+    later_starts: tuple[tuple[FirstPods, ...], ...] = pydantic.Field(default=(), max_length=MOST_TASK_TYPES)
+    """With `required`, those of each later stage; empty if that is not known."""
+    required: str = ""
+    """The label of nodes of which it requires one value."""
+    preferred: str = ""
+    """The label of nodes of which it prefers few values."""
 
     @pydantic.field_validator("starts")
     @classmethod
@@ -140,7 +148,7 @@ def request_of(job: JobView) -> JobRequest:
 
 def judge(request: JobRequest, limits: ClusterLimits) -> list[Obstacle]:
     """Return every reason why the job could not run; no reason if it could."""
-    findings = list(_blocked(request, limits.rules))
+    findings = [*_blocked(request, limits.rules), *_beyond_levels(request, limits.rules)]
     spec = limits.specs.get(request.queue)
     if spec is not None and not any(finding.field == QUEUE for finding in findings):
         findings += _beyond_quota(request, spec, limits.specs.values())
@@ -216,6 +224,16 @@ def _blocked(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
             yield Obstacle(job_eligibility.code, field, f"{sentence}: {remedy}")
 
 
+def _beyond_levels(request: JobRequest, rules: RoutingRules) -> Iterator[Obstacle]:
+    """Yield the obstacles that labels of the job's topology are no levels of the installation."""
+    remedy = "name one of these" if rules.topology else "leave it out"
+    for name, label in (("required", request.required), ("preferred", request.preferred)):
+        if refusal := eligibility.topology_refusal(label, rules):
+            # Where there are no levels at all, a preference may stay: the same job may go to other clusters.
+            is_firm = name == "required" or bool(rules.topology)
+            yield Obstacle("TopologyNotFound", f"{TOPOLOGY}.{name}", f"{refusal}: {remedy}", is_firm)
+
+
 def _asked(request: JobRequest, name: str, demand: str) -> str:
     """Return the beginning of a sentence about the least requests of a job, with the requests of all of its workers."""
     if not request.largest:
@@ -244,7 +262,9 @@ def _beyond_pool(request: JobRequest, limits: ClusterLimits) -> Iterator[Obstacl
     if not limits.nodes:
         yield _exceeds_nodes(TASKS, "the cluster has no node")
         return
-    yield from _beyond_nodes(request, limits.nodes, room)
+    is_unknown = bool(eligibility.topology_refusal(request.required, limits.rules))
+    asked = request.model_copy(update={"required": ""}) if is_unknown else request
+    yield from _beyond_nodes(asked, limits.nodes, room)
 
 
 def _beyond_nodes(request: JobRequest, nodes: tuple[NodeView, ...], room: Amounts) -> Iterator[Obstacle]:
@@ -270,6 +290,10 @@ def _beyond_nodes(request: JobRequest, nodes: tuple[NodeView, ...], room: Amount
         yield Obstacle("ExceedsNodes", field, f"{each.text}: {remedy}", firm=False)
     if not (large or beyond or misplaced) and (problem := node_fit.split(request.starts, nodes)) is not None:
         yield _exceeds_nodes(TASKS, problem.text, firm=is_alone)
+    elif not (large or beyond or misplaced) and request.required:
+        stages = (request.starts, *request.later_starts)
+        if found := node_fit.undivided(stages, nodes, request.required):
+            yield Obstacle("ExceedsNodes", f"{TOPOLOGY}.required", f"{found} ({INSIST})")
 
 
 def _exceeds_nodes(field: str, problem: str, *, firm: bool = False) -> Obstacle:

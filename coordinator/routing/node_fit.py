@@ -4,17 +4,20 @@ One rule: pure, and the assignment is the one by which jobs are admitted (`queue
 named: who submits jobs may not always list nodes.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from coordinator.cache import gang_shapes
 from coordinator.cache.node_views import NodeView
 from crds.node_requirements import KEEPS_PODS_AWAY, PlaceCondition, Taint, meets_affinity, tolerates_all
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, OTHERS, PODS, Amounts
 from crds.torchjob.demand import FirstPods
-from queues.placement import assignment
-from queues.placement.gangs import Members, NodeSet, Shape
-from queues.placement.node_room import NodeRoom
+from queues.picking import node_words
+from queues.placement import assignment, domains
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Shape
+from queues.placement.node_room import Domains, NodeRoom, set_of
 
 MOST_TAINTS = 3
 """The most taints that are named."""
@@ -83,6 +86,22 @@ def split(starts: Sequence[FirstPods], nodes: Sequence[NodeView]) -> NodeProblem
     return NodeProblem("", f"{pods} start together, and all nodes, if they were empty, have room for {placed} of them")
 
 
+def undivided(stages: Iterable[Sequence[FirstPods]], nodes: Sequence[NodeView], label: str) -> str:
+    """Return why no domain of a label could hold each stage of a job; empty if one could."""
+    room = _empty_room(nodes)
+    gangs = [Gang(members, required=label) for stage in stages if (members := gang_shapes.members(stage))]
+    for gang in gangs:
+        if domains.choose(room, room, gang, gang.members) is None:
+            found = domains.count_placed(room, label, gang.members, EVERY)
+            words = node_words.shared(gang.members, label, found, len(room.domains(label)))
+            return f"{words} if all nodes are empty" if found else words
+    first, later = gangs[:1], tuple(gang.members for gang in gangs[1:])
+    whole = (replace(gang, later=later) for gang in first)
+    if all(domains.choose(room, room, gang, gang.members) is not None for gang in whole):
+        return ""
+    return f"the stages of the job must share one {label}, and no value of it has room for each of them"
+
+
 def _empty_room(nodes: Sequence[NodeView]) -> NodeRoom:
     def allowed(where: str) -> NodeSet:
         condition, found = PlaceCondition.parse(where), 0
@@ -91,7 +110,14 @@ def _empty_room(nodes: Sequence[NodeView]) -> NodeRoom:
                 found |= 1 << room.index(node.name)
         return found
 
-    room = NodeRoom(allowed)
+    def domains_of(label: str) -> Domains:
+        found: dict[str, list[int]] = {}
+        for node in nodes:
+            if value := node.labels.get(label):
+                found.setdefault(value, []).append(room.index(node.name))
+        return {value: set_of(indexes) for value, indexes in found.items()}
+
+    room = NodeRoom(allowed, domains_of)
     for node in nodes:
         room.set_capacity(room.index(node.name), node.allocatable)
     return room

@@ -50,6 +50,7 @@ from crds.resources import amounts
 from crds.tenantqueue import TenantQueueSpec
 from crds.torchjob.status import Admission
 from queues import order
+from queues.placement import pod_nodes
 from queues.tasks import Offer
 from queues.values import Entry, Reservation
 from queues.work_kinds import WorkKind
@@ -258,9 +259,11 @@ def sort_key(job: JobView, rules: RoutingRules) -> tuple[float, str]:
 
 def is_charged_in_full(job: JobView, entry: Entry, charge: Reservation) -> bool:
     """Return whether the charge of a waiting job matches the present requests of the job: a number of workers with
-    which it can be admitted, and the amounts for that number.
+    which it can be admitted, the amounts for that number, and a domain where the job requires one.
     """
     counts, demand = job.workers, entry.demand
+    if job.gang is not None and not pod_nodes.is_in(charge.nodes, job.gang.required):
+        return False
     if counts is not None:
         if not counts.contains(charge.size):
             return False

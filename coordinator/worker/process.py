@@ -148,7 +148,7 @@ def _reported_saves(settings: Settings, selected: ReconcileSettings) -> Callable
 
 def _report_access(settings: Settings) -> ReportAccess | None:
     key = tokens.read(settings.report_key_file) if settings.report_url else None
-    return None if key is None else ReportAccess(settings.report_url.rstrip("/"), key.token)
+    return None if key is None else ReportAccess(settings.report_url.rstrip("/"), key.token, settings.kubeflow_progress)
 
 
 def work_settings(settings: Settings) -> WorkSettings:

@@ -52,6 +52,7 @@ TABLE = (
     SpecField("schedulingPolicy.hold", True, False, False),
     SpecField("schedulingPolicy.gangScheduler", True, False, False),
     SpecField("schedulingPolicy.gangQueue", True, False, False),
+    SpecField("schedulingPolicy.topology", True, False, False),
     SpecField("schedulingPolicy.checkpointSeconds", True, True, False),
     SpecField("torchElasticPolicy", True, False, False),
     SpecField("torchElasticPolicy.autoscale", True, True, False),

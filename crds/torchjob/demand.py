@@ -272,7 +272,7 @@ def _tasks_demand(
 
 
 class FirstPods(NamedTuple):
-    """The pods of one task that start with the job. All of them need a node before the job can begin."""
+    """The pods of one task that start with their stage. All of them need a node before it can begin."""
 
     task_type: str
     share: tuple[tuple[str, int], ...]
@@ -283,15 +283,19 @@ class FirstPods(NamedTuple):
     """How many there are."""
 
 
-def first_pods(spec: GangSpec, shares: Mapping[str, Amounts], avoided: Sequence[str] = ()) -> tuple[FirstPods, ...]:
-    """Return the pods that start together with the least number of workers, given one pod's share of each task and the
-    nodes that pods avoid."""
-    tasks = ((name, spec.torch_task_specs[name]) for name in spec.stages[0].tasks)
+def stage_pods(
+    spec: GangSpec, stage: Stage, shares: Mapping[str, Amounts], avoided: Sequence[str] = (), domain: str = ""
+) -> tuple[FirstPods, ...]:
+    """Return the pods of a stage that start together with the least number of workers, given one pod's share of each
+    task, the nodes that pods avoid, and the domain in which the job runs (`Admission.domain`)."""
+    tasks = ((name, spec.torch_task_specs[name]) for name in stage.tasks)
     return tuple(
         FirstPods(
             task_type=name,
             share=tuple(sorted((resource, amount) for resource, amount in shares[name].items() if amount > 0)),
-            place=node_requirements.place_condition(task.template["spec"], avoided),
+            place=node_requirements.in_domain(
+                node_requirements.place_condition(task.template["spec"], avoided), domain
+            ),
             pods=task.num_tasks if task.auxiliary else spec.gang_members(name),
         )
         for name, task in tasks

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BeforeValidator, Field, model_validator
 
-from crds.model import ClassName, Name, StrictModel
+from crds.model import ClassName, LabelName, Name, StrictModel
 from crds.resources.amounts import Amounts
 from crds.torchjob import claims, demand, launched_processes, rendezvous_task, size_limits, stages, worker_range
 from crds.torchjob.demand import FirstPods, HostPort
@@ -44,6 +44,19 @@ GangScheduler = Literal["", "none", "volcano", "koordinator", "coscheduling", "k
 Tasks = Annotated[dict[TaskType, TaskSpec], BeforeValidator(with_defaults)]
 
 
+class Topology(StrictModel):
+    """The nodes that the job's pods share, by labels of nodes: levels in the setting topology_labels, such as racks."""
+
+    required: LabelName = ""
+    """The label of which all nodes of the job have one value. The job waits until the nodes with one value hold all
+    pods that start together."""
+    preferred: LabelName = ""
+    """The label of which the nodes of the job have as few values as can be. It never makes the job wait."""
+
+
+NO_TOPOLOGY = Topology()
+
+
 class SchedulingPolicy(StrictModel):
     """The job's queue and priority, and the scheduler of its pods."""
 
@@ -57,6 +70,8 @@ class SchedulingPolicy(StrictModel):
     """The scheduler that binds the job's pods all or none; if empty, the installation's setting applies."""
     gang_queue: ClassName = ""
     """The queue of the gang scheduler; it is independent of the tenant queue."""
+    topology: Topology = NO_TOPOLOGY
+    """The nodes that the job's pods share, such as those of one rack."""
     checkpoint_seconds: Seconds = 0
     """The number of seconds that the job has to save a checkpoint before workers are removed; 0: it is not asked."""
 
@@ -211,7 +226,7 @@ class TorchJobSpec(StrictModel):
     @cached_property
     def first_pods(self) -> tuple[FirstPods, ...]:
         """The pods that start together with the least number of workers."""
-        return demand.first_pods(self, demand.shares(self.tasks))
+        return demand.stage_pods(self, self.stages[0], demand.shares(self.tasks))
 
     def charge_of(self, workers: int, measured: Mapping[str, Amounts] = demand.NO_TASKS) -> Amounts:
         """Return the charge with a number of workers; `measured` is the parameter of `demand.job_charge`."""

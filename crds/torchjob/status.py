@@ -15,7 +15,7 @@ from pydantic import Field
 
 from crds.holds import MOST, ClosedHold
 from crds.label_names import MOST_LEVELS
-from crds.model import LenientModel, Text, Time
+from crds.model import LabelName, LenientModel, Text, Time
 from crds.torchjob.conditions import FINISHED, Condition, Phase
 from crds.torchjob.tasks import MOST_TASKS
 from crds.trained_models import ModelFiles
@@ -30,7 +30,6 @@ Setback = Annotated[str, Field(max_length=64)]
 """The uid of a failed pod; with a slash and a number, that restart of the pod's main container."""
 Run = Annotated[str, Field(max_length=64)]
 """A digest that is another one after each restart and each resize of the job (`TorchJobStatus.run`)."""
-LabelName = Annotated[str, Field(max_length=317)]
 MOST_AT_ONCE = 1000
 MOST_RESULT = 3500
 """The number of bytes of a job's result."""
@@ -109,6 +108,8 @@ class Admission(LenientModel):
     topology: Annotated[tuple[LabelName, ...], Field(max_length=MOST_LEVELS, exclude_if=not_)] = ()
     """The labels of nodes, the widest first, by which the ranks of static worlds are given while the job is admitted;
     absent if ranks follow from tasks and indexes."""
+    domain: Annotated[str, Field(max_length=381, exclude_if=not_)] = ""
+    """The label and value, as LABEL=VALUE, of all nodes on which the job's pods may run; absent if there is none."""
     workers: Annotated[int, Field(ge=1)] | None = None
     """The number of workers that the job was granted; if absent, all that it requests."""
     indexes: WorkerIndexes | None = None

@@ -177,9 +177,11 @@ class TorchJob(StrictModel):
     @property
     def first_pods(self) -> tuple[FirstPods, ...]:
         """The pods that start together with the least number of workers."""
-        if not self.larger_requests and not self.status.excluded_nodes:
+        domain = self.admission.domain if self.admission is not None else ""
+        if not (self.larger_requests or self.status.excluded_nodes or domain):
             return self.spec.first_pods
-        return demand.first_pods(self.spec, self.shares, self.status.excluded_nodes)
+        avoided = self.status.excluded_nodes
+        return demand.stage_pods(self.spec, self.spec.stages[0], self.shares, avoided, domain)
 
     def charge_of(self, workers: int) -> Amounts:
         """Return the charge with a number of workers (`demand.charge_of`)."""

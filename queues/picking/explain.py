@@ -177,7 +177,7 @@ def _reason(picker: Picker, queue: QueueState | None, place: QueuePosition) -> t
             return "ExceedsQuota", too_large_message(name, demand, ceiling)
     places, gang = picker.pool.places, node_words.gang_of(picker.pool.places, place.entry)
     if places is not None and not places.could_hold(gang):
-        return "WaitingForNodes", "the nodes could not hold all pods of the job even if they were empty"
+        return "WaitingForNodes", node_words.never_held(gang)
     if not queue.spec.open:
         return "QueueHeld", f"queue {name} is on hold"
     return _limit(picker, queue, place) if _is_due(queue, place) else _behind(name)
@@ -196,7 +196,7 @@ def _limit(picker: Picker, queue: QueueState, place: QueuePosition) -> tuple[Cod
         return "WaitingForPool", "the pool has no room for the job"
     places, gang = picker.pool.places, node_words.gang_of(picker.pool.places, place.entry)
     if places is not None and not places.fits(gang, on_kept=True):
-        return "WaitingForNodes", "the pods of the job find no nodes with room for all of them"
+        return "WaitingForNodes", node_words.held_nowhere(gang)
     if picker.reservation_holder != name and not picker.pool.fits(demand):
         return "WaitingForPool", "the pool's room is reserved for a job that was overtaken before"
     if picker.reservation_holder != name and places is not None and not places.fits(gang):

@@ -3,9 +3,11 @@
 One rule: the numbers come from the assignment that also decides whether the job goes.
 """
 
+from collections.abc import Sequence
+
 from crds.resources import quantities
 from crds.resources.amounts import PODS
-from queues.placement import assignment
+from queues.placement import assignment, domains
 from queues.placement.gangs import Gang, Members, NodeSet, Shape
 from queues.placement.places import Places
 from queues.values import Entry
@@ -26,6 +28,47 @@ def describe(places: Places | None, entry: Entry) -> str:
     if places is None or gang is None:
         return ""
     within = -1 if places.kept_for == (str(entry.key), gang) else ~places.kept
+    parts = [_domains(places, gang, within)] if gang.required else _nodes_found(places, gang, within)
+    if places.kept_for == (str(entry.key), gang) and places.kept:
+        names = places.kept_names()
+        parts.append(f"kept for it: {', '.join(names[:MOST_NAMES])}{' and others' if len(names) > MOST_NAMES else ''}")
+    return "; ".join(parts)
+
+
+def never_held(gang: Gang | None) -> str:
+    """Return the sentence about a job that the nodes could never hold."""
+    if gang is not None and gang.required:
+        return f"no {gang.required} could hold all pods of the job even if its nodes were empty"
+    return "the nodes could not hold all pods of the job even if they were empty"
+
+
+def held_nowhere(gang: Gang | None) -> str:
+    """Return the sentence about a job that finds no nodes now."""
+    if gang is not None and gang.required:
+        return f"no {gang.required} has room for all pods of the job"
+    return "the pods of the job find no nodes with room for all of them"
+
+
+def shared(members: Sequence[Members], label: str, found: Sequence[tuple[int, str]], values: int) -> str:
+    """Return how many of the pods that must share a domain find room in which one (`domains.count_placed`), of a number
+    of domains."""
+    pods, (name, amount) = sum(count for _, count in members), _main(members[0].shape)
+    each = f" ({quantities.format_amount(name, amount)} {name} each)" if len(members) == 1 else ""
+    rooms = [f"{value} {'has room ' if not at else ''}for {placed}" for at, (placed, value) in enumerate(found)]
+    more = f" (the most of {values})" if values > len(rooms) else ""
+    named = f"{', '.join(rooms)}{more}" if rooms else "no node has this label"
+    return f"its {pods} {'pod' if pods == 1 else 'pods'}{each} must share one {label}; {named}"
+
+
+def _domains(places: Places, gang: Gang, within: NodeSet) -> str:
+    found = domains.count_placed(places.room, gang.required, gang.members, within)
+    words = shared(gang.members, gang.required, found, len(places.room.domains(gang.required)))
+    holds = found and found[0][0] == sum(count for _, count in gang.members)
+    return f"{words}; a later stage of the job could not run there" if holds and gang.later else words
+
+
+def _nodes_found(places: Places, gang: Gang, within: NodeSet) -> list[str]:
+    """Return how many of a job's pods find a node, and what is free of what they ask for."""
     placed = assignment.count_placed(places.room, gang.members, within)
     wanted = sum(pods for _, pods in gang.members)
     scarce = _scarcest(places, gang.members, within)
@@ -38,10 +81,7 @@ def describe(places: Places | None, entry: Entry) -> str:
         parts.append(f"{total} {name} free on {len(free)} nodes that its pods may use, at most {most} on one")
     else:
         parts.append(f"no {name} is free on the {len(_nodes(places, scarce, within))} nodes that its pods may use")
-    if places.kept_for == (str(entry.key), gang) and places.kept:
-        names = places.kept_names()
-        parts.append(f"kept for it: {', '.join(names[:MOST_NAMES])}{' and others' if len(names) > MOST_NAMES else ''}")
-    return "; ".join(parts)
+    return parts
 
 
 def _scarcest(places: Places, members: tuple[Members, ...], within: NodeSet) -> Shape:

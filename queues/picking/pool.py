@@ -62,7 +62,7 @@ class Pool:
         """Return what is free of a demand where room is reserved for it, of the resources that the pool limits; empty
         if that is nothing."""
         if self.places is not None and self.places.kept_for is not None:
-            return {name: amount for name, amount in self.places.idle_for_kept(demand).items() if amount > 0}
+            return {name: amount for name, amount in kept_nodes.idle(self.places, demand).items() if amount > 0}
         limits = {name: amounts.limit_for(self.capacity, name) for name in demand}
         free = {name: limit - self.used.get(name, 0) for name, limit in limits.items() if limit is not None}
         idle = {name: min(demand[name], rest) for name, rest in free.items()}
@@ -106,7 +106,7 @@ class Pool:
         if self.places is not None:
             key, gang = ("", None) if job is None else (job.waiting.ticket[0], job.waiting.gang)
             kept_nodes.keep(self.places, key, gang, now, patience)
-            demand = demand if gang is None else self.places.free_on_kept(self.capacity)
+            demand = demand if gang is None else kept_nodes.free_on(self.places, self.capacity)
         self.used_or_reserved = dict(self.used)
         amounts.increase_limited(self.used_or_reserved, demand, self.capacity)
 

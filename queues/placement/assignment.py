@@ -40,7 +40,7 @@ def assign(room: NodeRoom, members: tuple[Members, ...], within: NodeSet = EVERY
         if within != EVERY:
             takes = {fit: nodes & within for fit, nodes in takes.items()}
         return tuple(fill(sorted(takes.items()), shape, count))
-    return room.answer(members, within, lambda: _assign_mixed(room, members, within))
+    return room.answer((members, within), lambda: _assign_mixed(room, members, within))
 
 
 def place(

@@ -1,5 +1,6 @@
 """What is placed on nodes: the pods of a job that start together, by their shapes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,12 +51,25 @@ class Gang:
     """One further worker of an elastic job; None: the job does not grow."""
     lasting: bool = True
     """Whether pods that have ended keep their places, as in a job of one stage."""
+    required: str = ""
+    """The label of which all nodes of the gang have one value (`queues.placement.domains`); empty: none. A gang whose
+    shapes name that value already has no such label."""
+    preferred: str = ""
+    """The label of which the nodes of the gang have as few values as can be; empty: none."""
+    later: tuple[tuple[Members, ...], ...] = ()
+    """The pods of each later stage, which has to find nodes with the same value, too. Empty without `required`."""
 
     def with_further(self, units: int) -> tuple[Members, ...]:
         """Return the members with a number of further workers."""
         if self.further is None or not units:
             return self.members
         return merged((*self.members, Members(self.further, units)))
+
+    def settled(self, settle: Callable[[Shape], Shape]) -> "Gang":
+        """Return the gang once it has its domain; `settle` returns a shape that may run in this domain alone."""
+        members = tuple(Members(settle(shape), count) for shape, count in self.members)
+        further = settle(self.further) if self.further is not None else None
+        return Gang(members, further, self.lasting, preferred=self.preferred)
 
 
 def merged(members: tuple[Members, ...]) -> tuple[Members, ...]:

@@ -13,16 +13,18 @@ nodes with 8 GPUs each:
     n3     8              80
     n4     2              1000
 
-The gang finds nodes at 80, on n1 and n3. These two are kept; the 4 free GPUs of n2 and the 6 of n4 are not.
+The gang finds nodes at 80, on n1 and n3. These two are kept; the 4 free GPUs of n2 and the 6 of n4 are not. If the gang
+requires one domain, the kept nodes are of one domain.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from queues.placement import assignment, freed_room
+from crds.resources.amounts import Amounts
+from queues.placement import domains, freed_room
 from queues.placement.assignment import Assignment
-from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Placed, merged
-from queues.placement.node_room import set_of
+from queues.placement.gangs import EVERY, Gang, NodeSet, Placed, merged
+from queues.placement.node_room import bits, set_of
 from queues.placement.places import ExpectedEnd, Places
 from queues.placement.trial import fill
 
@@ -57,7 +59,7 @@ def keep(places: Places, key: str, gang: Gang | None, now: float, patience: floa
     if is_same and are_open and 0 <= now - places.kept_since < patience:
         return
     before = places.kept if is_same and are_open else 0
-    chosen = choose(places, gang.members, places.ends(now), now, before)
+    chosen = choose(places, gang, places.ends(now), now, before)
     places.kept = 0 if chosen is None else chosen.nodes
     places.kept_for, places.kept_since = (key, gang), now
 
@@ -85,35 +87,33 @@ def _hold_back(places: Places, now: float, patience: float, *, is_same: bool) ->
 
 
 def choose(
-    places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], now: float, before: NodeSet = 0
+    places: Places, gang: Gang, ends: Sequence[ExpectedEnd], now: float, before: NodeSet = 0
 ) -> KeptNodes | None:
     """Return the nodes that hold a gang soonest; None if no nodes ever do.
 
     `ends` are in the order of time. The nodes `before`, which were kept for the gang until now, stay unless others hold
     the gang clearly sooner.
     """
-    best = _soonest(places, members, ends, now, EVERY)
+    best = _soonest(places, gang, ends, now, EVERY)
     if best is None or not before or best.nodes == before:
         return best
-    present = _soonest(places, members, ends, now, before)
+    present = _soonest(places, gang, ends, now, before)
     if present is None or best.at - now < SOONER * (present.at - now):
         return best
     return present._replace(nodes=before)
 
 
-def _soonest(
-    places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], now: float, within: NodeSet
-) -> KeptNodes | None:
+def _soonest(places: Places, gang: Gang, ends: Sequence[ExpectedEnd], now: float, within: NodeSet) -> KeptNodes | None:
     """Return the first moment at which a gang finds nodes, and these nodes."""
-    wanted, least = merged(members), 0
+    wanted, least = merged(gang.members), 0
     for each in wanted:
         moment = freed_room.first_moment(places, each, ends, within)
         if moment is None:
             return None
         least = max(least, moment.ended)
-        if len(wanted) == 1:
+        if len(wanted) == 1 and not (gang.required or gang.preferred):
             return _kept(least, fill(sorted(moment.takes.items()), *each), ends, now)
-    found = _halve(places, wanted, ends, within, least)
+    found = _halve(places, gang, ends, within, least)
     return None if found is None else _kept(*found, ends, now)
 
 
@@ -122,17 +122,17 @@ def _kept(ended: int, assigned: Iterable[Placed], ends: Sequence[ExpectedEnd], n
 
 
 def _halve(
-    places: Places, members: tuple[Members, ...], ends: Sequence[ExpectedEnd], within: NodeSet, least: int
+    places: Places, gang: Gang, ends: Sequence[ExpectedEnd], within: NodeSet, least: int
 ) -> tuple[int, Assignment] | None:
-    """Return after how many ends, `least` or more, a gang of different pods finds nodes, by halving the list of
-    ends."""
+    """Return after how many ends, `least` or more, a gang finds nodes of one domain, by halving the list of ends."""
     low, middle, high, found = least, least, len(ends), None
     ended = 0
     try:
         while low <= high:
             ended = _end(places, ends, ended, middle)
-            assigned = assignment.assign(places.room, members, within)
-            if assigned is not None:
+            domain = places.domain(gang, gang.members, within)
+            if domain is not None:
+                assigned = domains.assign(places.room, gang, gang.members, domain.nodes & within)
                 found, high = (middle, assigned), middle - 1
             else:
                 low = middle + 1
@@ -151,3 +151,25 @@ def _end(places: Places, ends: Sequence[ExpectedEnd], ended: int, wanted: int) -
         for (node, demand), count in pods:
             places.room.use(node, demand, times * count)
     return wanted
+
+
+def free_on(places: Places, names: Iterable[str]) -> dict[str, int]:
+    """Return what is free of some resources on the kept nodes."""
+    return _free(places, places.kept, names)
+
+
+def idle(places: Places, most: Amounts) -> dict[str, int]:
+    """Return what is idle for the job for which nodes are kept: what is free on these nodes, up to what the job asks
+    for; on all nodes, if others may not go before it."""
+    if places.others_wait:
+        return _free(places, places.usable & ((1 << len(places.room.names)) - 1), most)
+    return {name: min(most[name], free) for name, free in _free(places, places.kept, most).items()}
+
+
+def _free(places: Places, nodes: NodeSet, names: Iterable[str]) -> dict[str, int]:
+    found = dict.fromkeys(names, 0)
+    for node in bits(nodes):
+        free = places.room.free(node)
+        for name in found:
+            found[name] += max(0, free.get(name, 0))
+    return found

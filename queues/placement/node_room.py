@@ -3,12 +3,14 @@
 One rule: what is known about a shape is brought up to date when it is asked for, from the nodes that changed since.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from crds.resources.amounts import NOTHING, Amounts
-from queues.placement.gangs import EVERY, Members, NodeSet, Placed, Shape
+from queues.placement.gangs import EVERY, NodeSet, Shape
 
 _LEAST_SHAPES, _MOST_SHAPES = 256, 2_048
 _MOST_FITS = 2_000_000
@@ -20,8 +22,11 @@ _ANSWERS = 4_096
 """The most place conditions and answers that are kept; all are forgotten before there would be more."""
 _SPARE_CHANGES = 256
 
-_Question = tuple[tuple[Members, ...], NodeSet]
-_Answer = tuple[Placed, ...] | None
+_Answer = TypeVar("_Answer")
+
+Domains = Mapping[str, NodeSet]
+"""The nodes that have a label, by its values."""
+NO_DOMAINS: Domains = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -75,14 +80,17 @@ class NodeRoom:
     for a resource of which less than 0 is free.
     """
 
-    def __init__(self, allowed: Callable[[str], NodeSet]) -> None:
-        """`allowed` turns a place condition (`Shape.where`) into the set of nodes that meet it. The set is kept until
-        `forget_sets`."""
+    def __init__(
+        self, allowed: Callable[[str], NodeSet], domains: Callable[[str], Domains] = lambda _: NO_DOMAINS
+    ) -> None:
+        """`allowed` turns a place condition (`Shape.where`) into the set of nodes that meet it, `domains` the name of
+        a label into its domains. What they return is kept until `forget_sets`."""
         self.names: list[str] = []
         """The names of the nodes by index. An index is never used again."""
         self.version = 0
         """A number that rises with every change of what fits."""
-        self._allowed = allowed
+        self._allowed, self._find_domains = allowed, domains
+        self._domains: dict[str, Domains] = {}
         self._indexes: dict[str, int] = {}
         self._capacity: list[Amounts] = []
         self._free: list[dict[str, int]] = []
@@ -93,7 +101,7 @@ class NodeRoom:
         """What was asked for last. A pick asks for one shape several times."""
         self._changed: list[int] = []
         """The node of each of the last versions, of as many as there are nodes or more."""
-        self._answers: dict[_Question, tuple[int, _Answer]] = {}
+        self._answers: dict[Hashable, tuple[int, Any]] = {}
         self._freed = 0
         """The version since which nothing was freed, so that what did not fit then does not fit now."""
         self._resolved = 0
@@ -101,10 +109,10 @@ class NodeRoom:
 
     def copy(self) -> "NodeRoom":
         """Return a room that is as this one is now, and apart from it."""
-        copied = NodeRoom(self._allowed)
+        copied = NodeRoom(self._allowed, self._find_domains)
         copied.names, copied._indexes = [*self.names], {**self._indexes}
         copied._capacity, copied._free = [*self._capacity], [{**free} for free in self._free]
-        copied._sets, copied.version = {**self._sets}, self.version
+        copied._sets, copied._domains, copied.version = {**self._sets}, {**self._domains}, self.version
         return copied
 
     def index(self, name: str) -> int:
@@ -147,6 +155,7 @@ class NodeRoom:
     def forget_sets(self) -> None:
         """Resolve all place conditions again: labels, taints or the readiness of nodes have changed."""
         self._sets.clear()
+        self._domains.clear()
         self._note_change(0)  # the node does not matter: every version has one
         self._freed = self._resolved = self.version
 
@@ -157,6 +166,13 @@ class NodeRoom:
             if len(self._sets) >= _CONDITIONS:
                 self._sets.clear()
             found = self._sets[where] = self._allowed(where) & ((1 << len(self.names)) - 1)
+        return found
+
+    def domains(self, label: str) -> Domains:
+        """Return the nodes that have a label, by its values."""
+        found = self._domains.get(label)
+        if found is None:
+            found = self._domains[label] = self._find_domains(label)
         return found
 
     def total(self, shape: Shape, within: NodeSet = EVERY) -> int:
@@ -185,11 +201,11 @@ class NodeRoom:
         """Return the largest part that a pod takes of the node that has most of a resource; inf if no node has it."""
         return max(self._part(name, amount) for name, amount in shape.demand)
 
-    def answer(self, members: tuple[Members, ...], within: NodeSet, decide: Callable[[], _Answer]) -> _Answer:
-        """Return what `decide` says about members, or has said. A refusal stands until something is freed, anything
-        else until the next change."""
-        question = members, within
-        version, answer = self._answers.get(question, (-1, None))
+    def answer(self, question: Hashable, decide: Callable[[], _Answer | None]) -> _Answer | None:
+        """Return what `decide` says to a question, or has said. A refusal (None) stands until something is freed,
+        anything else until the next change."""
+        known: tuple[int, _Answer | None] = self._answers.get(question, (-1, None))
+        version, answer = known
         if version < self._freed or (answer is not None and version != self.version):
             if len(self._answers) >= _ANSWERS:
                 self._answers.clear()

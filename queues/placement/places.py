@@ -9,16 +9,16 @@ So a gang is picked only if there is an assignment of all its pods to nodes (`qu
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from crds.resources.amounts import Amounts
-from queues.placement import assignment, pod_nodes
+from queues.placement import assignment, domains, pod_nodes
 from queues.placement.assignment import Assignment
-from queues.placement.gangs import EVERY, Gang, Members, NodeSet, merged
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Shape, merged
 from queues.placement.gradient import Gradient
-from queues.placement.node_room import NodeRoom, bits
+from queues.placement.node_room import NodeRoom, bits, set_of
 from queues.placement.typical_pods import TypicalPods
 
 Demand = tuple[tuple[str, int], ...]
@@ -31,6 +31,8 @@ NO_PODS: PodsOnNodes = Counter()
 GangOf = Callable[[str, str, Amounts], Gang | None]
 """Returns the gang of a waiting job, given its key as a text, the kind of its entry, and its demand; None if it is not
 known."""
+Settle = Callable[[Shape, str], Shape]
+"""Returns a shape that may run in one domain alone (`queues.placement.pod_nodes.domain_of`)."""
 
 
 class WorkerPod(NamedTuple):
@@ -105,6 +107,7 @@ class Places:
         gang_of: GangOf,
         ends: Callable[[float], Sequence[ExpectedEnd]] = lambda _: (),
         workers_of: WorkersOf = lambda _: (),
+        settle: Settle = lambda shape, _: shape,
     ) -> None:
         """`room` and `empty` belong to the caller, who counts in `room` what is used by others than these jobs. `empty`
         has all nodes, also those that take no pods now, without anything that uses them.
@@ -115,6 +118,7 @@ class Places:
         self.gang_of = gang_of
         self.ends = ends
         self.workers_of = workers_of
+        self.settle = settle
         self.jobs: dict[str, JobPlaces] = {}
         """By the key of the job, as a text."""
         self.lacking: set[str] = set()
@@ -144,7 +148,9 @@ class Places:
 
     def copy(self) -> "Places":
         """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
-        copied = Places(self.room.copy(), self.empty.copy(), self.gang_of, workers_of=self.workers_of)
+        copied = Places(
+            self.room.copy(), self.empty.copy(), self.gang_of, workers_of=self.workers_of, settle=self.settle
+        )
         copied.set_typical(self.gradient.typical if self.gradient is not None else None)
         copied.usable = self.usable
         copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
@@ -161,30 +167,39 @@ class Places:
         members = gang.with_further(units)
         if self.others_wait and not on_kept and any(self.room.allowed(one.where) & self.kept for one, _ in members):
             return False
-        return assignment.fits(self.room, members, EVERY if on_kept else ~self.kept)
+        return self.domain(gang, members, EVERY if on_kept else ~self.kept) is not None
+
+    def domain(self, gang: Gang, members: tuple[Members, ...], within: NodeSet = EVERY) -> domains.Domain | None:
+        """Return the domain in which nodes of a set hold members of a gang; None if none does."""
+        return domains.choose(self.room, self.empty, gang, members, within)
 
     def could_hold(self, gang: Gang | None) -> bool:
         """Return whether the nodes could hold a gang if they were empty, and all took pods."""
-        return gang is None or assignment.fits(self.empty, gang.members)
+        return gang is None or domains.choose(self.empty, self.empty, gang, gang.members) is not None
 
     def take(self, key: str, gang: Gang | None, units: int = 0) -> str:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
-        others. Return the nodes as a text (`queues.placement.pod_nodes`) if `names_nodes`."""
+        others. Return the gang's domain, and the nodes if `names_nodes`, as a text (`queues.placement.pod_nodes`)."""
         job = self.jobs.get(key)
         if job is None:
             job = self.jobs[key] = JobPlaces()
         job.reserved = True
         if gang is None:
             return ""
-        members = gang.with_further(units)
+        wanted = gang.with_further(units)
+        chosen = self.domain(gang, wanted, ~self.kept) or self.domain(gang, wanted) or domains.ANYWHERE
+        domain, nodes = pod_nodes.domain_of(gang.required, chosen.value), chosen.nodes
+        own = set_of(node for node, _ in (*job.bound, *job.waiting))
+        found = domains.assign(self.room, gang, wanted, nodes & ~self.kept, own, self.gradient)
+        found = found or domains.assign(self.room, gang, wanted, nodes, own, self.gradient)
+        settled = {one: self.settle(one, domain) if domain else one for one, _ in wanted}
+        members = tuple(Members(settled[one], count) for one, count in wanted)
         job.members, job.lasting = merged(job.members + members), gang.lasting
-        found = self.choose(members, ~self.kept) or self.choose(members) or ()
         for node, shape, count in found:
             self._change(job.waiting, node, shape.demand, count)
         self._note_lack(key, job)
-        if not found or not self.names_nodes:
-            return ""
-        return pod_nodes.write(found, [shape for shape, _ in job.members], self.room.names)
+        named = [(node, settled[shape], count) for node, shape, count in found] if self.names_nodes else ()
+        return pod_nodes.write(named, [shape for shape, _ in job.members], self.room.names, domain)
 
     def choose(self, members: tuple[Members, ...], within: NodeSet = EVERY) -> Assignment | None:
         """Return nodes of a set for pods that come; None if none were found."""
@@ -296,25 +311,6 @@ class Places:
     def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
         if not job.reserved and not job.bound:
             self.jobs.pop(key, None)
-
-    def free_on_kept(self, names: Iterable[str]) -> dict[str, int]:
-        """Return what is free of some resources on the kept nodes."""
-        return self._free_on(self.kept, names)
-
-    def idle_for_kept(self, most: Amounts) -> dict[str, int]:
-        """Return what is idle for the job for which nodes are kept: what is free on these nodes, up to what the job
-        asks for; on all nodes, if others may not go before it."""
-        if self.others_wait:
-            return self._free_on(self.usable & ((1 << len(self.room.names)) - 1), most)
-        return {name: min(most[name], free) for name, free in self._free_on(self.kept, most).items()}
-
-    def _free_on(self, nodes: NodeSet, names: Iterable[str]) -> dict[str, int]:
-        found = dict.fromkeys(names, 0)
-        for node in bits(nodes):
-            free = self.room.free(node)
-            for name in found:
-                found[name] += max(0, free.get(name, 0))
-        return found
 
     def kept_names(self) -> list[str]:
         """Return the names of the kept nodes."""

@@ -11,13 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from crds.keys import JobKey
 from queues.picking.picker import Picker
 from queues.picking.queue_state import Candidate, QueueState
-from queues.placement import removals
+from queues.placement import domains, removals
 from queues.placement.gangs import EVERY
 from queues.placement.node_room import count_fitting
 from queues.placement.places import WorkerPod
 from queues.placement.removals import Leaver
 from queues.resizing.givers import Giver
 from queues.resizing.values import ElasticJob
+
+MOST_DOMAINS = 8
+"""The most domains in which workers are looked for that could leave for a job that requires one."""
 
 
 class NodeTrial:
@@ -74,11 +77,13 @@ class NodeTrial:
         within = EVERY if queue.spec.name == self._holder else ~places.kept
         limits = {number: most[giver] for number, giver in enumerate(givers)}
         members = gang.with_further(candidate.units)
-        found = removals.find(places.room, members, within, leavers, limits, places.kept)
-        if found is None:
+        possible = domains.possible(places.room, places.empty, gang, members, within)[:MOST_DOMAINS]
+        sets = (removals.find(places.room, members, nodes, leavers, limits, places.kept) for nodes in possible)
+        fewest = min((found for found in sets if found is not None), key=len, default=None)
+        if fewest is None:
             return None
         chosen: dict[Giver, list[WorkerPod]] = {}
-        for index in found:
+        for index in fewest:
             number, pod = pods[index]
             chosen.setdefault(givers[number], []).append(pod)
         return chosen

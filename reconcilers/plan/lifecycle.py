@@ -17,6 +17,7 @@ from crds.torchjob import conditions
 from crds.torchjob.conditions import Phase
 from crds.torchjob.status import Admission
 from crds.torchjob.torchjob import TorchJob
+from queues.placement import pod_nodes
 from queues.values import Reservation
 from reconcilers.plan import not_running_reason, progress, status
 from reconcilers.plan.moment import Moment
@@ -193,7 +194,8 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
     - one that is older than the job's attempt: it comes from a store that was restored to an earlier state;
     - one of a job that its owner holds back meanwhile, or that was sent back since;
     - one that no longer fits the job, because the owner has edited what it was picked for. The reservation may be
-      for fewer workers than the job requests, where the job can be admitted with fewer.
+      for fewer workers than the job requests, where the job can be admitted with fewer;
+    - one without the domain that the job requires.
     """
     if reservation is None:
         return None
@@ -209,6 +211,8 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
         return None
     if not reservation.serves(job.queue, job.charge_of(workers), port=job.spec.wants_port):
         return None
+    if not pod_nodes.is_in(reservation.nodes, job.spec.scheduling_policy.topology.required):
+        return None
     processes = {name: job.spec.processes(name) for name, task in job.spec.tasks.items() if not task.auxiliary}
     return Admission(
         queue=reservation.queue,
@@ -217,6 +221,7 @@ def current_admission(job: TorchJob, reservation: Reservation | None) -> Admissi
         charge=dict(reservation.charge),
         pick=reservation.pick,
         port=reservation.port,
+        domain=pod_nodes.domain(reservation.nodes),
         workers=workers if _counts_workers(job) else None,
         grown=0 if _counts_workers(job) else None,
         nproc_per_node={name: count for name, count in processes.items() if count != 1} or None,

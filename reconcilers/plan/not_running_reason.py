@@ -36,7 +36,10 @@ def summarize(job: TorchJob, pods: Sequence[PodView], groups: Iterable[GroupView
             found.append((place, f"{group.resource.kind} {group.name}: {group.message}"))
     found.sort(key=lambda problem: problem[0])
     causes = [text for place, text in found if place < pod_problems.WAITS_FOR_OTHERS]
-    return "; ".join((causes or [text for _, text in found])[:MOST])
+    message = "; ".join((causes or [text for _, text in found])[:MOST])
+    domain = job.admission.domain if job.admission is not None else ""
+    is_bound_to_it = domain and message and any(not pod.node for pod in pods)
+    return f"{message}; all pods of the job must run on nodes with {domain}" if is_bound_to_it else message
 
 
 def _find_problem(task_type: str, pods: Iterable[PodView]) -> Iterator[tuple[int, str]]:

@@ -46,7 +46,7 @@ from reconcilers.plan.lifecycle import (
 from reconcilers.plan.moment import Moment
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import Recovery, RecoveryContext, is_about_requests, next_request
-from reconcilers.pods import measure
+from reconcilers.pods import host_file, measure
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
@@ -129,12 +129,14 @@ def _plan_by_state(job: TorchJob, at: Moment) -> Plan:
             return _send_back(requeue.job, requeue.why, _requeue_status(requeue, at), at)
         case Active() as active:
             result = _plan_active(active, at)
+            # The host files of pods are written before a restart reads them.
+            told = host_file.corrections(active.job, active.admission, active.members, active.pods)
             removals = _delete_removed(active, result, at)
             if removals and not any(isinstance(action, PatchObject) for action in result.actions):
                 # The minimum of a group is lowered before any of its pods is removed: a restart of the other pods may
                 # come first.
                 removals = (*Advance(run=active, at=at).changed_groups, *removals)
-            return replace(result, actions=result.actions + removals)
+            return replace(result, actions=told + result.actions + removals)
 
 
 def _plan_deletions(state: DeletePodsFirst, at: Moment) -> Plan:

@@ -1,4 +1,4 @@
-"""The nodes that a pod avoids, and the node that it prefers: the one on which its job was placed.
+"""The nodes that a pod avoids, the node that it prefers, on which its job was placed, and the domain that it requires.
 
 One rule: the template's own node constraints and preferences stay in force.
 
@@ -48,18 +48,27 @@ def prefer(spec: dict[str, Any], node: str) -> None:
     _add_preference(spec, term)
 
 
-def avoid(spec: dict[str, Any], nodes: Iterable[str], *, strictly: bool) -> None:
-    """Make a fresh copy of a template avoid nodes: as a requirement with `strictly`, else as a preference.
+def require(spec: dict[str, Any], domain: str) -> None:
+    """Make a fresh copy of a template require the nodes of the job's domain (`Admission.domain`); empty: any."""
+    label, _, value = domain.partition("=")
+    if domain:
+        _require(spec, {"key": label, "operator": "In", "values": [value]})
 
-    The terms of a required affinity are alternatives, so each term gets the constraint.
-    """
+
+def avoid(spec: dict[str, Any], nodes: Iterable[str], *, strictly: bool) -> None:
+    """Make a fresh copy of a template avoid nodes: as a requirement with `strictly`, else as a preference."""
     names = sorted(nodes)
     if not names:
         return
     constraint = {"key": HOSTNAME, "operator": "NotIn", "values": names}
-    if not strictly:
+    if strictly:
+        _require(spec, constraint)
+    else:
         _add_preference(spec, {"matchExpressions": [constraint]})
-        return
+
+
+def _require(spec: dict[str, Any], constraint: dict[str, Any]) -> None:
+    """Add a constraint to the required affinity. Its terms are alternatives, so each term gets the constraint."""
     affinity, node = _node_affinity(spec)
     terms = (node.get(REQUIRED) or {}).get("nodeSelectorTerms")
     # An empty term matches no node. With the constraint it would match some, so it is left out.

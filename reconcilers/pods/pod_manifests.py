@@ -30,10 +30,13 @@ from gang.backend import Backend
 from gang.values import Binding, Gang
 from kube.api import Manifest
 from reconcilers.pods import (
+    added_files,
     container_files,
     environment,
+    host_file,
     model_folders,
     node_affinity,
+    progress_protocol,
     restart_agent,
     start_gate,
     static_world,
@@ -90,6 +93,11 @@ class Blueprint:
     def charges(self) -> Mapping[str, str]:
         """The part of the job's charge that one pod of each task type takes, as JSON."""
         return {name: orjson.dumps(share, option=_SORTED).decode() for name, share in self.job.shares.items()}
+
+    @cached_property
+    def host_texts(self) -> Mapping[int, str]:
+        """The host file of each stage."""
+        return host_file.texts(self.job, self.admission, self.members.values())
 
     @cached_property
     def left_nodes(self) -> Sequence[str]:
@@ -170,12 +178,7 @@ class Blueprint:
     def processes(self, task_type: str) -> int:
         """Return the number of processes that torchrun starts in a pod of a task, as fixed at the admission of the
         job."""
-        admitted = self.admission.nproc_per_node
-        if admitted is not None:
-            return admitted.get(task_type, 1)
-        policy = self.job.spec.torch_elastic_policy
-        nproc = policy.nproc_per_node if policy is not None else None
-        return nproc if isinstance(nproc, int) else 1
+        return host_file.processes(self.job, self.admission, task_type)
 
     def address(self, lead: str) -> str:
         """Return the address of a pod that others connect to."""
@@ -285,7 +288,9 @@ def _pod_annotations(blueprint: Blueprint, member: PodMember) -> dict[str, str]:
     if blueprint.left_nodes:
         annotations[labels.LEFT_NODES] = ",".join(blueprint.left_nodes)
     folders = {name: job.metadata.annotations.get(name) for name in (labels.SUBMIT_DIRECTORY, labels.PYTHON_FOLDER)}
-    return annotations | {name: folder for name, folder in folders.items() if folder}
+    annotations |= {name: folder for name, folder in folders.items() if folder}
+    access, hosts = blueprint.settings.reports, blueprint.host_texts
+    return annotations | added_files.annotations(job, blueprint.admission, member, access, hosts)
 
 
 def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
@@ -297,12 +302,16 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     if spec.get("hostNetwork"):
         # With the default policy, a pod on the host's network does not resolve services.
         spec.setdefault("dnsPolicy", "ClusterFirstWithHostNet")
-    reports = environment.report_variables(blueprint.job, member.name, blueprint.settings.reports)
+    access = blueprint.settings.reports
+    reports = environment.report_variables(blueprint.job, member.name, access)
     output = container_files.add_output(blueprint.job, member.task_type, spec)
     shutdown = environment.shutdown_variables(blueprint.job, member.task_type)
-    env = {**_variables(blueprint, member), **shutdown, **reports, **output, **_models(blueprint, member, spec)}
+    files = added_files.add(blueprint.job, blueprint.admission, member, access, spec)
+    models = _models(blueprint, member, spec)
+    env = {**_variables(blueprint, member), **shutdown, **reports, **output, **models, **files}
     for container in containers.all_containers(spec):
-        environment.add_variables(container, {**env, **container_files.set_message(container)})
+        own = {**env, **container_files.set_message(container)}
+        environment.add_variables(container, progress_protocol.without_own_server(own, container))
     if not blueprint.shared_address:  # a node of a machine has no probes, and reports what it stops itself
         container_files.add_stop_mark(spec)
     if member.name == member.lead:
@@ -324,8 +333,9 @@ def _models(blueprint: Blueprint, member: PodMember, spec: dict[str, Any]) -> en
 
 
 def _choose_nodes(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -> None:
-    """Make a pod avoid nodes, and prefer the node of its place unless it avoids that node."""
+    """Make a pod stay in the domain of its job, avoid nodes, and prefer the node of its place unless it avoids it."""
     avoided, left = blueprint.job.status.excluded_nodes, blueprint.left_nodes
+    node_affinity.require(spec, blueprint.admission.domain)
     node_affinity.avoid(spec, avoided, strictly=blueprint.fits_elsewhere)
     # A preference is enough, since schedulers keep pods from such nodes, and a node may come back under its name.
     node_affinity.avoid(spec, left, strictly=False)

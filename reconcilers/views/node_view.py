@@ -211,14 +211,16 @@ def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
     return first
 
 
-def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJobSpec) -> bool:
-    """Return whether the nodes that are not avoided could hold the whole job if they were empty.
+def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJobSpec, domain: str = "") -> bool:
+    """Return whether the nodes of the job's domain that are not avoided could hold the whole job if they were empty.
 
     A gang that cannot run without an avoided node must not be kept away from this node.
     """
     excluded = frozenset(avoided)
     all_nodes = nodes.values() if nodes is not None else []
-    others = [node.allocatable for node in all_nodes if node.ready and node.open and node.name not in excluded]
+    label, _, value = domain.partition("=")
+    inside = (node for node in all_nodes if not domain or node.labels.get(label) == value)
+    others = [node.allocatable for node in inside if node.ready and node.open and node.name not in excluded]
     together = reduce(add, others, NOTHING)
     pods = [demand.pod_charge(task) for task in spec.torch_task_specs.values()]
     single = all(any(_covers(node, pod) for node in others) for pod in pods)

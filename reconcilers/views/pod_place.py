@@ -1,9 +1,12 @@
-"""The place of a pod in a static world: its rank, the number of pods with ranks, and the name of their rendezvous.
+"""The place of a pod in a static world: its rank, the number of pods with ranks, and the name of their rendezvous; and
+the host file of a pod.
 
 One rule: pure, over annotations. A container reads them through the downward API whenever it starts, so a restart in
 place begins with the annotations that were written before the restart.
 """
 
+import hashlib
+import sys
 from collections.abc import Mapping
 
 from crds import integers, labels
@@ -26,3 +29,11 @@ def changes(before: str, annotations: Mapping[str, str]) -> Mapping[str, str]:
     """Return those annotations of a place that differ from those of the previous place."""
     known = dict(zip(NAMES, before.split(" "), strict=True)) if before else {}
     return {name: value for name, value in annotations.items() if known.get(name) != value}
+
+
+def hosts_digest(annotations: Mapping[str, str]) -> str:
+    """Return the digest of a pod's host file; empty if the pod has none. The file of a large world is too large for a
+    view."""
+    if labels.HOSTS not in annotations:
+        return ""
+    return sys.intern(hashlib.blake2b(annotations[labels.HOSTS].encode(), digest_size=8).hexdigest())

@@ -127,6 +127,8 @@ class PodView:
     place: str = ""
     """The place in a static world with which its containers start next (`reconcilers.views.pod_place`); empty if its
     ranks do not change."""
+    hosts: str = ""
+    """The digest of the pod's host file; empty if it has none."""
     requests: Requests = ()
     """The requests of the pod as it was created, by canonical resource name, sorted."""
     claims: tuple[ClaimReference, ...] = ()
@@ -321,6 +323,7 @@ def _restarts(manifest: Manifest, outcome: PodOutcome) -> dict[str, Any]:
         "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
         "avoids": sys.intern(annotations.get(labels.LEFT_NODES, "")),
         "place": pod_place.read(annotations),
+        "hosts": pod_place.hosts_digest(annotations),
         "requested_restart": annotations.get(labels.RESTART_CONTAINERS, ""),
         "restart_requested_at": timestamps.seconds_or_none(annotations.get(labels.RESTART_REQUESTED_AT)),
     }

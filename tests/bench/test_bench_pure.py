@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench.benchmarks import fairness, picks
+from bench.benchmarks import fairness, picks, topology
 from bench.cli import BENCHMARKS, main
 from bench.errors import BenchError
 from bench.report import milliseconds, report, text
@@ -33,6 +33,14 @@ def test_fairness_json_has_shares_targets_and_the_machine() -> None:
     assert (result["picks"], result["seed"], result["picked"]) == (200, 3, 200)
     assert set(result["shares"]) == set(result["target"]) == {"a", "b", "c", "d"}
     assert set(result["machine"]) >= MACHINE
+
+
+def test_no_gang_needs_more_racks_than_with_the_documented_algorithm_of_kueue() -> None:
+    figures = topology.run(topology.Options(clusters=300))
+    assert figures["required"]["only_tas"] == 0
+    assert figures["required"]["both"] > 100
+    assert (figures["preferred"]["torchq_more"], figures["preferred"]["only_tas"]) == (0, 0)
+    assert figures["preferred"]["torchq_fewer"] > 30
 
 
 @pytest.mark.parametrize("batch", [1, 128])

@@ -47,15 +47,16 @@ class MemoryReports:
 
 def _merge(before: PodReport | None, report: Report, at: float) -> PodReport:
     moved, rate, checkpoint = at, None, report.checkpoint or 0
+    step = report.step if report.step is not None else _missing_step(report, before)
     if before is not None:
         at = max(at, before.at)
         moved, checkpoint = at, max(checkpoint, before.checkpoint or 0)
-        if report.step == before.step:
-            moved, rate = before.moved_at, before.steps_per_second
-        elif report.step > before.step and at > before.moved_at:
-            rate = float(f"{(report.step - before.step) / (at - before.moved_at):.6g}")
+        if step == before.step:
+            moved, rate = at if _has_moved(report, before) else before.moved_at, before.steps_per_second
+        elif step > before.step and at > before.moved_at:
+            rate = float(f"{(step - before.step) / (at - before.moved_at):.6g}")
     return PodReport(
-        step=report.step,
+        step=step,
         at=at,
         moved_at=moved,
         steps_per_second=rate,
@@ -63,5 +64,19 @@ def _merge(before: PodReport | None, report: Report, at: float) -> PodReport:
         loss=report.loss,
         gauges=dict(report.gauges),
         checkpoint=checkpoint or None,
+        progress=report.progress,
         run=report.run,
     )
+
+
+def _missing_step(report: Report, before: PodReport | None) -> int:
+    if before is None:
+        return 0
+    is_at_end = report.progress is not None and report.progress.percent == 100
+    steps = before.progress.steps if before.progress is not None and is_at_end else None
+    return max(before.step, steps or 0)
+
+
+def _has_moved(report: Report, before: PodReport) -> bool:
+    percent = report.progress.percent if report.progress is not None else None
+    return percent is not None and percent != (before.progress and before.progress.percent)

@@ -15,6 +15,7 @@ import orjson
 
 from crds import labels, timestamps
 from crds.api_resources import NODES, POD_GROUPS, PODS, TORCHJOBS
+from crds.node_requirements import REQUIRED, meets_affinity
 from embedded.apiserver.storage.objects import StoredObject
 from kube.api import Manifest
 from kube.requests import Request
@@ -50,6 +51,9 @@ class Pod:
         self.task, self.index = marks[labels.TASK_TYPE], int(marks[labels.TASK_INDEX])
         self.attempt = int(marks[labels.ATTEMPT])
         self.place: Place = (self.job, self.task, self.index)
+        affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+        self.required = affinity.get(REQUIRED)
+        """The required node affinity; None if the pod may run anywhere."""
         self.phase = status.get("phase") or "Pending"
         self.node = spec.get("nodeName") or ""
         self.deleting = "deletionTimestamp" in metadata
@@ -137,7 +141,8 @@ class Node:
         for pod in pods:
             if not pod.node or pod.node in ready:
                 may_end = pod.job in running and (pod.task != "master" or pod.job not in busy)
-                yield from self._about(pod, takes_pods, may_end and self._has_trained(pod))
+                allowed = [name for name in takes_pods if _is_allowed(pod, nodes[name])]
+                yield from self._about(pod, allowed, may_end and self._has_trained(pod))
                 yield from self._training(pod, jobs.get(pod.job))
         if self._api.serves(POD_GROUPS):
             for group in self._api.objects(POD_GROUPS):
@@ -393,6 +398,12 @@ def _state_of(name: str, statuses: Iterable[Mapping[str, Any]]) -> str:
 
 def _container(name: str, restarts: int, state: Mapping[str, Any]) -> Manifest:
     return {"name": name, "restartCount": restarts, "state": state}
+
+
+def _is_allowed(pod: Pod, node: Manifest) -> bool:
+    """Return whether the required node affinity of a pod allows a node."""
+    metadata = node["metadata"]
+    return pod.required is None or meets_affinity(pod.required, metadata["name"], metadata.get("labels") or {})
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:

@@ -5,12 +5,13 @@ One rule: standard output has only what the jobs have printed; the messages of t
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import click
 
-from coordinator.cli import job_ref, output
+from coordinator.cli import job_context, job_ref, output
 from coordinator.cli.jobs import followed_output, selected
 from coordinator.cli.jobs.followed_output import LinePrinter
 from coordinator.cli.jobs.selected import JobChoice
@@ -20,6 +21,7 @@ from coordinator.follow import printed_reports as job_reports
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.present_logs import NoSuchPod
+from coordinator.follow.sent_reports import SentReports, merge
 from kube.api import Manifest
 
 _BUFFERED = 1_000
@@ -77,21 +79,51 @@ def logs(session: Session, /, jobs: JobChoice, is_followed: bool, all_pods: bool
 def reports(session: Session, jobs: JobChoice, is_followed: bool, task: str, index: int) -> None:
     """Print what training code reports.
 
-    One JSON object a line for each call of torchq.report, of all pods, with `pod` and `time`.
+    One JSON object a line for each call of torchq.report, of all pods, with `pod` and `time`. Code that reports with
+    the progress protocol of Kubeflow Trainer, as the Trainer of Hugging Face does, prints nothing: with -f all its
+    reports come, else the last one of each pod.
 
     \b
     torchq job reports train-x7k2p -f | jq .loss
     """
     selection = LogSelection(task=task, index=index, all=not task, follow=is_followed)
     items = jobs.all(session)
+    sent = _SentByJobs(session, items, f"{task.lower()}-{index}" if task else "")
     with JobFeeds(session.cluster) as feeds:
-        for item, line in _lines(session, feeds, items, selection):
-            report = job_reports.parse(line)
-            if report is not None:
-                job = {"job": str(job_ref.key(item))} if len(items) > 1 else {}
-                click.echo(output.json_text(job | report))
-            elif not line.pod:
-                click.echo(line.text, err=True)
+        printed = _printed(_lines(session, feeds, items, selection))
+        for item, report in merge(printed, sent.new, is_followed=is_followed):
+            if isinstance(report, str):
+                click.echo(report, err=True)
+                continue
+            job = {"job": str(job_ref.key(item))} if len(items) > 1 else {}
+            click.echo(output.json_text(job | report))
+
+
+def _printed(lines: Iterable[tuple[Manifest, LogLine]]) -> Iterator[tuple[Manifest, dict[str, Any] | str]]:
+    """Yield the reports in the output of jobs, and the notes of torchq about it."""
+    for item, line in lines:
+        if (report := job_reports.parse(line)) is not None:
+            yield item, report
+        elif not line.pod:
+            yield item, line.text
+
+
+class _SentByJobs:
+    """The reports that jobs send and do not print."""
+
+    def __init__(self, session: Session, items: list[Manifest], pod: str) -> None:
+        """`pod` is the only pod that counts; empty for all pods."""
+        keys = [(item, job_ref.key(item)) for item in items]
+        self._jobs = [
+            (item, SentReports(key.name, partial(job_context.reports_of, session, key), lambda name: pod in ("", name)))
+            for item, key in keys
+        ]
+
+    def new(self) -> Iterator[tuple[Manifest, dict[str, Any] | str]]:
+        """Yield the reports that have come since the last call."""
+        for item, sent in self._jobs:
+            for report in sent.new():
+                yield item, report
 
 
 def _lines(

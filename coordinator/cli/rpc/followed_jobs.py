@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 import orjson
 
-from coordinator.cli import job_ref
+from coordinator.cli import job_context, job_ref
 from coordinator.cli.rpc import output_files
 from coordinator.cli.rpc.call_context import ClusterAccess, OpenCall, Params
 from coordinator.errors import CoordinatorError
@@ -20,6 +20,7 @@ from coordinator.follow.kept_results import KeptResult
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.logs import follow
 from coordinator.follow.present_logs import NoOutput
+from coordinator.follow.sent_reports import SentReports, merge
 from coordinator.follow.waiting import Waits
 from coordinator.local import job_files
 from crds.api_resources import TORCHJOBS
@@ -168,12 +169,14 @@ def logs(access: ClusterAccess, params: Params, call: OpenCall) -> Iterator[dict
 
 
 def reports(access: ClusterAccess, params: Params, call: OpenCall) -> Iterator[dict[str, Any]]:
-    """Yield the reports in the output of all pods; none of a job that has ended without output."""
+    """Yield the reports of all pods, in their output and sent to a coordinator; none of a job that has ended without
+    output."""
     key, is_followed = key_of(access, params["job"]), params.get("follow", True)
+    lines = _lines(access, key, LogSelection(all=True, follow=is_followed), call)
+    printed = (report for line in lines if (report := printed_reports.parse(line)) is not None)
+    sent = SentReports(key.name, lambda: job_context.reports_of(access.session, key), lambda _: True)
     try:
-        for line in _lines(access, key, LogSelection(all=True, follow=is_followed), call):
-            if (report := printed_reports.parse(line)) is not None:
-                yield report
+        yield from merge(printed, sent.new, is_followed=is_followed)
     except NoOutput:
         if not is_followed:
             return

@@ -257,6 +257,10 @@ class ReportOfPod(AnswerModel):
     loss: float | str | None = Field(default=None, description="text, as NaN, if it is no finite number")
     gauges: dict[str, float | str] | None = None
     checkpoint: int | None = None
+    protocol: str | None = Field(default=None, description="kubeflow, if it did not come by torchq's own protocol")
+    progress_percentage: int | None = None
+    estimated_remaining_seconds: int | None = None
+    total_steps: int | None = None
 
 
 class JobReport(AnswerModel):
@@ -267,6 +271,9 @@ class JobReport(AnswerModel):
     since: str | None = None
     steps_per_second: float | None = None
     samples_per_second: float | None = None
+    progress_percentage: int | None = None
+    estimated_remaining_seconds: int | None = None
+    total_steps: int | None = None
     reported_at: str | None = None
 
 

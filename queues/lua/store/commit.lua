@@ -145,8 +145,11 @@ end
 -- Add the nodes of a growth to those of a reservation, as queues/placement/pod_nodes.py does.
 local MOST_LENGTH = 2048
 local function with_nodes(before, more)
-  local text = before and more and before .. ' ' .. more or before
-  return text and #text <= MOST_LENGTH and text or nil
+  if not (before and more and string.find(before, '*', 1, true)) then
+    return before
+  end
+  local text = before .. ' ' .. more
+  return #text <= MOST_LENGTH and text or string.match(before, '^in:%S+')
 end
 
 local function grow(at, demand, entry)

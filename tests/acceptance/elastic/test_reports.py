@@ -27,6 +27,17 @@ while not os.path.exists(os.path.join(sys.argv[1], "go")):
     time.sleep(0.02)
 """
 
+PROTOCOL = """
+import json, os, sys, time, urllib.request
+status = {"progressPercentage": 40, "estimatedRemainingSeconds": 90, "metrics": [{"name": "loss", "value": "0.25"}]}
+with open(os.environ["KUBEFLOW_TRAINER_SERVER_TOKEN"]) as file:
+    headers = {"Authorization": "Bearer " + file.read()}
+body = json.dumps({"trainerStatus": status}).encode()
+urllib.request.urlopen(urllib.request.Request(os.environ["KUBEFLOW_TRAINER_SERVER_URL"], body, headers)).close()
+while not os.path.exists(os.path.join(sys.argv[1], "go")):
+    time.sleep(0.02)
+"""
+
 
 def training(name: str, folder: Path, **spec: Any) -> dict[str, Any]:
     body = job(name, python(TRAINING, folder, EXAMPLE), workers=2, policy="OnFailure", cpu="100m", **spec)
@@ -67,6 +78,18 @@ def test_job_show_tells_what_the_pods_report(stack: Stack, tmp_path: Path) -> No
     (tmp_path / "go").touch()
     stack.reach(name, "Succeeded")
     until(lambda: ask(f"{url}/v1/jobs/default/{name}/world", token), lambda code: code == 410)
+
+
+def test_a_training_reports_with_the_protocol_of_kubeflow_trainer(stack: Stack, tmp_path: Path) -> None:
+    name = fresh("protocol")
+    stack.submit(job(name, python(PROTOCOL, tmp_path), workers=0, policy="OnFailure", cpu="100m"))
+    printed = until(lambda: stack.torchq("job", "reports", name))
+    report = json.loads(printed)
+    assert (report["pod"], report["loss"], report["progressPercentage"]) == ("master-0", 0.25, 40)
+    [line] = [line for line in stack.torchq("job", "show", name).splitlines() if line.startswith("Training:")]
+    assert "40 %, 90s to go" in line
+    (tmp_path / "go").touch()
+    stack.reach(name, "Succeeded")
 
 
 def check_secrets(stack: Stack, code: str) -> None:

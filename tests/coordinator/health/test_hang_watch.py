@@ -8,7 +8,7 @@ import pytest
 from coordinator.health.hang_watch import HangWatch
 from coordinator.health.step_watch import LONGEST_BREAK
 from coordinator.leader.status_writer import REFUSED_SECONDS
-from coordinator.reports.report_values import ArrivedReport, Report
+from coordinator.reports.report_values import ArrivedReport, Progress, Report
 from crds.api_resources import EVENTS
 from crds.keys import JobKey
 from crds.torchjob.torchjob import TorchJob
@@ -102,6 +102,15 @@ def test_hang_is_written_once_reported_and_removed_when_a_step_is_made(training:
     assert (training.reason(), training.events()) == ("Running", ["Hanging"])
     assert training.look(60).status.hang is not None
     assert training.events() == ["Hanging"] * 2
+
+
+def test_a_moving_percentage_is_progress(training: Training) -> None:
+    for percent in (1, 2, 3, 3):
+        for pod in ("train-master-0", "train-worker-0"):
+            report = Report(pod=pod, step=None, progress=Progress(percent=percent), run=training.job.status.run)
+            training.reports.keep([ArrivedReport(job=training.key, report=report)])
+        assert training.look(55 if percent < 3 else 30).status.hang is None
+    assert training.look(30).status.hang is not None
 
 
 def test_reports_and_the_first_step_are_noted_once_in_each_run(training: Training) -> None:

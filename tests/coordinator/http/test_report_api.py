@@ -20,6 +20,7 @@ from coordinator.http import report_port
 from coordinator.http.bounded_server import HttpServer, ServerLimits
 from coordinator.http.report_api import ReportApi
 from coordinator.reports.batches import ReportBatches
+from coordinator.reports.report_values import Progress
 from coordinator.reports.tokens import ReportKey
 from crds.keys import JobKey
 from crds.torchjob.jobspec import Health
@@ -128,6 +129,32 @@ def test_a_report_reaches_the_store(place: Place) -> None:
     report = place.store.read([KEY])[KEY].pods[POD]
     assert (report.step, report.at, report.samples_per_second) == (1, START, 10.5)
     assert (report.loss, report.gauges) == (0.1, {"lr": 1e-3})
+
+
+TRAINER = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/train/status"
+STATUS = b'{"trainerStatus": {"progressPercentage": 40, "metrics": [{"name": "loss", "value": "0.5"}]}}'
+
+
+def test_the_protocol_of_kubeflow_trainer_is_answered_as_by_its_server(place: Place) -> None:
+    for body in (STATUS, b"{}"):
+        code, headers, document = place.post(body, f"{TRAINER}?pod={POD}")
+        assert (code, headers["Content-Type"], document) == (200, "application/json", json.loads(body))
+    assert place.post(STATUS, f"{TRAINER}?pod={POD}")[0] == 429
+    place.batches.write()
+    report = place.store.read([KEY])[KEY].pods[POD]
+    assert (report.progress, report.loss) == (Progress(percent=40), 0.5)
+    refused = {
+        422: (b'{"trainerStatus": {"progressPercentage": 101}}', f"{TRAINER}?pod={POD}", ""),
+        400: (STATUS, TRAINER, ""),
+        403: (STATUS, f"{TRAINER}?pod={POD}", SECRET.token(OTHER.uid)),
+        401: (STATUS, f"{TRAINER}?pod={POD}", None),
+        404: (STATUS, f"/v1/jobs/team/train/status?pod={POD}", ""),
+    }
+    assert {code: place.post(body, path, token)[0] for code, (body, path, token) in refused.items()} == {
+        code: code for code in refused
+    }
+    code, headers, _ = place.get(f"{TRAINER}?pod={POD}")
+    assert (code, headers["Allow"]) == (405, "POST")
 
 
 def test_a_report_tells_the_run_in_which_it_came_whatever_the_pod_says(place: Place) -> None:

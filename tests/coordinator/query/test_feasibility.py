@@ -265,6 +265,71 @@ def test_pods_that_no_nodes_hold_together_or_that_may_run_on_none_are_warned_of(
     assert not any(each.firm for each in found)
 
 
+RACK = "example.org/rack"
+
+
+def racks(*names: str) -> ClusterLimits:
+    """Return nodes of 8 GPUs, each in the rack of its name; empty: in none."""
+    nodes = [
+        node(name=f"n{number}", allocatable=dict(PLAIN.allocatable), labels={RACK: name} if name else {})
+        for number, name in enumerate(names)
+    ]
+    found = known(spec("a"), setting="nodes", nodes=tuple(nodes))
+    return replace(found, rules=replace(found.rules, topology=(RACK,)))
+
+
+def sharing(required: str, *stages: FirstPods) -> JobRequest:
+    later = tuple((stage,) for stage in stages[1:])
+    return starting(stages[0]).model_copy(update={"required": required, "later_starts": later})
+
+
+@pytest.mark.parametrize(
+    ("request_", "by", "expected"),
+    [
+        (sharing(RACK, first("Worker", 2, gpu=8)), racks("r1", "r1", "r2", ""), []),
+        (
+            sharing(RACK, first("Worker", 3, gpu=8)),
+            racks("r1", "r1", "r2", ""),
+            [
+                f"its 3 pods (8 nvidia.com/gpu each) must share one {RACK}; r1 has room for 2, r2 for 1 if all nodes "
+                "are empty (--anyway: nodes may be added)"
+            ],
+        ),
+        (
+            sharing(RACK, first("Worker", 1, gpu=8)),
+            racks("", ""),
+            [f"its 1 pod (8 nvidia.com/gpu each) must share one {RACK}; no node has this label"],
+        ),
+        (
+            sharing(RACK, first("Worker", 1, {"nodeName": "n2"}, gpu=8), first("Worker", 2, gpu=8)),
+            racks("r1", "r1", "r2"),
+            [f"the stages of the job must share one {RACK}, and no value of it has room for each of them"],
+        ),
+        (
+            sharing("example.org/rak", first("Worker", 1, gpu=8)),
+            racks("r1"),
+            [f"example.org/rak is none of the levels {RACK} (the setting topology_labels): name one of these"],
+        ),
+    ],
+)
+def test_pods_that_no_domain_could_hold_are_refused_with_the_numbers(
+    request_: JobRequest, by: ClusterLimits, expected: list[str]
+) -> None:
+    found = feasibility.judge(request_, by)
+    assert [each.field for each in found] == ["spec.schedulingPolicy.topology.required"] * len(expected)
+    assert all(each.message.startswith(words) for each, words in zip(found, expected, strict=True)), found
+    assert all(each.firm for each in found)
+
+
+@pytest.mark.parametrize(("topology", "firm"), [((), False), ((RACK,), True)])
+def test_preference_for_a_label_that_is_no_level_is_refused_only_where_there_are_levels(
+    topology: tuple[str, ...], firm: bool
+) -> None:
+    by = known(spec("a"), rules=RoutingRules(queues={"a": TenantQueueSpec()}, topology=topology))
+    (found,) = feasibility.judge(asked().model_copy(update={"preferred": "zone"}), by)
+    assert (found.code, found.firm) == ("TopologyNotFound", firm)
+
+
 def test_a_pod_may_be_too_large_only_for_the_nodes_where_it_may_run() -> None:
     small = node(name="small", allocatable={"cpu": 2000, "pods": 9}, labels={"kind": "small"})
     by = known(spec("a"), setting="nodes", nodes=(PLAIN, small))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator.reports.report_store import KEPT_SECONDS, RedisReports, ReportStore
-from coordinator.reports.report_values import ArrivedReport, JobReports, PodReport, Report
+from coordinator.reports.report_values import ArrivedReport, JobReports, PodReport, Progress, Report
 from crds.keys import JobKey
 from queues import errors
 from queues.redis import connection
@@ -16,7 +16,9 @@ JOB = JobKey("ns", "job", "uid-1")
 OTHER = JobKey("ns", "job", "uid-2")
 
 
-def arrived(step: int, pod: str = "job-worker-0", job: JobKey = JOB, age: float = 0.0, **fields: Any) -> ArrivedReport:
+def arrived(
+    step: int | None, pod: str = "job-worker-0", job: JobKey = JOB, age: float = 0.0, **fields: Any
+) -> ArrivedReport:
     return ArrivedReport(job=job, report=Report(pod=pod, step=step, **fields), age=age)
 
 
@@ -65,6 +67,32 @@ def test_a_step_moves_forward_and_after_a_restart_back_and_stands_otherwise(stor
     assert (pod(store).step, pod(store).moved_at, pod(store).steps_per_second) == (4, START + 20, None)
 
 
+def test_a_percentage_moves_and_a_report_without_a_step_keeps_the_step(store: ReportStore, clock: Clock) -> None:
+    def percent(percent: int, step: int | None = None, **fields: Any) -> PodReport:
+        clock.step(5)
+        gauges = {"progress": 1.0}
+        store.keep([arrived(step, progress=Progress(percent=percent, **fields), gauges=gauges)])
+        return pod(store)
+
+    first, second, third = percent(0), percent(1), percent(1, remaining_seconds=7)
+    assert [(each.step, each.moved_at - START) for each in (first, second, third)] == [(0, 5), (0, 10), (0, 10)]
+    assert third.progress == Progress(percent=1, remaining_seconds=7)
+    assert (percent(40, 20, steps=50).step, percent(80, 40, steps=50).steps_per_second) == (20, 4.0)
+    end = percent(100)
+    assert (end.step, end.moved_at, percent(100).step) == (50, START + 30, 50)
+    clock.step(5)
+    store.keep([arrived(60)])
+    assert (pod(store).step, pod(store).progress) == (60, None)
+
+
+@pytest.mark.parametrize("rest", ["", "{", "[]", '{"progress":3}', '{"progress":{"steps":"x","percent":"y"}}'])
+def test_a_record_that_is_not_readable_is_replaced(client: connection.Connection, rest: str) -> None:
+    client.hset(f"torchq:reports:{JOB}", "job-worker-0", f"7 1 1 - 0 {rest}")
+    store = RedisReports(client)
+    store.keep([arrived(None, progress=Progress(percent=100))])
+    assert (pod(store).step, pod(store).progress) == (7, Progress(percent=100))
+
+
 def test_a_batch_that_is_sent_twice_or_late_moves_nothing_again(store: ReportStore, clock: Clock) -> None:
     store.keep([arrived(10)])
     clock.step(10)
@@ -97,6 +125,12 @@ def test_reports_expire_with_the_last_one_of_their_job(client: connection.Connec
     client.expire(f"torchq:reports:{JOB}", 100)
     store.keep([arrived(1, "job-worker-1")])
     assert client.ttl(f"torchq:reports:{JOB}") == KEPT_SECONDS
+
+
+def test_a_record_of_a_newer_version_is_read(client: connection.Connection) -> None:
+    progress = '{"percent":4,"remaining_seconds":null,"steps":9,"epochs":2}'
+    client.hset(f"torchq:reports:{JOB}", "job-worker-0", f'7 1 1 - 0 {{"progress":{progress}}}')
+    assert pod(RedisReports(client)).progress == Progress(percent=4, steps=9)
 
 
 @pytest.mark.parametrize("record", ["", "x", "1 2 3 - 0 {", "1 2 3 - 0 []"])

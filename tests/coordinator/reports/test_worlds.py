@@ -8,6 +8,7 @@ from coordinator.reports import worlds
 from crds.torchjob.torchjob import TorchJob
 from tests.support.reconcilers.builders import ADMISSION, job, status, task
 
+HOSTS = [{"host": f"digits-{name}", "slots": 1} for name in ("master-0", "worker-0", "worker-1")]
 SINCE = "2026-01-02T03:00:00Z"
 
 
@@ -23,7 +24,8 @@ def described(
 
 def test_a_world_counts_pods_and_the_target_workers() -> None:
     found = worlds.document(described(restartGeneration=7), "digits-worker-1")
-    assert found == {"size": 3, "rank": 2, "min": 1, "max": 4, "generation": 7, "target": 3}
+    numbers = {"size": 3, "rank": 2, "min": 1, "max": 4, "generation": 7, "target": 3}
+    assert found == numbers | {"hosts": HOSTS}
     target = {"workers": 1, "reason": "GiveBack", "since": SINCE, "wish": 3}
     assert worlds.document(described(target=target), "digits-master-0") | {"rank": 0, "target": 1} == found | {
         "rank": 0,
@@ -47,12 +49,14 @@ def test_the_rank_of_a_pod_that_its_place_gives_is_the_written_one() -> None:
     found = job(status=status("Running", admission=ADMISSION | {"topology": ["rack"]}))
     assert worlds.document(found, "digits-worker-1", 1)["rank"] == 1
     assert worlds.document(found, "digits-worker-1")["rank"] is None, "the rank is not given yet"
+    assert worlds.document(found, "digits-worker-1", 1)["hosts"] is None
     assert worlds.document(described(), "digits-worker-1", 9)["rank"] == 2
 
 
 def test_other_jobs_have_no_bounds() -> None:
     found = worlds.document(job(status=status("Running")), "digits-worker-1")
-    assert found == {"size": 3, "rank": 2, "min": None, "max": None, "generation": 0, "target": 2}
+    numbers = {"size": 3, "rank": 2, "min": None, "max": None, "generation": 0, "target": 2}
+    assert found == numbers | {"hosts": HOSTS}
     assert worlds.document(job(), "digits-worker-1")["size"] == 0, "the job is not admitted"
 
 

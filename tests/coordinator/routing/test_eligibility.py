@@ -16,6 +16,7 @@ from crds.keys import JobKey
 from crds.tenantqueue import NamespaceSelector, TenantQueueSpec
 from crds.torchjob.demand import HostPort
 from crds.torchjob.resource_quota import Limit
+from queues.placement.gangs import Gang
 from tests.support.coordinator.builders import KEY, admission, job, quota, refused
 
 NOW = 1000.0
@@ -64,6 +65,11 @@ TABLE = [
     (job(), rules(queue={"quota": {"nvidia.com/gpu": 8}}), "", True),
     (job(priority_class="urgent"), rules(), "", True),
     (job(priority_class="lazy"), rules(), "PriorityClassNotFound", False),
+    (job(gang=Gang((), required="rack")), rules(), "", True),
+    (job(gang=Gang((), required="rack")), rules(topology=("block", "rack")), "", True),
+    (job(gang=Gang((), required="rack")), rules(topology=("block",)), "TopologyNotFound", False),
+    (job(gang=Gang((), required="rack")), rules(topology=()), "TopologyNotFound", False),
+    (job(gang=Gang((), preferred="rack")), rules(topology=()), "", True),
     (job(), rules(quotas={"team": (quota(cpu=(2000, 0)),)}), "", True),
     (job(), rules(quotas={"team": (quota(cpu=(2000, 1)),)}), "NamespaceQuota", False),
     (job(), rules(quotas={"other": (quota(cpu=(0, 0)),)}), "", True),

@@ -36,6 +36,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "schedulingPolicy.hold": (False, True),
     "schedulingPolicy.gangScheduler": ("none", "volcano"),
     "schedulingPolicy.gangQueue": ("a", "b"),
+    "schedulingPolicy.topology": ({"required": "rack"}, {"preferred": "rack"}),
     "schedulingPolicy.checkpointSeconds": (10, 20),
     "torchElasticPolicy": ({"numMinReplicas": 1}, {"numMinReplicas": 2}),
     "torchElasticPolicy.autoscale": ("Off", "Idle"),

@@ -21,6 +21,7 @@ from tests.faults.scenarios.scenario import (
 )
 
 NODES = (FIRST_NODE, SECOND_NODE)
+_IN_RACK = {"schedulingPolicy": {"topology": {"required": "rack"}}}
 _FAILS = task(restartPolicy="OnFailure")
 
 
@@ -57,6 +58,12 @@ def _lose(node: Step) -> Step:
     return step
 
 
+def _lacks_rack(jobs: Mapping[str, Manifest]) -> bool:
+    """Return whether a job that requires a rack is admitted to none."""
+    found = [(job.get("status") or {}).get("admission") for job in jobs.values()]
+    return any(admission is not None and not admission.get("domain") for admission in found)
+
+
 def _is_smaller(jobs: Mapping[str, Manifest]) -> bool:
     """Return whether the job has given up a worker, or no worker was on the node."""
     return people.workers("one", 3, scaling=True)(jobs) or people.tampered("one")(jobs)
@@ -77,6 +84,21 @@ SCENARIOS = (
         nodes=NODES,
         place=_last_elsewhere,
         allocatable={"cpu": "3", "pods": "9"},
+    ),
+    Scenario(
+        name="racks",  # each of the two nodes is a rack, which holds one of the jobs
+        queues={"a": {}, "b": {"weight": 2}},
+        jobs={
+            "one": _IN_RACK,
+            "two": {"queue": "b", **_IN_RACK},
+            "three": {"queue": "b", **_IN_RACK},
+        },
+        ends=dict.fromkeys(("one", "two", "three"), "Succeeded"),
+        never=_lacks_rack,
+        pool="nodes",
+        nodes=NODES,
+        allocatable={"cpu": "2", "pods": "9"},
+        settings={"topology_labels": "rack"},
     ),
     Scenario(
         name="spot",

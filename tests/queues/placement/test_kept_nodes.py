@@ -41,7 +41,7 @@ def free(places: Places) -> list[int]:
 
 
 def choose(places: Places, now: float = 0.0, before: NodeSet = 0) -> KeptNodes | None:
-    return kept_nodes.choose(places, PAIR, places.ends(now), now, before)
+    return kept_nodes.choose(places, Gang(PAIR), places.ends(now), now, before)
 
 
 def test_the_nodes_are_those_that_hold_the_gang_soonest(places: Places) -> None:
@@ -50,11 +50,11 @@ def test_the_nodes_are_those_that_hold_the_gang_soonest(places: Places) -> None:
 
 
 def test_a_gang_that_fits_now_is_held_now(places: Places) -> None:
-    assert kept_nodes.choose(places, (Members(HALF, 2),), places.ends(0.0), 7.0) == KeptNodes(7.0, 0b0011)
+    assert kept_nodes.choose(places, Gang((Members(HALF, 2),)), places.ends(0.0), 7.0) == KeptNodes(7.0, 0b0011)
 
 
 def test_no_nodes_are_chosen_for_a_gang_that_no_nodes_ever_hold(places: Places) -> None:
-    assert kept_nodes.choose(places, (Members(WHOLE, 5),), places.ends(0.0), 0.0) is None
+    assert kept_nodes.choose(places, Gang((Members(WHOLE, 5),)), places.ends(0.0), 0.0) is None
     assert free(places) == [4, 4, 0, 6]
 
 
@@ -133,9 +133,11 @@ def test_the_moment_is_the_first_at_which_the_gang_finds_nodes(seed: int) -> Non
     pods = [shape(gpu=random.randint(1, 3), cpu=random.choice([1, 1, 2])) for _ in range(random.randint(0, 8))]
     jobs = {f"job-{number}": (random.randrange(4), pod, float(number)) for number, pod in enumerate(pods)}
     nodes = [{"gpu": random.choice([4, 8]), "cpu": random.choice([2, 8]), "pods": 10} for _ in range(4)]
-    gang = tuple(
-        Members(shape(gpu=random.randint(1, 4), cpu=random.randint(1, 4)), random.randint(1, 3))
-        for _ in range(random.choice([1, 1, 2]))
+    gang = Gang(
+        tuple(
+            Members(shape(gpu=random.randint(1, 4), cpu=random.randint(1, 4)), random.randint(1, 3))
+            for _ in range(random.choice([1, 1, 2]))
+        )
     )
     places = places_of(room_of(nodes), jobs)
     before = [dict(places.room.free(node)) for node in range(4)]
@@ -145,6 +147,6 @@ def test_the_moment_is_the_first_at_which_the_gang_finds_nodes(seed: int) -> Non
     for key, (node, pod, at) in [("", (0, shape(), -1.0)), *jobs.items()]:
         if key:
             places.room.use(node, pod.demand, -1)
-        if (assigned := assign(places.room, gang)) is not None:
+        if (assigned := assign(places.room, gang.members)) is not None:
             moments.append(KeptNodes(at, set_of({node for node, _, _ in assigned})))
     assert found == (moments[0] if moments else None)

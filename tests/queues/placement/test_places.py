@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queues.placement import kept_nodes
 from queues.placement.gangs import Gang, Members, Shape
 from queues.placement.places import Places, PodsOnNodes
 from tests.support.queues.clusters import room_of, shape
@@ -93,7 +94,7 @@ def test_a_copy_changes_nothing(places: Places) -> None:
 
 def test_what_others_may_not_use_before_a_large_job_is_idle_for_it(places: Places) -> None:
     places.kept, places.kept_for = 0b110, ("large", TRIPLE)
-    assert places.idle_for_kept({"gpu": 8}) == {"gpu": 8}, "no more than what it asks for, of what is free on its nodes"
+    assert kept_nodes.idle(places, {"gpu": 8}) == {"gpu": 8}, "no more than it asks for, of what is free on its nodes"
     places.take("other", Gang((Members(HALF, 1),)))
     places.follow("other", bound(0), None, None)
     assert not places.was_broken
@@ -102,7 +103,7 @@ def test_what_others_may_not_use_before_a_large_job_is_idle_for_it(places: Place
     places.follow("next", bound(2), None, None)
     assert places.was_broken
     places.others_wait = True
-    assert places.idle_for_kept({"gpu": 8}) == {"gpu": 16}, "all that is free, on whichever nodes"
+    assert kept_nodes.idle(places, {"gpu": 8}) == {"gpu": 16}, "all that is free, on whichever nodes"
 
 
 def test_a_job_that_lost_its_places_gets_others_before_kept_ones(places: Places) -> None:

@@ -32,6 +32,20 @@ def test_growths_are_read_after_what_was_placed_before(
         assert pod_nodes.read(both).get(number, []) == expected
 
 
+def test_domain_stays_whatever_becomes_of_the_nodes() -> None:
+    domain = pod_nodes.domain_of("example.org/rack", "r1")
+    text = pod_nodes.write([(0, KINDS[0], 1)], KINDS, NAMES, domain)
+    assert text == "in:example.org/rack=r1 0=n0*1"
+    assert (pod_nodes.domain(text), pod_nodes.read(text)) == (domain, {0: ["n0"]})
+    names = [f"node-{number:03}.example.org" for number in range(200)]
+    alone = pod_nodes.write([(number, KINDS[0], 1) for number in range(200)], KINDS, names, domain)
+    assert (pod_nodes.domain(alone), pod_nodes.read(alone)) == (domain, {})
+    assert pod_nodes.extend(alone, "0=n1*1") == alone
+    assert pod_nodes.extend(text, "0=" + "n1," * 1000) == alone
+    assert pod_nodes.is_in(text, "example.org/rack")
+    assert not pod_nodes.is_in(text, "example.org/block")
+
+
 @pytest.mark.parametrize(("before", "more", "both"), [("", "0=n1*1", ""), ("0=n0*1", "", "0=n0*1"), ("", "", "")])
 def test_places_of_a_growth_alone_are_not_kept(before: str, more: str, both: str) -> None:
     assert pod_nodes.extend(before, more) == both

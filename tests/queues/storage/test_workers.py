@@ -246,6 +246,9 @@ LONG = ",".join(f"node-{number:03}.example.org*8" for number in range(80))
         ("", "1=n2*1", ""),
         (f"0={LONG}", "1=n2*1", f"0={LONG} 1=n2*1"),
         (f"0={LONG}", f"1={LONG}", ""),
+        ("in:rack=r1 0=n1*1", "1=n2*1", "in:rack=r1 0=n1*1 1=n2*1"),
+        ("in:rack=r1", "1=n2*1", "in:rack=r1"),
+        (f"in:rack=r1 0={LONG}", f"1={LONG}", "in:rack=r1"),
     ],
 )
 def test_a_growth_adds_its_nodes_to_those_that_are_known(store: QueueStore, before: str, more: str, after: str) -> None:

@@ -33,6 +33,15 @@ class TestAdmission:
         assert current_admission(waiting, held(4)) is not None
         assert current_admission(waiting, replace(held(4), charge=charge(6))) is None
 
+    def test_reservation_without_the_required_domain_grants_nothing(self) -> None:
+        policy = {"schedulingPolicy": {"topology": {"required": "rack"}}}
+        waiting = workers(6, status("Queued"), **RANGED, **policy)
+        for nodes in ("", "0=n1*4", "in:block=b1 0=n1*4"):
+            assert current_admission(waiting, replace(held(4), nodes=nodes)) is None
+        found = current_admission(waiting, replace(held(4), nodes="in:rack=r1 0=n1*4"))
+        assert found is not None
+        assert found.domain == "rack=r1"
+
     def test_job_without_range_records_no_number_of_workers(self) -> None:
         found = decide(observe(workers(3, status("Queued")), reservation=replace(held(3), size=0)))
         assert not written(found)["admission"].keys() & {"workers", "grown"}

@@ -293,7 +293,7 @@ class TestGates:
         assert gate["image"] == "torch:1"
         assert gate["resources"] == {"requests": {"cpu": "1"}}
         assert gate["env"] == [{"name": "TORCHQ_VOLUME_TORCHQ_START", "value": "/etc/torchq"}]
-        (volume,) = worker["spec"]["volumes"]
+        (volume,) = [each for each in worker["spec"]["volumes"] if each["name"] == "torchq-start"]
         (item,) = volume["downwardAPI"]["items"]
         assert item == {"path": "open", "fieldRef": {"fieldPath": f"metadata.annotations['{labels.START}']"}}
         assert labels.START not in worker["metadata"]["annotations"]
@@ -341,7 +341,7 @@ class TestGates:
             "spec"
         ]
         assert [each["name"] for each in spec["initContainers"]] == ["torchq-start", "fetch"]
-        assert [each["name"] for each in spec["volumes"]] == ["data", "torchq-start"]
+        assert [each["name"] for each in spec["volumes"]] == ["data", "torchq-pod", "torchq-start"]
         assert spec["initContainers"][0]["securityContext"] == {"runAsNonRoot": True}
         assert spec["initContainers"][0]["resources"] == {"limits": {"cpu": "1"}}
 

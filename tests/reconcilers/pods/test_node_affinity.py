@@ -39,6 +39,22 @@ def preferences(wanted: TorchJob, *pods: Any, **fields: Any) -> dict[str, Any]:
     }
 
 
+def test_each_term_of_a_required_affinity_gets_the_domain_and_an_empty_term_stays_without_nodes() -> None:
+    rack = {"key": "rack", "operator": "In", "values": ["r1"]}
+    kinds = [{"matchExpressions": [{"key": "kind", "operator": "In", "values": [kind]}]} for kind in ("a", "b")]
+    own = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    for terms, expected in (
+        ([], [{"matchExpressions": [rack]}]),
+        (kinds, [{"matchExpressions": [*kind["matchExpressions"], rack]} for kind in kinds]),
+        ([own, {}], [own | {"matchExpressions": [rack]}]),
+        ([{}], [{}]),
+    ):
+        affinity = {"nodeAffinity": {node_affinity.REQUIRED: {"nodeSelectorTerms": terms}}} if terms else {}
+        spec: dict[str, Any] = {"affinity": affinity}
+        node_affinity.require(spec, "rack=r1")
+        assert spec["affinity"]["nodeAffinity"][node_affinity.REQUIRED]["nodeSelectorTerms"] == expected
+
+
 @pytest.mark.parametrize(
     ("tasks", "nodes", "expected"),
     [

@@ -10,7 +10,7 @@ from crds.torchjob.status import Admission
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
 from reconcilers.plan import gangs, lifecycle
-from reconcilers.pods import pod_manifests, task_members
+from reconcilers.pods import host_file, pod_manifests, task_members
 from reconcilers.settings import ReconcileSettings, ReportAccess
 from tests.support.reconcilers.builders import ADMISSION, KEY, RESERVATION, job, task, template
 
@@ -62,6 +62,8 @@ def test_pod_has_labels_annotations_and_owner() -> None:
         f"{PREFIX}/gang": f"{KEY.uid}-1-0",
         f"{PREFIX}/gang-size": "3",
         f"{PREFIX}/submit-directory": "/home/ann/digits",
+        f"{PREFIX}/hosts": "digits-master-0 slots=1\ndigits-worker-0 slots=1\ndigits-worker-1 slots=1\n",
+        f"{PREFIX}/discover-hosts": host_file.SCRIPT,
     }
     (owner,) = worker["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["uid"]) == ("TorchJob", "digits", KEY.uid)
@@ -102,6 +104,8 @@ def test_environment_with_service_address() -> None:
         "PET_MASTER_ADDR": "digits-master-0",
         "PET_MASTER_PORT": "23456",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "25",
+        "TORCHQ_VOLUME_TORCHQ_POD": "/torchq/pod",
+        **host_file.VARIABLES,
     }
     for rank, name in enumerate(["digits-master-0", "digits-worker-0", "digits-worker-1"]):
         assert environment(made[name]) == shared | dict.fromkeys(("RANK", "NODE_RANK", "PET_NODE_RANK"), str(rank))
@@ -400,7 +404,7 @@ class TestHostNetwork:
 
 
 def test_pods_get_what_they_need_to_report_only_where_they_may() -> None:
-    access = ReportAccess("http://10.0.0.1:8090", "token of {}".format)
+    access = ReportAccess("http://10.0.0.1:8090", "token of {}".format, kubeflow_progress=False)
     without, reporting = make(job()), make(job(), reports=access)
     added = {
         "TORCHQ_REPORT_URL": "http://10.0.0.1:8090",
@@ -410,3 +414,38 @@ def test_pods_get_what_they_need_to_report_only_where_they_may() -> None:
     for name, pod in reporting.items():
         assert environment(pod) == environment(without[name]) | added | {"TORCHQ_POD": name}
     assert not [name for pod in without.values() for name in environment(pod) if name.startswith("TORCHQ_REPORT")]
+
+
+def test_pods_find_the_progress_protocol_and_its_token_in_a_file() -> None:
+    access = ReportAccess("http://10.0.0.1:8090", "token of {}".format)
+    without, found = make(job()), make(job(), reports=access)
+    name = "digits-worker-0"
+    names = {key for key in environment(found[name]) if key not in environment(without[name])}
+    assert names - {"TORCHQ_REPORT_URL", "TORCHQ_REPORT_TOKEN", "TORCHQ_JOB", "TORCHQ_POD"} == {
+        "KUBEFLOW_TRAINER_SERVER_URL",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN",
+    }
+    env = environment(found[name])
+    path = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/digits/status"
+    assert env["KUBEFLOW_TRAINER_SERVER_URL"] == f"http://10.0.0.1:8090{path}?pod={name}"
+    folder, _, file = env["KUBEFLOW_TRAINER_SERVER_TOKEN"].partition("/")
+    [volume] = [each for each in found[name]["spec"]["volumes"] if each["name"] == "torchq-pod"]
+    [item] = [each for each in volume["downwardAPI"]["items"] if each["path"] == file]
+    annotation = item["fieldRef"]["fieldPath"].removeprefix("metadata.annotations['").removesuffix("']")
+    assert found[name]["metadata"]["annotations"][annotation] == f"token of {KEY.uid}"
+    [mount] = [each for each in found[name]["spec"]["containers"][0]["volumeMounts"] if each["name"] == "torchq-pod"]
+    assert (folder, mount["mountPath"]) == ("$(TORCHQ_VOLUME_TORCHQ_POD)", env["TORCHQ_VOLUME_TORCHQ_POD"])
+
+
+def test_a_server_of_the_user_takes_precedence_and_gets_no_token() -> None:
+    own = template()
+    own["spec"]["containers"][0]["env"] = [{"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": "https://other"}]
+    access = ReportAccess("http://10.0.0.1:8090", "token of {}".format)
+    env = environment(make(job({"Master": {"template": own}}), reports=access)["digits-master-0"])
+    assert env["KUBEFLOW_TRAINER_SERVER_URL"] == "https://other"
+    assert "KUBEFLOW_TRAINER_SERVER_TOKEN" not in env
+    taken = template()
+    taken["spec"]["volumes"] = [{"name": "torchq-pod", "emptyDir": {}}]
+    pod = make(job({"Master": {"template": taken}}), reports=access)["digits-master-0"]
+    assert pod["spec"]["volumes"] == taken["spec"]["volumes"]
+    assert not [name for name in environment(pod) if name.startswith("KUBEFLOW_")]

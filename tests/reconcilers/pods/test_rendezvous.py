@@ -8,7 +8,7 @@ from crds import labels
 from crds.torchjob.status import Admission
 from crds.torchjob.torchjob import TorchJob
 from gang import backends
-from reconcilers.pods import pod_manifests, task_members
+from reconcilers.pods import host_file, pod_manifests, task_members
 from reconcilers.settings import ReconcileSettings
 from tests.support.reconcilers.builders import ADMISSION, UID, job, task, template
 
@@ -74,6 +74,8 @@ def test_workers_get_what_torchrun_needs_to_meet_others() -> None:
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "25",
         "TORCHQ_MIN_WORKERS": "1",
         "TORCHQ_MAX_WORKERS": "4",
+        "TORCHQ_VOLUME_TORCHQ_POD": "/torchq/pod",
+        **host_file.VARIABLES,
         **FIELDS,
     }
     assert environment(made["digits-worker-0"]) == environment(made["digits-worker-1"]) == expected

@@ -92,6 +92,8 @@ class Desk:
             foreign=optional_kinds.KINDS,
             leaving_taints=self.settings.taints_of_leaving_nodes,
         )
+        levels = self.settings.topology if self.settings.pool == "nodes" else ()
+        self.watches.rule_watches.judge(topology=levels)
         self.paused: list[float] = []
         picking = PickRules(cost=self.settings.cost)
         self.leads_for = 1

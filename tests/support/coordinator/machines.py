@@ -29,6 +29,8 @@ class Machines:
     namespace: str
     careless: bool = False
     """Whether pods are bound to the first node with room, whatever state the node reports."""
+    binds: bool = True
+    """Whether the test plays the scheduler; if not, a real one binds pods."""
     bound: dict[str, list[str]] = field(default_factory=dict)
     """The nodes to which the pods of each name were bound, in this order."""
 
@@ -51,7 +53,8 @@ class Machines:
             if "deletionTimestamp" in pod["metadata"]:
                 desks.remove(self.desk.cluster, PODS, name, self.namespace)
             elif not node:
-                self._bind(pod, pods)
+                if self.binds:
+                    self._bind(pod, pods)
             elif pod["status"].get("phase") != "Running":
                 self.desk.cluster.patch(PODS, name, {"status": self._status(pod)}, self.namespace, subresource="status")
 

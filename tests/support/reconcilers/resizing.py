@@ -12,10 +12,11 @@ from typing import Any
 from crds import labels, timestamps
 from crds.torchjob.status import Scaling
 from crds.torchjob.torchjob import TorchJob
+from reconcilers.pods import host_file
 from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Action, AnnotateJob, EmitEvent, WriteStatus
-from reconcilers.views import pod_view
+from reconcilers.views import pod_place, pod_view
 from reconcilers.views.pod_view import PodView
 from tests.support.reconcilers import builders, sizes
 from tests.support.reconcilers.simulation import Simulation
@@ -157,6 +158,15 @@ class Resizing(Simulation):
         if pod.place.rpartition("-")[2] == number:
             others = (each for each in self.pods.values() if each.place and not (each.deleting or each.finished))
             assert {each.place.rpartition("-")[2] for each in others} == {number}, "places are written first"
+            assert pod.hosts == self.hosts_of(pod), "host files are written first"
+
+    def hosts_of(self, pod: PodView) -> str:
+        """Return the digest that the host file of a pod should have now."""
+        job, admission = self.known, self.known.admission
+        assert admission is not None
+        grant = Grant(job, admission)
+        contents = host_file.texts(grant.job, admission, grant.members.values())
+        return pod_place.hosts_digest({labels.HOSTS: contents[grant.members[pod.name].stage]})
 
     def end(self) -> None:
         """Let the pods end that are being deleted."""
@@ -219,7 +229,8 @@ LOCAL = ReconcileSettings(in_place="local")
 def running_workers(size: int) -> dict[str, PodView]:
     """Return the pods of a static world of workers. All of them run."""
     places = [f"{index} {size} {builders.UID}-0" for index in range(size)]
-    pods = [builders.pod("Worker", index, node="n1", place=place) for index, place in enumerate(places)]
+    hosts = pod_place.hosts_digest({labels.HOSTS: "".join(f"digits-worker-{each} slots=1\n" for each in range(size))})
+    pods = [builders.pod("Worker", index, node="n1", place=place, hosts=hosts) for index, place in enumerate(places)]
     return {pod.name: pod for pod in pods}
 
 

@@ -173,6 +173,7 @@ class Simulation:
         self.pods[pod.name] = replace(
             there,
             restart=int(marks.get(labels.RESTART, there.restart)),
+            hosts=pod_place.hosts_digest(notes) or there.hosts,
             shut_since=None if labels.START in notes else there.shut_since,
             requested_restart=notes.get(labels.RESTART_CONTAINERS, there.requested_restart),
             restart_requested_at=timestamps.seconds_or_none(notes[labels.RESTART_REQUESTED_AT])

@@ -1,0 +1,102 @@
+"""The hosts of a pod's world as files, for launchers that read a host file or ask a script.
+
+One rule: pure. The file follows an annotation of the pod, which a worker of torchq writes again when the world has
+changed, before it restarts or removes any pod. So the file is true without a program in the pod that fetches it.
+
+    TORCHQ_HOSTFILE         HOST slots=N     a line for each pod, in the order of ranks
+    TORCHQ_DISCOVER_HOSTS   a script that prints the same as HOST:N; it needs a `sh`, and no other program
+
+A host is the name of a pod, and its slots are the processes that torchrun starts in it. The pods of one world are the
+ranked pods of one stage. Where ranks follow from nodes, nobody knows them before all pods are bound, so there are no
+files. There is none in worlds of more than `MOST_HOSTS` pods either, because each pod has the names of all others.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from crds import labels
+from crds.torchjob.status import Admission
+from crds.torchjob.torchjob import TorchJob
+from reconcilers.pods import pod_files, topology
+from reconcilers.pods.environment import Variables
+from reconcilers.pods.pod_files import PodFile
+from reconcilers.pods.task_members import PodMember
+from reconcilers.values import PatchPodMetadata
+from reconcilers.views import pod_place
+from reconcilers.views.pod_view import PodView
+
+MOST_HOSTS = 256
+"""The most hosts in a file: 10 KB in each of so many pods."""
+FILE, SCRIPT_FILE = "hosts", "discover-hosts"
+SCRIPT = """#!/bin/sh
+while read -r host slots; do echo "$host:${slots#slots=}"; done <"$TORCHQ_HOSTFILE"
+"""
+
+
+class Host(NamedTuple):
+    """A pod of a world."""
+
+    name: str
+    slots: int
+
+
+def processes(job: TorchJob, admission: Admission, task_type: str) -> int:
+    """Return the number of processes that torchrun starts in a pod of a task, as fixed at the admission of the job."""
+    if admission.nproc_per_node is not None:
+        return admission.nproc_per_node.get(task_type, 1)
+    policy = job.spec.torch_elastic_policy
+    nproc = policy.nproc_per_node if policy is not None else None
+    return nproc if isinstance(nproc, int) else 1
+
+
+def hosts(job: TorchJob, admission: Admission, members: Iterable[PodMember], stage: int) -> list[Host]:
+    """Return the pods with ranks of a stage, in the order of ranks."""
+    ranked = [(each.rank, each) for each in members if each.stage == stage and each.rank is not None]
+    ranked.sort(key=lambda each: each[0])
+    return [Host(each.name, processes(job, admission, each.task_type)) for _, each in ranked]
+
+
+def text(world: Iterable[Host]) -> str:
+    """Return the content of the file; empty for a world that is too large."""
+    lines = [f"{host.name} slots={host.slots}\n" for host in world]
+    return "".join(lines) if len(lines) <= MOST_HOSTS else ""
+
+
+def texts(job: TorchJob, admission: Admission, members: Collection[PodMember]) -> dict[int, str]:
+    """Return the content of the file for each stage."""
+    stages = {member.stage for member in members}
+    return {stage: text(hosts(job, admission, members, stage)) for stage in stages}
+
+
+def corrections(
+    job: TorchJob, admission: Admission, members: Mapping[str, PodMember], pods: Iterable[PodView]
+) -> tuple[PatchPodMetadata, ...]:
+    """Return the writes of files that are not those of the world now. Pods that are ending need none."""
+    shown = [pod for pod in pods if pod.hosts and not pod.finished and not pod.deleting and pod.name in members]
+    if not shown:
+        return ()
+    contents = texts(job, admission, members.values())
+    outdated: dict[str, tuple[PodView, ...]] = {}
+    for pod in shown:
+        content = contents[members[pod.name].stage]
+        if pod.hosts != pod_place.hosts_digest({labels.HOSTS: content}):
+            outdated[content] = (*outdated.get(content, ()), pod)
+    return tuple(PatchPodMetadata(group, {"annotations": {labels.HOSTS: new}}) for new, group in outdated.items())
+
+
+def has_file(job: TorchJob, admission: Admission, member: PodMember) -> bool:
+    """Return whether a new pod has the file: it trains with others, or may do so once the job has grown."""
+    is_alone = member.world_size <= 1 and not job.spec.is_elastic
+    if is_alone or member.world_size > MOST_HOSTS or (member.rank is None and not member.joins):
+        return False
+    return not topology.is_ordered(job, admission, member)
+
+
+FILES: Mapping[str, PodFile] = {
+    FILE: PodFile(labels.HOSTS),
+    SCRIPT_FILE: PodFile(labels.DISCOVER_HOSTS, is_program=True),
+}
+VARIABLES: Variables = {
+    "TORCHQ_HOSTFILE": pod_files.path(FILE),
+    "TORCHQ_DISCOVER_HOSTS": pod_files.path(SCRIPT_FILE),
+}
