@@ -100,7 +100,8 @@ def test_a_pod_reports_and_asks_for_its_world(place: Place, namespace: str) -> N
         assert ask(port, f"{where}/report", key.uid, {"pod": "train-worker-0", "step": 8})[0] == 400, (
             "the job has no such pod"
         )
-        world = {"size": 2, "rank": 1, "min": 1, "max": 4, "generation": 3, "target": 3}
+        hosts = [{"host": f"train-worker-{index}", "slots": 1} for index in (0, 1)]
+        world = {"size": 2, "rank": 1, "min": 1, "max": 4, "generation": 3, "target": 3, "hosts": hosts}
         assert ask(port, f"{where}/world?pod=train-worker-1", key.uid) == (200, world)
         assert ask(port, f"{where}/world", key.uid) == (200, {**world, "rank": None})
         assert ask(port, f"{where}/world", "another")[0] == 403

@@ -43,7 +43,8 @@ def places_of(sizes: Sequence[int], workers: Workers, gangs: Mapping[str, Gang],
     """Return nodes with these GPUs, on which these workers run; `other` pods use GPUs, by node."""
     by_key = {str(key(name)): pods_of(name, nodes) for name, nodes in workers.items()}
     known = {str(key(name)): found for name, found in gangs.items()}
-    rooms = NodeRoom(lambda _: EVERY), NodeRoom(lambda _: EVERY)
+    racks = {"r0": 0b0011, "r1": 0b1100}
+    rooms = NodeRoom(lambda _: EVERY, lambda _: racks), NodeRoom(lambda _: EVERY, lambda _: racks)
     places = Places(*rooms, lambda name, *_: known.get(name), workers_of=lambda name: by_key.get(name, ()))
     for number, size in enumerate(sizes):
         for room in rooms:
@@ -95,6 +96,17 @@ def test_a_job_that_lacks_nodes_and_no_amounts_is_given_a_node() -> None:
     plan = scene([8, 8], {"x": [0, 1] * 4}, claimant(1, 8)).plan()
     assert [(resize.workers, len(resize.victims)) for resize in plan.resizes] == [(5, 4)]
     assert len({int(name[-1]) % 2 for name in victims(plan)["x"]}) == 1
+
+
+def test_the_workers_of_one_rack_are_asked_for_a_job_that_requires_one() -> None:
+    workers = {"x": [0, 1, 1, 1, 1, 2, 2, 3, 3]}
+    head, pair = claimant(2, 4)
+    anywhere = victims(scene([4] * 4, workers, (head, pair)).plan())["x"]
+    assert len(anywhere) == 3, "one on n0, and two on n2 or n3"
+    in_one_rack = scene([4] * 4, workers, (head, replace(pair, required="rack"))).plan()
+    assert set(victims(in_one_rack)["x"]) == {f"x-worker-{index}" for index in (6, 7, 8, 9)}
+    assert in_one_rack.nodes is not None
+    assert in_one_rack.nodes.nodes == ("n2", "n3")
 
 
 def test_a_job_with_more_workers_on_the_node_than_it_may_lose_is_not_asked() -> None:
