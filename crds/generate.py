@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from crds.api_resources import SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import MODEL_VERSIONS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS
 from crds.schema import definitions
 
 MANIFESTS = "crds.manifests"
@@ -23,6 +23,7 @@ DEFINITIONS: Mapping[str, Callable[[], dict[str, Any]]] = MappingProxyType(
         TENANT_QUEUES.plural: definitions.tenant_queue,
         SCALE_OUTS.plural: definitions.scale_out,
         SCALE_INS.plural: definitions.scale_in,
+        MODEL_VERSIONS.plural: definitions.model_version,
     }
 )
 """The definitions by the plural of their resource, which is also the name of the file."""
@@ -42,7 +43,7 @@ def documents() -> str:
 
 
 def load() -> tuple[dict[str, Any], ...]:
-    """Return the installed definitions of TorchJob, TenantQueue, ScaleOut and ScaleIn, in this order."""
+    """Return the installed definitions of TorchJob, TenantQueue, ScaleOut, ScaleIn and ModelVersion, in this order."""
     return tuple(yaml.safe_load_all(documents()))
 
 

@@ -16,6 +16,9 @@ from embedded.status_conditions import well_formed
 SHARED_MEMORY = "/dev/shm"
 OUTPUT_VOLUME, OUTPUT = "torchq-output", "TORCHQ_OUTPUT"
 """The volume and the variable of the folder of a TorchJob that outlives its pods."""
+MODEL_VOLUME, MODELS, MODEL = "torchq-models-", "/torchq/models/", "TORCHQ_MODEL_INPUT_"
+"""The beginnings of the names of volumes with models that a TorchJob reads, of the paths of these models, and of the
+names of the variables with these paths."""
 _SOURCES = ("emptyDir", "hostPath", "downwardAPI", "configMap")
 _FIELDS = (
     "metadata.name",
@@ -99,7 +102,7 @@ def _volume_problems(volume: Mapping[str, Any], path: str) -> Iterator[str]:
         yield from downward.problems(volume["downwardAPI"], f"{path}.downwardAPI")
     if isinstance(volume.get("configMap"), dict):
         yield from config_sources.volume_problems(volume["configMap"], f"{path}.configMap")
-    if sources and sources[0] not in _SOURCES and not is_output(volume):
+    if sources and sources[0] not in _SOURCES and not is_of_jobs(volume):
         yield f"{path}.{sources[0]}: only {', '.join(_SOURCES[:-1])} and {_SOURCES[-1]} volumes exist here"
 
 
@@ -156,9 +159,23 @@ def mounts_by_variable(container: Mapping[str, Any]) -> dict[str, Mapping[str, A
     return {
         name: mount
         for mount in container.get("volumeMounts") or ()
-        for name in (variable(mount["name"]), *([OUTPUT] if mount["name"] == OUTPUT_VOLUME else ()))
-        if declared.get(name) == mount["mountPath"] and (mount["name"] == OUTPUT_VOLUME or not _is_partial(mount))
+        for name in (variable(mount["name"]), *_variables_of_jobs(mount))
+        if declared.get(name) == mount["mountPath"]
+        and (mount["name"] == OUTPUT_VOLUME or is_model(mount) or not _is_partial(mount))
     }
+
+
+def _variables_of_jobs(mount: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the variable of a folder of TorchJobs."""
+    if is_model(mount):
+        return (MODEL + mount["mountPath"].removeprefix(MODELS).upper().replace("-", "_"),)
+    return (OUTPUT,) if mount["name"] == OUTPUT_VOLUME else ()
+
+
+def is_model(mount: Mapping[str, Any]) -> bool:
+    """Return whether a mount is the folder of a model that a TorchJob reads."""
+    is_ours = str(mount["name"]).startswith((OUTPUT_VOLUME, MODEL_VOLUME))
+    return is_ours and str(mount["mountPath"]).startswith(MODELS) and bool(mount.get("subPath"))
 
 
 def _is_found(
@@ -167,7 +184,7 @@ def _is_found(
     """Return whether a container finds a mount by a variable. The folder of a claim is the folder of the job, whatever
     part of the claim a cluster would mount.
     """
-    return mount in mounts.values() and (not _is_partial(mount) or is_output(volumes[mount["name"]]))
+    return mount in mounts.values() and (not _is_partial(mount) or is_of_jobs(volumes[mount["name"]]))
 
 
 def _is_partial(mount: Mapping[str, Any]) -> bool:
@@ -177,6 +194,13 @@ def _is_partial(mount: Mapping[str, Any]) -> bool:
 def is_output(volume: Mapping[str, Any]) -> bool:
     """Return whether a volume is the folder of a TorchJob that outlives its pods; its claim need not exist here."""
     return bool(volume.get("name") == OUTPUT_VOLUME and volume.get("persistentVolumeClaim"))
+
+
+def is_of_jobs(volume: Mapping[str, Any]) -> bool:
+    """Return whether a volume has the folder of a TorchJob, or those of models that TorchJobs have trained; its claim
+    need not exist here."""
+    is_models = str(volume.get("name")).startswith(MODEL_VOLUME) and volume.get("persistentVolumeClaim")
+    return bool(is_models) or is_output(volume)
 
 
 def is_satisfied(mount: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:

@@ -1,5 +1,5 @@
 """The texts of pods at their end, where the views of the pods do not contain the whole text: the cause of a failure,
-and the result.
+the result, and the count of the files of a model.
 
 One rule: the log of one pod is read from the API server, once its job is about to fail or to be restarted. A pod's
 status keeps the last 2048 bytes of its log, which torchrun's final report fills if there are several processes.
@@ -35,10 +35,19 @@ def explain_failure(cluster: Cluster, observation: Observation, pod: PodView) ->
     return replace_pod(observation, view)
 
 
-def read_result(cluster: Cluster, pod: PodView) -> str:
-    """Return the result that a pod gave, as JSON; empty if it cannot be used. Raises any ClusterError."""
-    manifest = _read(cluster, pod)
-    return pod_result.read(manifest) if manifest else ""
+def read_end(
+    cluster: Cluster, observation: Observation, result_of: PodView | None, model_of: PodView | None
+) -> Observation:
+    """Return the observation with the result that a pod gave, as JSON, and the count of another pod, or of the same.
+    What cannot be used is empty. Raises any ClusterError."""
+    result = _read(cluster, result_of) if result_of is not None else None
+    is_same = result_of is not None and model_of is not None and result_of.uid == model_of.uid
+    model = result if is_same or model_of is None else _read(cluster, model_of)
+    return replace(
+        observation,
+        result=pod_result.read(result) if result else "",
+        model=pod_result.read_model(model) if model and model_of is not None else None,
+    )
 
 
 def _read(cluster: Cluster, pod: PodView) -> Manifest | None:

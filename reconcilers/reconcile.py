@@ -240,10 +240,10 @@ class Reconciler:
         else:
             observation = failure_text.give_up(observation)
             current_plan = plan(observation, self._settings, self._now())
-        if current_plan.result_of is None:
+        givers = current_plan.result_of, current_plan.model_of
+        if givers == (None, None):
             return current_plan
-        result = failure_text.read_result(self._cluster, current_plan.result_of)
-        return plan(replace(observation, result=result), self._settings, self._now())
+        return plan(failure_text.read_end(self._cluster, observation, *givers), self._settings, self._now())
 
     def close(self) -> None:
         """Stop the threads."""

@@ -99,6 +99,11 @@ class ReconcileSettings:
     """How soon a reconcile runs again while an older pod holds the name of a new one."""
 
     @property
+    def on_machine(self) -> bool:
+        """Whether all pods share the machine of an embedded cluster, which keeps the outputs of every job."""
+        return self.master_address == "loopback"
+
+    @property
     def parallel_asks(self) -> int:
         """The number of pods that one process patches at a time; its connection pool must be larger."""
         return ASKS_PER_WRITE * self.parallel_writes

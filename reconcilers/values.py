@@ -10,9 +10,11 @@ from typing import Any, Literal, TypeVar
 from crds.api_resources import Resource
 from crds.errors import Problem
 from crds.keys import JobKey
+from crds.model_version import ModelVersionSpec, ModelVersionStatus
 from crds.resources.amounts import Amounts
 from crds.torchjob.status import TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
+from crds.trained_models import ModelFiles
 from gang.values import GroupView
 from kube.api import Manifest
 from queues.values import Reservation
@@ -151,6 +153,9 @@ class Observation:
     """What ended the plan of the last attempt."""
     result: str | None = None
     """The job's result as JSON, read from the pod that gave it; empty if it cannot be used, None if it was not read."""
+    model: ModelFiles | None = None
+    """The files of the job's model, read from the pod that counted them; None if nobody did, or if they were not
+    read."""
 
     def met(self, kind: type[T]) -> T | None:
         """Return the obstacle if it is of a kind."""
@@ -284,6 +289,16 @@ class EmitEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordModel:
+    """Create the ModelVersion of the job, unless the job has it already. The job goes on without it where the cluster
+    refuses it; an Event says why."""
+
+    spec: ModelVersionSpec
+    """The spec without the name of the version."""
+    status: ModelVersionStatus
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete the job itself."""
 
@@ -303,6 +318,7 @@ Action = (
     | SetWorkers
     | RaiseCharge
     | EmitEvent
+    | RecordModel
     | DeleteJob
 )
 
@@ -319,11 +335,13 @@ class Plan:
     until then."""
     result_of: PodView | None = None
     """The pod whose result must be read before the job can end; the plan is empty until then."""
+    model_of: PodView | None = None
+    """The pod that has counted the files of the job's model, which are read together with the result."""
 
     @property
     def is_incomplete(self) -> bool:
         """Whether an object must be read before the plan can be made."""
-        return self.unexplained is not None or self.result_of is not None
+        return any(pod is not None for pod in (self.unexplained, self.result_of, self.model_of))
 
 
 def earliest(times: Iterable[float | None]) -> float | None:

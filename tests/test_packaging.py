@@ -100,7 +100,7 @@ def test_the_unpacked_wheel_runs_without_the_source_tree(wheel: Path, tmp_path: 
         archive.extractall(tmp_path)
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert run(tmp_path, "--version") == f"torchq {version}\n"
-    assert run(tmp_path, "crds").count("kind: CustomResourceDefinition") == 4
+    assert run(tmp_path, "crds").count("kind: CustomResourceDefinition") == 5
 
 
 def test_the_wheel_of_the_client_holds_the_package_that_users_import_alone(client_wheel: Path) -> None:

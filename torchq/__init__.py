@@ -23,6 +23,7 @@ from torchq._errors import (
 )
 from torchq._functions.remote import RemoteFunction, remote
 from torchq._sync_calls import Client, Job
+from torchq._training.models import model
 from torchq._training.outputs import output
 from torchq._training.reports import report
 from torchq._training.results import result
@@ -81,6 +82,7 @@ __all__ = [
     "hold",
     "job",
     "jobs",
+    "model",
     "next_picks",
     "output",
     "queue",

@@ -199,6 +199,8 @@ class Client(AsyncCalls):
         if_exists: str | None = None,
         in_place: bool | None = None,
         outputs: str | None = None,
+        model: str | None = None,
+        with_models: Iterable[str] | None = None,
         labels: Mapping[str, str] | None = None,
         anyway: bool | None = None,
         success: str | None = None,
@@ -218,9 +220,10 @@ class Client(AsyncCalls):
         least number of nodes; more come while room is idle. `checkpoint_seconds` is the time to save before workers go
         or restart. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place`
         runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes.
-        `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or master (rank 0
-        has). `retries` restarts the pods this often after any failure. `time` is the longest run, as in 2h or 1h30m.
-        `grace` is the time to save after SIGTERM, as in 90s. `ttl_seconds` is how long the job stays after its end.
+        `model` names what the job trains, and with_models what it reads: digits@3f2a1. `anyway` submits a job that can
+        never run, too. `success` is all (every pod has ended with 0) or master (rank 0 has). `retries` restarts the
+        pods this often after any failure. `time` is the longest run, as in 2h or 1h30m. `grace` is the time to save
+        after SIGTERM, as in 90s. `ttl_seconds` is how long the job stays after its end.
         """
         return await self._call("run", given(locals()))
 
@@ -247,6 +250,8 @@ class Client(AsyncCalls):
         if_exists: str | None = None,
         in_place: bool | None = None,
         outputs: str | None = None,
+        model: str | None = None,
+        with_models: Iterable[str] | None = None,
         labels: Mapping[str, str] | None = None,
         anyway: bool | None = None,
         success: str | None = None,
@@ -264,9 +269,10 @@ class Client(AsyncCalls):
         least number of nodes; more come while room is idle. `checkpoint_seconds` is the time to save before workers go
         or restart. `exclude` are patterns of files to leave out. `if_exists` is fail, replace or attach. `in_place`
         runs in the folder itself, on one machine only. `outputs` is the claim for `torchq.output()`, on Kubernetes.
-        `anyway` submits a job that can never run, too. `success` is all (every pod has ended with 0) or master (rank 0
-        has). `retries` restarts the pods this often after any failure. `time` is the longest run, as in 2h or 1h30m.
-        `grace` is the time to save after SIGTERM, as in 90s. `ttl_seconds` is how long the job stays after its end.
+        `model` names what the job trains, and with_models what it reads: digits@3f2a1. `anyway` submits a job that can
+        never run, too. `success` is all (every pod has ended with 0) or master (rank 0 has). `retries` restarts the
+        pods this often after any failure. `time` is the longest run, as in 2h or 1h30m. `grace` is the time to save
+        after SIGTERM, as in 90s. `ttl_seconds` is how long the job stays after its end.
         """
         return await self._call("dry_run", given(locals()))
 

@@ -28,6 +28,8 @@ RUN = (
     Parameter("if_exists", "text", "None", note="is fail, replace or attach"),
     Parameter("in_place", "flag", "None", note="runs in the folder itself, on one machine only"),
     Parameter("outputs", "text", "None", note="is the claim for `torchq.output()`, on Kubernetes"),
+    Parameter("model", "text", "None", note="names what the job trains, and with_models what it reads: digits@3f2a1"),
+    Parameter("with_models", "texts", "None"),
     Parameter("labels", "map", "None"),
     Parameter("anyway", "flag", "None", note="submits a job that can never run, too"),
     Parameter("success", "text", "None", note="is all (every pod has ended with 0) or master (rank 0 has)"),

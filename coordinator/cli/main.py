@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "coordinator.cli.commands.run:run_command",
     "submit": "coordinator.cli.commands.job:submit",
     "job": "coordinator.cli.jobs.group:job",
+    "model": "coordinator.cli.models.commands:model",
     "queue": "coordinator.cli.commands.queue:queue",
     "scale": "coordinator.cli.commands.scale:scale",
     "pool": "coordinator.cli.commands.inspect:pool",

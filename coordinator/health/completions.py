@@ -113,12 +113,15 @@ class Completions(Rounds):
         pods = tuple(self._view(each) for each in listed if owners.job_uid(each["metadata"]) == key.uid)
         now = datetime.fromtimestamp(self.clock(), UTC)
         observation = Observation(key=key, job=job, pods=pods, reservation=None)
-        is_complete, giver, settled_in = ending.judge_completion(observation, now)
-        if not is_complete:
-            return "Settled" if settled_in is None else "Unsettled"
-        result = next((pod_result.read(each) for each in listed if giver and each["metadata"]["uid"] == giver.uid), "")
+        verdict = ending.judge_completion(observation, now)
+        if not verdict.is_complete:
+            return "Settled" if verdict.settled_in is None else "Unsettled"
+        by_uid = {each["metadata"]["uid"]: each for each in listed}
         record = Completion(
-            attempt=job.admission.attempt, restart_generation=job.status.restart_generation, result=result
+            attempt=job.admission.attempt,
+            restart_generation=job.status.restart_generation,
+            result=pod_result.read(by_uid[verdict.result_of.uid]) if verdict.result_of is not None else "",
+            model=pod_result.read_model(by_uid[verdict.model_of.uid]) if verdict.model_of is not None else None,
         )
         if job.status.completed == record:
             return "Settled"

@@ -1,6 +1,7 @@
 """The files of jobs in the data folder of a cluster: their outputs, and the logs of their pods that are gone.
 
-One rule: nothing of a job that has not finished is removed, and nothing that was written to since the given time.
+One rule: nothing of a job that has not finished is removed, nothing that was written to since the given time, and no
+outputs with a model that has a ModelVersion.
 """
 
 import os
@@ -9,6 +10,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+OUTPUTS = "outputs"
+"""The folder in the data folder of a cluster that has the outputs of all jobs, as the node names it."""
 LOGS, RUNS = "job-logs", "runs"
 """The folder with logs in the data folder, and that of a pod that is gone, as the node names them."""
 
@@ -31,13 +34,13 @@ def measure(root: Path) -> int:
     return sum(folder.size for folder in _folders(root))
 
 
-def find_old(roots: Iterable[Path], before: float, unfinished: Collection[str]) -> list[JobFolder]:
-    """Return the folders in which nothing was written since a time, without those of unfinished jobs, given by uid."""
+def find_old(roots: Iterable[Path], before: float, kept: Collection[str]) -> list[JobFolder]:
+    """Return the folders in which nothing was written since a time, without those of some jobs, given by uid."""
     return [
         folder
         for root in roots
         for folder in _folders(root)
-        if folder.newest < before and not folder.job.endswith(tuple(f"-{uid}" for uid in unfinished))
+        if folder.newest < before and not folder.job.endswith(tuple(f"-{uid}" for uid in kept))
     ]
 
 

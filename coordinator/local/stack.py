@@ -26,7 +26,7 @@ from coordinator.local.supervisor import WATCH_SECONDS, Command, Supervisor
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds import generate
-from crds.api_resources import LEASES, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.api_resources import LEASES, MODEL_VERSIONS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
 from embedded import volcano_crds
 from embedded.node import registration
 from embedded.node.resources import machine
@@ -147,7 +147,7 @@ def install(cluster: Cluster) -> None:
     """Create or update the CustomResourceDefinitions and wait until they are served."""
     for body in generate.load():
         volcano_crds.define(cluster, body)
-    for resource in (TORCHJOBS, TENANT_QUEUES, SCALE_OUTS, SCALE_INS):
+    for resource in (TORCHJOBS, TENANT_QUEUES, SCALE_OUTS, SCALE_INS, MODEL_VERSIONS):
         _until(lambda resource=resource: _listable(cluster, resource), f"{resource.plural} to be served")  # type: ignore[misc]
 
 

@@ -14,6 +14,7 @@ from crds.api_resources import (
     EVENTS,
     GANG_QUEUES,
     LEASES,
+    MODEL_VERSIONS,
     NAMESPACES,
     NODES,
     POD_DISRUPTION_BUDGETS,
@@ -220,6 +221,9 @@ WORKER = Role(
         *_of_each(*_POD_GROUPS, verbs=("get", *_FOLLOW, "create", "patch", "delete"), everywhere=_FOLLOW),
         PolicyRule(resource=GANG_QUEUES, verbs=("get",)),
         PolicyRule(resource=RECREATE_REQUESTS, verbs=("get", "list", "watch", "create", "delete"), everywhere=_FOLLOW),
+        # The record of the model of a job. Get: needed where its name is taken. Without this permission jobs succeed
+        # all the same.
+        *(PolicyRule(resource=MODEL_VERSIONS, verbs=(verb,), optional=True) for verb in ("get", "create")),
     ),
 )
 USER = Role(
@@ -231,6 +235,8 @@ USER = Role(
         # the same change.
         PolicyRule(resource=TORCHJOBS, subresource="scale", verbs=("patch",), by_hand=("get", "update")),
         *_of_each(SCALE_OUTS, SCALE_INS, verbs=("get", "create"), by_hand=(*_FOLLOW, "delete")),
+        # `torchq model` and `torchq run --with-model`. Create: needed to record files that come from elsewhere.
+        PolicyRule(resource=MODEL_VERSIONS, verbs=("list", "delete"), by_hand=("get", "create")),
         # Creating pods would bypass the queues, so the right is not granted; `submit` tries a dry run and works without
         # it. `job logs -f` follows new pods, and reads a pod again to know to which run an answer belongs.
         PolicyRule(resource=PODS, verbs=("get", "list", "watch")),
@@ -292,6 +298,7 @@ RESTORE = Role(
         # Patch: a finished job is created suspended. Get: needed where a worker has written its status meanwhile.
         PolicyRule(resource=TORCHJOBS, verbs=("get", "list", "create", "patch")),
         PolicyRule(resource=TORCHJOBS, subresource="status", verbs=("patch",)),
+        PolicyRule(resource=MODEL_VERSIONS, verbs=("list", "create")),
         # The code of unfinished jobs. Delete: see the role of users.
         PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch"), by_hand=("delete",)),
         # Whether a coordinator can lead on the Redis that it finds.

@@ -36,9 +36,11 @@ class RunCode:
     """The program that unpacks it."""
 
 
-def build(request: RunRequest, name: str, code: RunCode | None, python_folder: str) -> Manifest:
-    """Return the TorchJob. Without code, the containers of the run are executed in the folder itself, on an embedded
-    node.
+def build(
+    request: RunRequest, name: str, code: RunCode | None, python_folder: str, models: Sequence[Manifest] = ()
+) -> Manifest:
+    """Return the TorchJob, which reads `models`. Without code, the containers of the run are executed in the folder
+    itself, on an embedded node.
     """
     annotations = {labels.PYTHON_FOLDER: python_folder} if python_folder else {}
     if code is None:
@@ -49,7 +51,7 @@ def build(request: RunRequest, name: str, code: RunCode | None, python_folder: s
     if annotations:
         metadata["annotations"] = annotations
     tasks = {task: _task(role, request, code) for task, role in request.roles.items()}
-    spec = {"torchTaskSpecs": tasks, **_options(request)}
+    spec = {"torchTaskSpecs": tasks, **_options(request), **({"modelInputs": [*models]} if models else {})}
     return {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "metadata": metadata, "spec": spec}
 
 
@@ -59,6 +61,7 @@ def _options(request: RunRequest) -> dict[str, Any]:
         "schedulingPolicy": _scheduling_policy(request) or None,
         "torchElasticPolicy": _elastic_policy(request) or None,
         "outputs": {"claimName": request.outputs} if request.outputs else None,
+        "modelOutput": {"modelName": request.model} if request.model else None,
         "ttlSecondsAfterFinished": request.ttl_seconds,
         "successPolicy": request.success if request.success != "AllTasks" else None,
         "backoffLimit": request.retries,

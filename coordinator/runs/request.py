@@ -4,6 +4,7 @@ One rule: a request is parsed once, from a document of plain values, and is righ
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -11,11 +12,13 @@ from typing import Any, Literal
 from coordinator.runs import variables
 from coordinator.runs.document_fields import Fields
 from coordinator.runs.variables import SecretKey
+from crds.label_names import DNS_LABEL
 from crds.torchjob.jobspec import MAX_BACKOFF_LIMIT, MAX_PRIORITY
 from crds.torchjob.tasks import MASTER, MOST_TASKS, WORKER, TaskPhase
 
 IfExists = Literal["fail", "replace", "attach"]
 SuccessPolicy = Literal["AllTasks", "Master"]
+LONGEST_LABEL = 63
 _SUCCESS: dict[str, SuccessPolicy] = {"all": "AllTasks", "master": "Master"}
 
 
@@ -66,6 +69,10 @@ class RunRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     outputs: str = ""
     """The claim with the files of `torchq.output()`."""
+    model: str = ""
+    """The name of the model that the job trains; empty: none."""
+    with_models: tuple[str, ...] = ()
+    """The models that the job reads, each as NAME or NAME@VERSION."""
     ttl_seconds: int | None = None
     success: SuccessPolicy = "AllTasks"
     retries: int | None = None
@@ -114,6 +121,8 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
         image=fields.text("image"),
         labels=fields.map("labels"),
         outputs=fields.text("outputs"),
+        model=_model(fields),
+        with_models=fields.texts("with_models"),
         ttl_seconds=fields.whole("ttl_seconds", 0, 0) if "ttl_seconds" in fields else None,
         success=success,
         retries=fields.whole("retries", 0, 0, MAX_BACKOFF_LIMIT) if "retries" in fields else None,
@@ -123,6 +132,13 @@ def parse(document: Mapping[str, Any]) -> RunRequest:
         checkpoint_seconds=fields.whole("checkpoint_seconds", 0, 0),
         autoscale=fields.flag("autoscale"),
     )
+
+
+def _model(fields: Fields) -> str:
+    name = fields.text("model")
+    if name and (len(name) > LONGEST_LABEL or not re.fullmatch(DNS_LABEL, name)):
+        raise fields.wrong("model", f"must be at most {LONGEST_LABEL} of a-z, 0-9 and -, as in digits, not {name!r}")
+    return name
 
 
 def _roles(fields: Fields) -> dict[str, RunRole]:

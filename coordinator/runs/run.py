@@ -4,7 +4,7 @@ One rule: after `prepare`, nothing depends on the folder any more.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,9 +14,10 @@ from coordinator.code.archive import Archive
 from coordinator.code.config_map_store import ConfigMapStore
 from coordinator.code.folder_store import FolderStore
 from coordinator.code.stores import CodeStore
-from coordinator.runs import commands, launch, manifest, names, obstacles, validation
+from coordinator.runs import commands, launch, manifest, model_versions, names, obstacles, validation
 from coordinator.runs.errors import InvalidRun
 from coordinator.runs.manifest import RunCode
+from coordinator.runs.model_versions import NoSuchModel
 from coordinator.runs.request import IfExists, RunRequest
 from coordinator.runs.submission_findings import UNVETTED, CheckedJob, Vetting
 from coordinator.runs.validation import Submission
@@ -93,22 +94,24 @@ def prepare(
     """Pack the folder of a run and return its job. Nothing is written.
 
     `python_folder` is the folder of the caller's Python, which is used on an embedded cluster only. `code_store` is the
-    setting of that name, and `tell` gets lines if packing takes long. Raises InvalidRun, and CodeError for a folder
-    that cannot be packed.
+    setting of that name. `tell` gets a line for each model that the job reads, and lines if packing takes long.
+
+    Raises InvalidRun, and CodeError for a folder that cannot be packed.
     """
     _check(request, embedded=embedded)
     request = _with_image(request, embedded=embedded)
+    models = _models(cluster, request, embedded=embedded, tell=tell)
     first = next(iter(request.roles.values()))
     name = request.name or names.generated(first.command, request.folder, _RANDOM.choice)
     python = python_folder if embedded else ""
     if request.in_place:
-        return PreparedRun(manifest.build(request, name, None, python), if_exists=request.if_exists)
+        return PreparedRun(manifest.build(request, name, None, python, models), if_exists=request.if_exists)
     store = open_store(cluster, code_store)
     packed = pack.pack(Path(request.folder), request.exclude, limit=store.limit, tell=tell)
     archive = packed.archive
     code = RunCode(archive.digest, store.source(archive), Path(unpack.__file__).read_text(encoding="utf-8"))
     return PreparedRun(
-        manifest.build(request, name, code, python),
+        manifest.build(request, name, code, python, models),
         CodeSummary(
             packed.files, len(archive.content), archive.digest, list(map(str, packed.left_out)), list(packed.secrets)
         ),
@@ -132,6 +135,26 @@ def _check(request: RunRequest, *, embedded: bool) -> None:
             raise InvalidRun(f"command: {problem}")
     if request.in_place and not embedded:
         raise InvalidRun("in_place: only a local cluster runs in the folder itself: other nodes do not have it")
+    if request.model and not (request.outputs or embedded):
+        raise InvalidRun(
+            "model: needs a place that outlives the pods: give outputs, the name of a PersistentVolumeClaim"
+        )
+
+
+def _models(
+    cluster: Cluster, request: RunRequest, *, embedded: bool, tell: Callable[[str], object]
+) -> Sequence[Manifest]:
+    """Return the versions of models that the job reads, which are fixed now."""
+    if not request.with_models:
+        return ()
+    versions = model_versions.read(cluster, request.namespace)
+    try:
+        found = model_versions.inputs(versions, request.with_models, embedded=embedded)
+    except NoSuchModel as error:
+        raise InvalidRun(f"with_models: {error}") from error
+    for each in found:
+        tell(f"reads model {each['modelName']}@{each['version']}")
+    return found
 
 
 def _with_image(request: RunRequest, *, embedded: bool) -> RunRequest:

@@ -6,7 +6,7 @@ without `has()`. The rules use only standard functions, so that every CEL evalua
 
 from dataclasses import dataclass
 
-from crds import scale_request, tenantqueue
+from crds import tenantqueue
 from crds.resources import resource_names
 from crds.resources.amounts import PODS
 from crds.schema import structural
@@ -137,6 +137,12 @@ def spec() -> list[Rule]:
             ".nprocPerNode",
         ),
         _shutdown_within_grace(),
+        rule(
+            "!has(self.modelInputs) || "
+            "self.modelInputs.all(a, self.modelInputs.exists_one(b, b.modelName == a.modelName))",
+            checks.MODEL_TWICE,
+            ".modelInputs",
+        ),
     ]
 
 
@@ -346,9 +352,9 @@ def tenant_queue() -> list[Rule]:
     ]
 
 
-def unchangeable() -> list[Rule]:
+def unchangeable(message: str) -> list[Rule]:
     """Return the rule at a spec that never changes."""
-    return [rule("self == oldSelf", scale_request.UNCHANGEABLE)]
+    return [rule("self == oldSelf", message)]
 
 
 def attach(node: Schema, path: str, rules: list[Rule]) -> None:

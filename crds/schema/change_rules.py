@@ -70,6 +70,8 @@ TABLE = (
     SpecField("suspend", True, True, False),
     SpecField("cancel", True, True, False),
     SpecField("outputs", True, False, False),
+    SpecField("modelOutput", True, False, False),
+    SpecField("modelInputs", True, False, False),
 )
 """Every field of the spec; of the elastic policy, also the fields for autoscaling."""
 ELASTIC = "torchElasticPolicy"

@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crds.api_resources import SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
+from crds import scale_request
+from crds.api_resources import MODEL_VERSIONS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
 from crds.metadata import NamedMetadata
+from crds.model_version import UNCHANGEABLE, ModelVersion, ModelVersionName
 from crds.scale_request import ScaleIn, ScaleOut
 from crds.schema import cel_rules, change_rules, structural
 from crds.schema.structural import Schema
@@ -99,7 +101,7 @@ def scale_in() -> dict[str, Any]:
 
 def _scale_request(resource: Resource, short: str, model: type[BaseModel]) -> dict[str, Any]:
     root = _root(model, NamedMetadata, defaults=True)
-    cel_rules.attach(root, "spec", cel_rules.unchangeable())
+    cel_rules.attach(root, "spec", cel_rules.unchangeable(scale_request.UNCHANGEABLE))
     columns = [
         column("Job", ".spec.selector.name"),
         column("From", ".status.from", "integer"),
@@ -109,6 +111,25 @@ def _scale_request(resource: Resource, short: str, model: type[BaseModel]) -> di
         AGE,
     ]
     return definition(resource, [short], root, columns, {"status": {}}, categories=["torchq"])
+
+
+def model_version() -> dict[str, Any]:
+    """Return the CustomResourceDefinition of ModelVersion."""
+    root = _root(ModelVersion, ModelVersionName, defaults=False)
+    cel_rules.attach(root, "spec", cel_rules.unchangeable(UNCHANGEABLE))
+    columns = [
+        column("Model", ".spec.modelName"),
+        column("Version", ".spec.version"),
+        column("Files", ".status.files", "integer"),
+        column("Bytes", ".status.bytes", "integer"),
+        column("Job", ".spec.createdBy"),
+        column("Result", ".status.result"),
+        column("Digest", ".status.digest", wide=True),
+        column("Claim", ".spec.claimName", wide=True),
+        column("Path", ".spec.path", wide=True),
+        AGE,
+    ]
+    return definition(MODEL_VERSIONS, ["mv"], root, columns, {}, categories=["torchq"])
 
 
 def _root(model: type[BaseModel], name: type[BaseModel], *, defaults: bool) -> Schema:

@@ -1,8 +1,9 @@
 """Validation rules that span several fields of a TorchJob.
 
-One rule: every check here is also a CEL rule of the CRD (`crds.schema.cel_rules`), with the same message, with two
-exceptions. CEL cannot find a dependency cycle, and it cannot read the opaque pod template with a container's GPUs and
-memory. A check that is newer than stored jobs is in `check_submitted`: it holds where its fields are set or changed.
+One rule: every check here is also a CEL rule of the CRD (`crds.schema.cel_rules`), with the same message, with three
+exceptions. CEL cannot find a dependency cycle, it cannot read the opaque pod template with a container's GPUs and
+memory, and it cannot read the namespace of an object. A check that is newer than stored jobs is in `check_submitted`:
+it holds where its fields are set or changed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,6 +48,8 @@ NO_MEMORY = "the main container asks for no memory: ask for some in its resource
 POD_MEMORY = "the pod itself asks for memory or limits it: only the memory of its containers can grow"
 SMALL_MEMORY = "must not be less than the memory that the main container asks for"
 MANY_LEAST_WORKERS = "must not be greater than spec.torchElasticPolicy.numMinReplicas"
+MODEL_TWICE = "every model must stand here once: it has one folder in the containers"
+FOREIGN_MODEL = "must begin with the namespace of the job: a claim has one folder for each namespace"
 LONG_SHUTDOWN = "must be less than the terminationGracePeriodSeconds of the Worker's pods, which are killed then"
 
 
@@ -64,7 +67,17 @@ def check(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
     yield from _elastic(spec)
     yield from _health(spec)
     yield from _processes(spec)
+    yield from _models(metadata, spec)
     yield from cycles(spec.torch_task_specs)
+
+
+def _models(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:
+    names = [each.model_name for each in spec.model_inputs]
+    if len(set(names)) < len(names):
+        yield invalid("spec.modelInputs", names, MODEL_TWICE)
+    for index, each in enumerate(spec.model_inputs):
+        if metadata.namespace and each.path.partition("/")[0] != metadata.namespace:
+            yield invalid(f"spec.modelInputs[{index}].path", each.path, FOREIGN_MODEL)
 
 
 def _task_types(metadata: Metadata, spec: TorchJobSpec) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from crds.torchjob.launched_processes import NprocPerNode
 from crds.torchjob.stages import Stage
 from crds.torchjob.tasks import MASTER, RENDEZVOUS, WORKER, Count, TaskSpec, TaskType, with_defaults
 from crds.torchjob.worker_range import WorkerRange
+from crds.trained_models import MOST_MODELS, ClaimName, ModelInput, ModelOutput
 
 MAX_TASK_TYPES = size_limits.MOST_TASK_TYPES
 MAX_PRIORITY = 1_000_000_000
@@ -28,8 +29,6 @@ MAX_BACKOFF_LIMIT = 1_000
 DEFAULT_MAX_RESTARTS = 10
 DEFAULT_GRACE = 30
 """The grace period in seconds of a pod whose template has none, as in Kubernetes."""
-CLAIM_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-"""RFC 1123: the name of a PersistentVolumeClaim."""
 SHUTDOWN_MARGIN = 5
 """The number of seconds between the end of a pod's processes and the end of its grace period."""
 
@@ -139,7 +138,7 @@ class Health(StrictModel):
 class Outputs(StrictModel):
     """Where the files stay that the job writes."""
 
-    claim_name: Annotated[str, Field(max_length=253, pattern=CLAIM_NAME)]
+    claim_name: ClaimName
     """The PersistentVolumeClaim with a folder of the job, which all its pods see at /torchq/output. It has to allow
     access from all nodes that run pods of the job."""
 
@@ -181,6 +180,10 @@ class TorchJobSpec(StrictModel):
     false again."""
     outputs: Outputs | None = None
     """Where the files stay that the job writes; the variable TORCHQ_OUTPUT of its containers names the folder."""
+    model_output: ModelOutput | None = None
+    """The model that the job trains, in the folder of TORCHQ_MODEL_PATH; on Kubernetes the job also needs outputs."""
+    model_inputs: Annotated[tuple[ModelInput, ...], Field(max_length=MOST_MODELS, strict=False)] = ()
+    """The models that the job reads."""
 
     @model_validator(mode="before")
     @classmethod
@@ -199,8 +202,7 @@ class TorchJobSpec(StrictModel):
 
     @cached_property
     def charge(self) -> Amounts:
-        """The amounts that the admitted job takes from its queue's quota and the pool with all workers that it
-        requests.
+        """The amounts that the admitted job takes from quota and pool with all workers that it requests.
 
         Raise ValueError for a text that is not a quantity; a TorchJob that was parsed has no such text.
         """

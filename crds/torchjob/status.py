@@ -18,6 +18,7 @@ from crds.label_names import MOST_LEVELS
 from crds.model import LabelName, LenientModel, Text, Time
 from crds.torchjob.conditions import FINISHED, Condition, Phase
 from crds.torchjob.tasks import MOST_TASKS
+from crds.trained_models import ModelFiles
 
 Tally = Annotated[int, Field(ge=0)]
 ResourceName = Annotated[str, Field(max_length=317)]
@@ -119,8 +120,7 @@ class Admission(LenientModel):
     """The number of the last growth that was declined in whole or in part although its owner wanted it; absent after
     any other change of the admission."""
     idle: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
-    """The number of granted workers that the queue has not paid for: the job has them while nobody else can use their
-    room."""
+    """The number of granted workers that are not paid for: the job has them while nobody else can use their room."""
     nproc_per_node: Annotated[dict[TaskName, Annotated[int, Field(ge=1)]], Field(max_length=16)] | None = None
     """For each task type, the number of processes that torchrun starts in each pod; 1 for any other task. Jobs that
     versions without spec.nprocPerNode admitted lack the field: torchElasticPolicy.nprocPerNode applies, else 1."""
@@ -226,6 +226,8 @@ class Completion(LenientModel):
     """The restart generation of these pods; the record is void after another restart."""
     result: Annotated[str, Field(max_length=MOST_RESULT, exclude_if=not_)] = ""
     """The result of the job, as `status.result` has it later."""
+    model: ModelFiles | None = None
+    """The files of the job's model; absent if nobody has counted them."""
 
 
 class Departure(LenientModel):

@@ -19,7 +19,7 @@ from crds.resources.amounts import Amounts
 from kube import errors
 from kube.api import Cluster, Manifest
 from queues.values import Refusal
-from reconcilers.apply import events, object_writer
+from reconcilers.apply import events, model_records, object_writer
 from reconcilers.apply.object_writer import KeyLost, ObjectWriter, ObserveAgain, Obstructed, classify_refusal
 from reconcilers.apply.parallel import ParallelRun
 from reconcilers.errors import NameTaken
@@ -46,6 +46,7 @@ from reconcilers.values import (
     PatchRequest,
     Plan,
     RaiseCharge,
+    RecordModel,
     SetWorkers,
     WriteStatus,
 )
@@ -166,7 +167,8 @@ class Application:
                 self._do_beside(action)
 
     def _do_beside(
-        self, action: CreateService | DeleteService | PatchObject | SetWorkers | AnnotateJob | DeleteObject
+        self,
+        action: CreateService | DeleteService | PatchObject | SetWorkers | AnnotateJob | DeleteObject | RecordModel,
     ) -> None:
         """Carry out an action beside the job's pods and status."""
         objects = self._objects
@@ -181,6 +183,8 @@ class Application:
                 self._in_parallel(partial(objects.set_workers, workers), [resource_version], fenced=True)
             case AnnotateJob(annotations):
                 self._in_parallel(objects.annotate_job, [annotations], fenced=True)
+            case RecordModel():
+                self._in_parallel(partial(model_records.record, objects, self.clock), [action], fenced=True)
             case DeleteObject(resource, name, uid):
                 delete = objects.delete_request if resource == RECREATE_REQUESTS else partial(objects.delete, resource)
                 self._in_parallel(partial(delete, name), [uid])

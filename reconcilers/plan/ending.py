@@ -5,7 +5,7 @@ not recorded anywhere else, are deleted before this record.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from crds.torchjob import conditions
@@ -14,7 +14,7 @@ from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import closed_holds, progress, status
 from reconcilers.plan.in_place import interruptions
 from reconcilers.plan.moment import Moment
-from reconcilers.pods import task_members
+from reconcilers.pods import model_record, task_members
 from reconcilers.pods.grants import Grant
 from reconcilers.pods.task_members import PodMember
 from reconcilers.values import (
@@ -64,26 +64,40 @@ def find_record(job: TorchJob) -> Completion | None:
     return found if is_present else None
 
 
-def judge_completion(observation: Observation, now: datetime) -> tuple[bool, PodView | None, float | None]:
-    """Return whether the observed pods have completed a job that no worker has ended, the pod that gives its result,
-    and the seconds until this may be judged otherwise."""
+@dataclass(frozen=True, slots=True)
+class CompletionVerdict:
+    """Whether the observed pods have completed a job that no worker has ended."""
+
+    is_complete: bool
+    result_of: PodView | None = None
+    """The pod that gives the result of the job."""
+    model_of: PodView | None = None
+    """The pod that has counted the files of the job's model."""
+    settled_in: float | None = None
+    """The seconds until this may be judged otherwise."""
+
+
+def judge_completion(observation: Observation, now: datetime) -> CompletionVerdict:
+    """Return the verdict on the observed pods of a job."""
     pods, settled_in = pod_history.settle(observation.pods, now.timestamp())
     settled = interruptions.show(replace(observation, pods=pods))
     job = settled.job
     if not isinstance(job, TorchJob) or job.is_finished or find_record(job) is not None:
-        return False, None, None
+        return CompletionVerdict(False)
     granted = Grant(job, job.admission) if job.admission is not None else None
-    is_complete = granted is not None and has_succeeded(granted, settled.pods)
-    return is_complete, _result_giver(granted, settled.pods) if is_complete else None, settled_in
+    if granted is None or not has_succeeded(granted, settled.pods):
+        return CompletionVerdict(False, settled_in=settled_in)
+    return CompletionVerdict(True, *_givers(granted, settled.pods), settled_in)
 
 
 def finish(job: TorchJob, after: TorchJobStatus, at: Moment, before: tuple[Action, ...] = ()) -> Plan:
     """End the job, after some other actions. The services are deleted first, because their existence is not recorded
     anywhere else. The status is written next, with the job's result, and the pods that prove it are deleted last."""
     observation, deletion = at.observation, at.deletion
-    giver = _result_giver(at.grant, observation.pods)
-    if giver is not None and observation.result is None:
-        return Plan(result_of=giver)
+    giver, counter = _givers(at.grant, observation.pods)
+    counter = counter if model_record.is_due(job, after) else None
+    if observation.result is None and (giver is not None or counter is not None):
+        return Plan(result_of=giver, model_of=counter)
     record = find_record(job)
     after = after.model_copy(update={"result": observation.result or (record.result if record is not None else "")})
     pods = observation.pods
@@ -92,22 +106,26 @@ def finish(job: TorchJob, after: TorchJobStatus, at: Moment, before: tuple[Actio
     remaining = tuple(pod for pod in pods if pod.uid not in uids)
     may_have_services = job.spec.clean_pod_policy != "None" and (pods or job.status.attempt > 0)
     services = delete_all_services(job, pods) if may_have_services else ()
-    writes = services + status.write(job, after, remaining, at.now)
+    # A kill after the record repeats the record, which finds its name taken by this job.
+    files = observation.model or (record.model if record is not None else None)
+    model = model_record.record(job, after, files, on_machine=at.settings.on_machine)
+    writes = services + model + status.write(job, after, remaining, at.now)
     deletions = deletion.delete(to_delete, shorten=True) + at.group_deletions
     return Plan(before + writes + deletions + _failure_events(after))
 
 
-def _result_giver(granted: Grant | None, pods: Pods) -> PodView | None:
-    """Return the pod that gives the result of the job: of the last run and the last stage with a result, the pod with
-    rank 0, else the first pod with a result. The result is None if there is no such pod.
+def _givers(granted: Grant | None, pods: Pods) -> tuple[PodView | None, PodView | None]:
+    """Return the pod that gives the result of the job, and the pod that has counted the files of its model: of the last
+    run and the last stage with such a pod, the pod with rank 0, else the first one; None if there is no such pod.
 
     Which process has rank 0 is for the training to say: torchrun's own rendezvous gives ranks in another order.
     """
-    if granted is None or not any(pod.has_result for pod in pods):
-        return None
-    own, members = granted.own_pods(pods), granted.members
-    found = [pod for pod in own if pod.has_result and not progress.is_outdated(granted.wanted, pod)]
-    return min(found, key=lambda pod: _order_of_givers(members[pod.name]), default=None)
+    if granted is None or not any(pod.has_result or pod.has_model for pod in pods):
+        return None, None
+    members = granted.members
+    current = [pod for pod in granted.own_pods(pods) if not progress.is_outdated(granted.wanted, pod)]
+    current.sort(key=lambda pod: _order_of_givers(members[pod.name]))
+    return next((pod for pod in current if pod.has_result), None), next((pod for pod in current if pod.has_model), None)
 
 
 def _order_of_givers(member: PodMember) -> tuple[int, float, str]:

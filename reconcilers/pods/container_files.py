@@ -42,16 +42,26 @@ def add_stop_mark(spec: dict[str, Any]) -> None:
 def add_output(job: TorchJob, task_type: str, spec: dict[str, Any]) -> Mapping[str, str]:
     """Add the folder for the job's files to all containers, and return the variable that names it. The claim has
     one folder for each job. A rendezvous store writes nothing."""
-    outputs, is_store = job.spec.outputs, job.spec.rendezvous and task_type == RENDEZVOUS
-    if outputs is None or is_store:
+    outputs = job.spec.outputs
+    if outputs is None or is_store(job, task_type):
         return {}
     if all(volume.get("name") != OUTPUT_VOLUME for volume in spec.get("volumes") or ()):
         claim = {"name": OUTPUT_VOLUME, "persistentVolumeClaim": {"claimName": outputs.claim_name}}
         spec["volumes"] = [*(spec.get("volumes") or ()), claim]
-    folder = f"{job.metadata.namespace}/{job.metadata.name}-{job.metadata.uid}"
+    folder = job_folder(job)
     for container in containers.all_containers(spec):
         mounts = container.get("volumeMounts") or ()
         if all(mount.get("mountPath") != OUTPUT_FOLDER for mount in mounts):
             mount = {"name": OUTPUT_VOLUME, "mountPath": OUTPUT_FOLDER, "subPath": folder}
             container["volumeMounts"] = [*mounts, mount]
     return {OUTPUT_VARIABLE: OUTPUT_FOLDER}
+
+
+def is_store(job: TorchJob, task_type: str) -> bool:
+    """Return whether the pods of a task are the rendezvous store of the job, which trains nothing."""
+    return job.spec.rendezvous and task_type == RENDEZVOUS
+
+
+def job_folder(job: TorchJob) -> str:
+    """Return the folder of a job among the folders of all jobs."""
+    return f"{job.metadata.namespace}/{job.metadata.name}-{job.metadata.uid}"

@@ -34,6 +34,7 @@ from reconcilers.pods import (
     container_files,
     environment,
     host_file,
+    model_folders,
     node_affinity,
     progress_protocol,
     restart_agent,
@@ -113,7 +114,7 @@ class Blueprint:
     @property
     def shared_address(self) -> bool:
         """Whether all pods share one machine and its ports."""
-        return self.settings.master_address == "loopback"
+        return self.settings.on_machine
 
     def port(self, lead: str) -> int:
         """Return the port of a pod that others connect to: on a shared machine, the port that its variables set or that
@@ -306,7 +307,8 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     output = container_files.add_output(blueprint.job, member.task_type, spec)
     shutdown = environment.shutdown_variables(blueprint.job, member.task_type)
     files = added_files.add(blueprint.job, blueprint.admission, member, access, spec)
-    env = {**_variables(blueprint, member), **shutdown, **reports, **output, **files}
+    models = _models(blueprint, member, spec)
+    env = {**_variables(blueprint, member), **shutdown, **reports, **output, **models, **files}
     for container in containers.all_containers(spec):
         own = {**env, **container_files.set_message(container)}
         environment.add_variables(container, progress_protocol.without_own_server(own, container))
@@ -321,6 +323,13 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     if blueprint.driver == restart_agent.DRIVER:
         restart_agent.add_agent(spec)
     return spec
+
+
+def _models(blueprint: Blueprint, member: PodMember, spec: dict[str, Any]) -> environment.Variables:
+    """Add the models that the job reads, and return the variables of these and of the model that it trains."""
+    job, task, on_machine = blueprint.job, member.task_type, blueprint.shared_address
+    own = model_folders.output_variables(job, task, on_machine=on_machine)
+    return {**own, **model_folders.add_inputs(job, task, spec)}
 
 
 def _choose_nodes(spec: dict[str, Any], blueprint: Blueprint, member: PodMember) -> None:

@@ -62,8 +62,8 @@ class PodView:
     """
     lost_peer: bool = False
     """Whether the last output blames another process or the connection to it."""
-    has_result: bool = False
-    """Whether the main container has ended with a result of the job (`reconcilers.views.pod_result`)."""
+    gave: str = ""
+    """What the main container has ended with (`reconcilers.views.pod_result.given`)."""
     unexplained: bool = False
     """Whether the pod's end can be explained further: its message is shortened here, or its log holds the cause
     (`explain`)."""
@@ -170,6 +170,16 @@ class PodView:
         return replace(self, phase="Running", problem="", restarts=restarts, end=self.end & PodEnd.CLOSING)
 
     @property
+    def has_result(self) -> bool:
+        """Whether the main container has ended with a result of the job."""
+        return pod_result.KEY in self.gave
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the main container has counted the files of the job's model."""
+        return pod_result.MODEL_KEY in self.gave
+
+    @property
     def finished(self) -> bool:
         """Whether the pod has ended for good, as far as its job is concerned."""
         return self.phase in FINISHED
@@ -247,7 +257,7 @@ def _status_fields(manifest: Manifest, phase: str) -> dict[str, Any]:
         "problem": _problem_text(manifest, phase),
         **_conditions(status),
         **pod_end.read(spec, status, phase),
-        "has_result": phase in FINISHED and pod_result.is_there(manifest),
+        "gave": pod_result.given(manifest) if phase in FINISHED else "",
         "agent_failure": containers.find_agent_failure(status),
     }
 

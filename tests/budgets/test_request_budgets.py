@@ -1,6 +1,7 @@
 """The requests that a job, a pod, a resync and a takeover cost. The numbers of requests agree with docs/budgets.md."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ QUESTIONS = len(optional_kinds.KINDS) + len(scale_request.RESOURCES)
 that are not installed. The coordinator asks for the queues of gang schedulers, too.
 """
 STATUS = "PATCH torchjobs/status"
+MODEL = {"modelOutput": {"modelName": "digits"}, "outputs": {"claimName": "models"}}
 
 
 def test_a_start_costs_one_list_and_one_watch_per_resource(cluster: KubernetesCluster, clock: Clock) -> None:
@@ -67,18 +69,22 @@ def test_a_watch_that_ends_is_resumed_without_a_list(line: Metered, namespace: s
     assert line.worker == {f"WATCH {each}": 1 for each in OF_WORKERS}
 
 
-def test_a_job_whose_pods_end_at_once_costs_two_status_writes(line: Metered, namespace: str) -> None:
+@pytest.mark.parametrize(("spec", "more"), [({}, {}), (MODEL, {"CREATE modelversions": 1})], ids=["plain", "model"])
+def test_a_job_whose_pods_end_at_once_costs_two_status_writes(
+    line: Metered, namespace: str, spec: dict[str, Any], more: dict[str, int]
+) -> None:
     line.queue("a")
     line.begin()
     line.settle()
     line.note()
-    key = line.submit("quick", namespace, "a", tasks={"Master": task()})
+    key = line.submit("quick", namespace, "a", tasks={"Master": task()}, **spec)
     line.until(lambda: line.pods_of(key))
     line.move(key, "Succeeded")
     line.until(lambda: line.phase(key) == "Succeeded" and not line.reserved())
     line.settle()
     assert line.coordinator == {}
-    assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 2, "CREATE pods": 1}  # Admitted, Succeeded
+    # Admitted, Succeeded.
+    assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 2, "CREATE pods": 1} | more
 
 
 def test_a_job_that_waits_and_runs_costs_four_status_writes(line: Metered, namespace: str, clock: Clock) -> None:

@@ -12,6 +12,7 @@ import orjson
 from crds.api_resources import POD_GROUPS, PODS, SCALE_INS, SCALE_OUTS, SERVICES, TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
 from tests.faults.api import Api
+from tests.faults.invariants import models
 from tests.faults.invariants.facts import FactWatch
 from tests.faults.invariants.idle_growth import IdleWatch
 from tests.faults.invariants.sizes import SizeWatch, unrest
@@ -74,6 +75,7 @@ class Observer:
         found += self._sizes.problems(jobs, pods, now, excused=zombies)
         found += self._idle.problems(jobs, pods)
         found += self._unreported(jobs)
+        found += models.problems(self._api)
         found += self._facts.doubled()
         found += [] if zombies else self._early(jobs, pods)
         found += [] if zombies else self._doubled(pods)

@@ -28,6 +28,7 @@ KUBECTL = {
     "get": [
         ("get", "scaleouts,scaleins"),
         ("get", "torchjobs"),
+        ("get", "modelversions"),
         ("get", "torchjobs", "--watch", "--request-timeout=1s"),
     ],
     "describe": [("describe", "pod", "digits-worker-0"), ("describe", "torchjob", "digits")],

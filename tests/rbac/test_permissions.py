@@ -20,6 +20,7 @@ from crds.api_resources import (
     EVENTS,
     GANG_QUEUES,
     LEASES,
+    MODEL_VERSIONS,
     NODES,
     POD_DISRUPTION_BUDGETS,
     POD_GROUPS,
@@ -61,6 +62,8 @@ def stage(
     for item in access.admin.list(CONFIG_MAPS, TENANT).items:
         if item["metadata"]["name"].startswith(("code", config_maps.PREFIX)):
             remove(access.admin, CONFIG_MAPS, item["metadata"]["name"], TENANT)
+    for item in access.admin.list(MODEL_VERSIONS, TENANT).items:
+        remove(access.admin, MODEL_VERSIONS, item["metadata"]["name"], TENANT)
     remove(access.admin, NODES, "here", "")
     for kind in filter(access.admin.serves, OTHERS):
         remove(access.admin, kind, "train-0", TENANT)
@@ -344,6 +347,7 @@ def test_no_account_may_change_permissions_or_read_secrets() -> None:
         "tenantqueues",
         "scaleouts",
         "scaleins",
+        "modelversions",
         "pods",
         "services",
         "poddisruptionbudgets",

@@ -26,7 +26,7 @@ def output() -> Path:
     """
     named = os.environ.get(surroundings.OUTPUT)
     if named:
-        return _create(Path(named))
+        return create(Path(named))
     if surroundings.is_in_job(os.environ):
         raise Refused(
             "this job has no folder that outlives its pods: name a claim with torchq.run(..., outputs=CLAIM), with "
@@ -35,13 +35,14 @@ def output() -> Path:
     folder = Path(LOCAL).absolute()
     if folder.is_dir():
         return folder
-    _create(folder)
+    create(folder)
     # The next job must not inherit the files that this run writes.
     (folder / ".gitignore").write_text("*\n")
     return folder
 
 
-def _create(folder: Path) -> Path:
+def create(folder: Path) -> Path:
+    """Create a folder for files of the job, unless it exists, and return it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

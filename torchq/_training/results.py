@@ -12,15 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchq._errors import Invalid
-from torchq._training import kept_values, large_results, marked_lines, reports, surroundings
+from torchq._training import end_message, kept_values, large_results, marked_lines, reports, surroundings
 from torchq._training.json_values import as_text
 
 log = logging.getLogger("torchq")
 MOST_BYTES = 3500
 """The most bytes of JSON in a termination message, which has at most 4,096."""
-
-STOP_MARK = b"torchq: stopped"
-"""The line that the preStop hook of the container appends to the file. With it, an end with 0 is no success."""
 
 
 def result(values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
@@ -56,7 +53,7 @@ def give(value: object, name: str) -> None:
         text = as_text(_keep_large(text, name).document())
     marked_lines.write(marked_lines.RESULT, text)
     if path:
-        _write(path, f'{{"torchq-result":{text}}}'.encode() + _stop_mark(path))
+        _write(path, text)
 
 
 def _keep_large(text: str, name: str) -> large_results.Reference:
@@ -72,23 +69,9 @@ def _keep_large(text: str, name: str) -> large_results.Reference:
     return reference
 
 
-def _stop_mark(path: str) -> bytes:
-    """Return the line by which the node has marked that it asked the container to stop; empty without such a line."""
+def _write(path: str, text: str) -> None:
     try:
-        with open(path, "rb") as file:
-            return b"\n" + STOP_MARK + b"\n" if STOP_MARK in file.read().splitlines() else b""
-    except OSError:
-        return b""
-
-
-def _write(path: str, content: bytes) -> None:
-    """Replace the content of a file by one write: the file is mounted, so no other file can take its place."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            os.write(file, content)
-        finally:
-            os.close(file)
+        end_message.put(path, end_message.RESULT, text)
     except OSError as error:
         log.warning(
             "the result cannot be written to %s (%s), so it is only in the log: the container must be able to write "

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 
 RESULT_FILE = "TORCHQ_RESULT_FILE"
 OUTPUT = "TORCHQ_OUTPUT"
+MODEL = "TORCHQ_MODEL_PATH"
+MODEL_INPUT = "TORCHQ_MODEL_INPUT_"
+"""The beginning of the name of each variable with the folder of a model that the job reads."""
 REPORT_VARIABLES = ("TORCHQ_REPORT_URL", "TORCHQ_REPORT_TOKEN", "TORCHQ_JOB", "TORCHQ_POD")
 """The variables that a process needs to report to the coordinator."""
 

@@ -17,7 +17,7 @@ from coordinator.cli import manifest_files, session
 from coordinator.cli.backup import code as saved_code
 from coordinator.cli.backup import saved, steps
 from coordinator.cli.backup.code import CodeName
-from coordinator.cli.backup.saved import Backup, SavedJob, SavedQueue
+from coordinator.cli.backup.saved import Backup, SavedJob, SavedObject
 from coordinator.cli.backup.steps import Step
 from coordinator.code import config_maps
 from coordinator.code.archive import Archive
@@ -26,7 +26,7 @@ from coordinator.code.errors import CodeError, StoreFailed
 from coordinator.errors import CoordinatorError
 from coordinator.runs import launch
 from crds import labels
-from crds.api_resources import CONFIG_MAPS, TENANT_QUEUES, TORCHJOBS
+from crds.api_resources import CONFIG_MAPS, MODEL_VERSIONS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
 from crds.torchjob import submission_order
 from kube import errors
@@ -119,8 +119,8 @@ class CodeRequests:
 def read(paths: Iterable[str]) -> Backup:
     """Return the backup in the files; `-` is standard input. Raise BadManifest with file and place."""
     backup = saved.read(document for path in paths for document in _documents(path))
-    if not backup.queues and not backup.jobs:
-        raise manifest_files.BadManifest(f"{', '.join(paths)}: no TorchJob and no TenantQueue")
+    if not (backup.queues or backup.jobs or backup.models):
+        raise manifest_files.BadManifest(f"{', '.join(paths)}: no TorchJob, no TenantQueue and no ModelVersion")
     return backup
 
 
@@ -188,7 +188,8 @@ def _plan(cluster: Cluster, backup: Backup, code: CodeRequests, now: datetime) -
     jobs = {_key(item): item for item in found}
     pending = {key: job for key, job in wanted.items() if key not in jobs or steps.awaits_code(jobs[key])}
     lacking = frozenset(key for key, job in pending.items() if not code.has(job))
-    return steps.plan(_in_sequence(backup, now), now, queues, jobs, lacking)
+    models = {_key(item) for item in (cluster.list(MODEL_VERSIONS).items if backup.models else ())}
+    return steps.plan(_in_sequence(backup, now), now, queues, jobs, lacking, models)
 
 
 def _key(item: Manifest) -> tuple[str, str]:
@@ -206,7 +207,7 @@ def _try_all(cluster: Cluster, todo: Iterable[Step], code: CodeRequests) -> dict
     return refusals | dict(_try_code(code, [step.saved for step in pending if str(step.saved) not in refusals]))
 
 
-def _try_code(code: CodeRequests, found: Iterable[SavedQueue | SavedJob]) -> Iterator[tuple[str, str]]:
+def _try_code(code: CodeRequests, found: Iterable[SavedObject]) -> Iterator[tuple[str, str]]:
     """Yield the refusals of the API server for the code of jobs, by job. Code that jobs share is tried once."""
     tried: dict[CodeName, str] = {}
     for job in found:
@@ -231,7 +232,7 @@ def _check_account(cluster: Cluster, job: SavedJob) -> None:
             continue
 
 
-def _try(cluster: Cluster, found: SavedQueue | SavedJob) -> Iterator[tuple[str, str]]:
+def _try(cluster: Cluster, found: SavedObject) -> Iterator[tuple[str, str]]:
     try:
         _create(cluster, found, dry_run=True)
     except errors.Invalid as error:
@@ -242,7 +243,7 @@ def _try(cluster: Cluster, found: SavedQueue | SavedJob) -> Iterator[tuple[str, 
         return  # created since the list; the next step finds out by whom
 
 
-def _create(cluster: Cluster, found: SavedQueue | SavedJob, *, dry_run: bool = False) -> Manifest:
+def _create(cluster: Cluster, found: SavedObject, *, dry_run: bool = False) -> Manifest:
     return cluster.create(found.resource, found.body, found.namespace, dry_run=dry_run)
 
 

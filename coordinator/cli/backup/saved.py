@@ -1,7 +1,8 @@
-"""The objects of a backup: the output of `kubectl get tenantqueues,torchjobs -A -o json`, and ConfigMaps with code.
+"""The objects of a backup: the output of `kubectl get tenantqueues,torchjobs,modelversions -A -o json`, and ConfigMaps
+with code.
 
-One rule: pure. Of an old object only its labels, annotations and spec are used, and the status of a finished job. Uids,
-owners, finalizers and managed fields belong to the old cluster.
+One rule: pure. Of an old object only its labels, annotations and spec are used, and the status of a finished job or of
+a model. Uids, owners, finalizers and managed fields belong to the old cluster.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from coordinator.cli.backup.code import CodeName
 from coordinator.cli.manifest_files import BadManifest, as_json, as_map
 from coordinator.code.archive import Archive
 from crds import labels, problems
-from crds.api_resources import CONFIG_MAPS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
+from crds.api_resources import CONFIG_MAPS, MODEL_VERSIONS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
 from crds.keys import JobKey
 from crds.torchjob import submission_order
 from crds.torchjob.conditions import FINISHED
@@ -93,6 +94,25 @@ class SavedJob:
         return f"torchjob {self.namespace}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedModel:
+    """A ModelVersion of a backup."""
+
+    resource: ClassVar[Resource] = MODEL_VERSIONS
+    source: str
+    namespace: str
+    name: str
+    body: Manifest
+    """The manifest to create, with the old status: the kind has no status subresource."""
+
+    def __str__(self) -> str:
+        """Return the kind, namespace and name, for people."""
+        return f"modelversion {self.namespace}/{self.name}"
+
+
+SavedObject = SavedQueue | SavedJob | SavedModel
+
+
 @dataclass(frozen=True, slots=True)
 class Backup:
     """The objects of a backup: the queues by name, and the jobs in the order of their creation."""
@@ -105,12 +125,14 @@ class Backup:
     """The number of ScaleOuts and ScaleIns, which are not restored."""
     config_maps: int
     """The number of ConfigMaps without code of jobs, which are not restored."""
+    models: tuple[SavedModel, ...] = ()
 
 
 def read(documents: Iterable[tuple[str, Any]]) -> Backup:
     """Return the objects of documents, each given with its source. Raise BadManifest for anything else."""
     queues: list[SavedQueue] = []
     jobs: list[SavedJob] = []
+    models: list[SavedModel] = []
     parts: list[Manifest] = []
     requests = config_maps = 0
     for source, body in _items(documents):
@@ -119,6 +141,8 @@ def read(documents: Iterable[tuple[str, Any]]) -> Backup:
                 queues.append(_queue(source, body))
             case (TORCHJOBS.api_version, TORCHJOBS.kind):
                 jobs.append(_job(source, body))
+            case (MODEL_VERSIONS.api_version, MODEL_VERSIONS.kind):
+                models.append(_model(source, body))
             case (TORCHJOBS.api_version, kind) if kind in _SKIPPED:
                 requests += 1
             case (CONFIG_MAPS.api_version, CONFIG_MAPS.kind):
@@ -127,13 +151,13 @@ def read(documents: Iterable[tuple[str, Any]]) -> Backup:
             case (version, kind):
                 raise BadManifest(
                     f"{source}: {kind} of {version} is neither a TorchJob nor a TenantQueue of {TORCHJOBS.api_version}"
-                    ", nor a ConfigMap with code of jobs"
+                    ", nor a ModelVersion, nor a ConfigMap with code of jobs"
                 )
-    _check_names((*queues, *jobs))
+    _check_names((*queues, *jobs, *models))
     queues.sort(key=lambda queue: queue.name)
     jobs.sort(key=lambda job: (job.created, job.tie))
     wanted = (job.code for job in jobs if job.code is not None)
-    return Backup(tuple(queues), tuple(jobs), code.archives(parts, wanted), requests, config_maps)
+    return Backup(tuple(queues), tuple(jobs), code.archives(parts, wanted), requests, config_maps, tuple(models))
 
 
 def final_status(job: SavedJob, stored: Manifest) -> Manifest:
@@ -150,7 +174,7 @@ def final_status(job: SavedJob, stored: Manifest) -> Manifest:
     return {"status": present | changed | ({"selector": selector} if selector else {})}
 
 
-def _check_names(found: Iterable[SavedQueue | SavedJob]) -> None:
+def _check_names(found: Iterable[SavedObject]) -> None:
     """Refuse an object that the files have twice: they are backups of different times."""
     first: dict[str, str] = {}
     for each in found:
@@ -177,6 +201,16 @@ def _queue(source: str, body: Manifest) -> SavedQueue:
     metadata = _map(body, "metadata", source)
     name, annotations = _text(metadata, "name", source), _map(metadata, "annotations", source)
     return SavedQueue(source=source, name=name, body=_manifest(body, {"name": name}, annotations, source))
+
+
+def _model(source: str, body: Manifest) -> SavedModel:
+    metadata = _map(body, "metadata", source)
+    namespace, name = _text(metadata, "namespace", source), _text(metadata, "name", source)
+    annotations = _map(metadata, "annotations", source)
+    new = _manifest(body, {"name": name, "namespace": namespace}, annotations, source)
+    return SavedModel(
+        source=source, namespace=namespace, name=name, body=new | {"status": _map(body, "status", source)}
+    )
 
 
 def _job(source: str, body: Manifest) -> SavedJob:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from coordinator.cli.backup.saved import Backup, SavedJob, SavedQueue
+from coordinator.cli.backup.saved import Backup, SavedJob, SavedObject, SavedQueue
 from crds import labels, timestamps
 from crds.torchjob.conditions import FINISHED
 from kube.api import Manifest
@@ -39,7 +39,7 @@ class Step:
     """The step for one object."""
 
     action: Action
-    saved: SavedQueue | SavedJob
+    saved: SavedObject
     said: str
     """What becomes of the object, for people."""
 
@@ -50,14 +50,18 @@ def plan(
     queues: Mapping[str, Manifest],
     jobs: Mapping[JobName, Manifest],
     lacking: Collection[JobName],
+    models: Collection[JobName] = (),
 ) -> Iterator[Step]:
-    """Yield a step for each object: the queues first, then the jobs in the order of their creation.
+    """Yield a step for each object: the queues first, then the models, then the jobs in the order of their creation.
 
     `queues` are the specs of the queues that the cluster has, by name, and `jobs` its jobs. `lacking` names the jobs
-    whose code neither the backup nor the cluster has.
+    whose code neither the backup nor the cluster has, and `models` the ModelVersions that the cluster has.
     """
     for queue in backup.queues:
         yield judge_queue(queue, queues.get(queue.name))
+    for model in backup.models:
+        there = (model.namespace, model.name) in models
+        yield Step("keep", model, KEPT) if there else Step("create", model, "restored")
     for job in backup.jobs:
         key = job.namespace, job.name
         yield judge_job(job, jobs.get(key), now, has_code=key not in lacking)

@@ -42,7 +42,7 @@ from coordinator.local.background_start import Channel, ProgressPrinter
 from coordinator.local.stack import StackOptions
 from coordinator.local.stack_state import Files
 from coordinator.runs.document_fields import parse_duration
-from crds.api_resources import TORCHJOBS
+from crds.api_resources import MODEL_VERSIONS, TORCHJOBS
 from kube import client
 from kube.settings import ConnectionSettings
 from queues.redis import url
@@ -309,7 +309,8 @@ def status(session: Session, data: Path, form: str | None) -> None:
 @click.option("--older", required=True, metavar="AGE", help="only what nothing was written to for so long, as in 30d")
 @click.option("--yes", is_flag=True, help="remove it; without this option the command only says what it would remove")
 def prune(data: Path, older: str, yes: bool) -> None:
-    """Remove old outputs and kept logs of jobs. Those of jobs that have not finished stay.
+    """Remove old outputs and kept logs of jobs. Those of jobs that have not finished, or whose model has a version,
+    stay.
 
     Outputs are what jobs wrote into the folder of TORCHQ_OUTPUT, and outlive their jobs. Kept logs are those of pods
     that are gone.
@@ -321,9 +322,10 @@ def prune(data: Path, older: str, yes: bool) -> None:
     if not _runs(data):
         raise LocalError(f"{_not_up(data)}; while it is down, nobody knows which jobs have not finished")
     with closing(client.connect(ConnectionSettings(kubeconfig=str(Files(data).layout.kubeconfig)))) as cluster:
-        jobs = cluster.list(TORCHJOBS).items
+        jobs, models = cluster.list(TORCHJOBS).items, cluster.list(MODEL_VERSIONS).items
     unfinished = [str(job["metadata"]["uid"]) for job in jobs if not endings.is_finished(job)]
-    found = job_files.find_old(_job_files(data).values(), before, unfinished)
+    with_models = [uid for item in models if (uid := item["spec"].get("createdByUid"))]
+    found = job_files.find_old(_job_files(data).values(), before, [*unfinished, *with_models])
     for folder in found:
         click.echo(f"{size_text(folder.size):>10}  {folder.path}")
         if yes:

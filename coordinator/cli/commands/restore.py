@@ -22,9 +22,9 @@ from crds import labels
 @click.option("--skip-refused", is_flag=True, help="restore the others if the API server refuses some objects")
 @pass_session
 def restore(session: Session, files: tuple[str, ...], dry_run: bool, skip_refused: bool) -> None:
-    """Restore queues and jobs from a backup. FILE is the output of `kubectl get tenantqueues,torchjobs -A -o json`, or
-    of `-o yaml`; `-` is standard input. Another FILE has the code of `torchq run` jobs, the output of `kubectl get
-    configmaps -A -l train.distributed.io/code -o json`.
+    """Restore queues and jobs from a backup. FILE is the output of `kubectl get
+    tenantqueues,torchjobs,modelversions -A -o json`, or of `-o yaml`; `-` is standard input. Another FILE has the code
+    of `torchq run` jobs, the output of `kubectl get configmaps -A -l train.distributed.io/code -o json`.
 
     A finished job gets its old status and does not run again. Any other job waits in its queue again, or stays
     suspended. A job whose code is missing is named and not restored, and the exit code is 1. Objects that exist are

@@ -87,6 +87,14 @@ def _check_patterns(_context: click.Context, _parameter: click.Parameter, values
     help="files to leave out, as in .torchqignore",
 )
 @click.option("--outputs", metavar="CLAIM", help="claim with the files of torchq.output(), on Kubernetes")
+@click.option("--model", metavar="NAME", help="model that the job trains, in torchq.model()")
+@click.option(
+    "--with-model",
+    "with_models",
+    multiple=True,
+    metavar="NAME[@VERSION]",
+    help="model that the job reads: the newest version as of now, or that version",
+)
 @click.option("--in-place", is_flag=True, help="run in the folder itself, not in a copy; one machine only")
 @click.option("--replace", is_flag=True, help="delete the job that has this name already")
 @click.option("--anyway", is_flag=True, help="submit even a job that can never run as things are")
@@ -135,6 +143,7 @@ def _prepare(session: Session, options: dict[str, Any]) -> PreparedRun:
         **{name: value for name, value in options.items() if name not in ("env", "env_files", "secret_env", "replace")},
         "command": list(options["command"]),
         "exclude": list(options["exclude"]),
+        "with_models": list(options["with_models"]),
         **_variables(options),
         "if_exists": "replace" if options["replace"] else "fail",
         "folder": folder,

@@ -22,6 +22,7 @@ from coordinator.follow.logs import follow
 from coordinator.follow.present_logs import NoOutput
 from coordinator.follow.sent_reports import SentReports, merge
 from coordinator.follow.waiting import Waits
+from coordinator.local import job_files
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
 from kube import errors
@@ -135,7 +136,7 @@ def _place(access: ClusterAccess, ending: JobEnding) -> str:
     key = ending.key
     data = access.session.target.data
     if data is not None:
-        return str(data / output_files.FOLDER / output_files.own_folder(key))
+        return str(data / job_files.OUTPUTS / output_files.own_folder(key))
     item = access.session.cluster.get(TORCHJOBS, key.name, key.namespace)
     return f"claim {(item['spec'].get('outputs') or {}).get('claimName')}, {output_files.own_folder(key)}"
 

@@ -12,12 +12,10 @@ from typing import Any
 from coordinator.cli import job_ref
 from coordinator.cli.rpc.call_context import ClusterAccess, OpenCall, Params
 from coordinator.follow import new_files
+from coordinator.local import job_files
 from crds.keys import JobKey
 from kube.api import Manifest
 from torchq._errors import Invalid, NotFound, Refused
-
-FOLDER = "outputs"
-"""The folder in the data folder of a local cluster that has the files of all jobs."""
 
 
 def outputs(access: ClusterAccess, params: Params, _call: OpenCall) -> dict[str, Any]:
@@ -31,7 +29,7 @@ def place_of(access: ClusterAccess, item: Manifest) -> dict[str, Any]:
     own = own_folder(key)
     data = access.session.target.data
     if data is not None:
-        return {"folder": str(data / FOLDER / own)}
+        return {"folder": str(data / job_files.OUTPUTS / own)}
     claim = (item["spec"].get("outputs") or {}).get("claimName")
     if not claim:
         raise Refused(

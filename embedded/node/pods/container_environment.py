@@ -45,6 +45,8 @@ class ContainerContext:
     """The resources of the node: the values of limits that are not set."""
     output: str = ""
     """The folder of the pod's TorchJob that outlives the pod; empty if it belongs to none."""
+    models: Mapping[str, str] = field(default_factory=dict)
+    """The folders of the models that the container reads, by the paths of their mounts."""
     objects: ConfigObjects = field(default_factory=dict)
     """The ConfigMaps and Secrets that the container's variables are read from."""
 
@@ -76,7 +78,7 @@ def environment(pod: LocalPod, container: Mapping[str, Any], context: ContainerC
     for entry in container.get("env") or ():
         name = entry["name"]
         if name in mounts:
-            variables[name] = context.volumes[mounts[name]["name"]]
+            variables[name] = _folder(mounts[name], context)
         elif entry.get("value") and entry["value"] == container.get("terminationMessagePath"):
             variables[name] = context.message
         elif (value := _value(entry, pod, container, context, variables)) is not None:
@@ -85,6 +87,11 @@ def environment(pod: LocalPod, container: Mapping[str, Any], context: ContainerC
         # The pod must not choose its GPUs: they are assigned exclusively.
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(context.gpus)
     return variables
+
+
+def _folder(mount: Mapping[str, Any], context: ContainerContext) -> str:
+    """Return the folder of a mount on this machine."""
+    return context.models.get(mount["mountPath"]) or context.volumes[mount["name"]]
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
@@ -130,7 +137,7 @@ def _working_folder(container: Mapping[str, Any], context: ContainerContext) -> 
     for mount in sorted(mounts, key=lambda mount: len(mount["mountPath"]), reverse=True):
         where = posixpath.normpath(mount["mountPath"])
         if f"{wanted}/".startswith(f"{where}/"):
-            return posixpath.join(context.volumes[mount["name"]], wanted[len(where) :].lstrip("/")).rstrip("/")
+            return posixpath.join(_folder(mount, context), wanted[len(where) :].lstrip("/")).rstrip("/")
     return written
 
 

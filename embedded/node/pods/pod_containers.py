@@ -244,6 +244,7 @@ class PodContainers:
             machine_gpus=GPU in node.allocatable,
             allocatable=node.allocatable,
             output=str(self._volumes.output(pod_requirements.OUTPUT)) if pod.job else "",
+            models=self._volumes.models(pod, container),
             objects=objects,
         )
         return container_environment.order(pod, container, context)

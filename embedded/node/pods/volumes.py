@@ -52,6 +52,23 @@ class Volumes:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
+    def models(self, pod: LocalPod, container: Mapping[str, Any]) -> dict[str, str]:
+        """Return the folders of the models that a container reads, by the paths of their mounts.
+
+        Raise ValueError if a folder is missing, or is not among those of the pod's namespace.
+        """
+        mounts = filter(pod_requirements.is_model, container.get("volumeMounts") or ())
+        return {mount["mountPath"]: str(self._model(pod.namespace, mount["subPath"])) for mount in mounts}
+
+    def _model(self, namespace: str, path: str) -> Path:
+        own = (self._layout.outputs / namespace).resolve()
+        folder = (self._layout.outputs / path).resolve()
+        if not folder.is_relative_to(own):
+            raise ValueError(f"the model at {path} is not among the outputs of namespace {namespace}")
+        if not folder.is_dir():
+            raise ValueError(f"the files of the model at {path} do not exist on this machine any more")
+        return folder
+
     def set_up(self, pod: LocalPod, objects: ConfigObjects) -> None:
         """Write the files of configMap volumes, which stay unchanged as long as the pod exists.
 

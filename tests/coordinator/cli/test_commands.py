@@ -258,7 +258,8 @@ def test_config_masks_secrets_and_names_the_source_of_each_setting(torchq: Torch
 
 def test_crds_prints_every_definition(torchq: Torchq) -> None:
     printed = list(yaml.safe_load_all(torchq("crds").output))
-    assert {each["spec"]["names"]["kind"] for each in printed} == {"TorchJob", "TenantQueue", "ScaleOut", "ScaleIn"}
+    kinds = {each["spec"]["names"]["kind"] for each in printed}
+    assert kinds == {"TorchJob", "TenantQueue", "ScaleOut", "ScaleIn", "ModelVersion"}
 
 
 def test_an_unreachable_api_server_is_named(torchq: Torchq, tmp_path: Path) -> None:

@@ -54,6 +54,11 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "suspend": (False, True),
     "cancel": (False, True),
     "outputs": ({"claimName": "a"}, {"claimName": "b"}),
+    "modelOutput": ({"modelName": "a"}, {"modelName": "b"}),
+    "modelInputs": (
+        [{"modelName": "a", "version": "1", "path": "team-a/x/model"}],
+        [{"modelName": "a", "version": "2", "path": "team-a/y/model"}],
+    ),
 }
 CELLS = [
     pytest.param(field, state, status, id=f"{field.path}-{state}-{index}")

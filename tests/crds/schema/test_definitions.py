@@ -13,7 +13,7 @@ from embedded.apiserver.kinds import custom_resources as served_definitions
 
 KUBECTL_LIMIT = 200_000
 """A limit in bytes: `kubectl apply` stores the object in an annotation of at most 256 KiB."""
-TORCHJOB, TENANT_QUEUE, SCALE_OUT, SCALE_IN = generate.load()
+TORCHJOB, TENANT_QUEUE, SCALE_OUT, SCALE_IN, MODEL_VERSION = generate.load()
 
 
 def version(definition: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_manifest_files_match_the_models(name: str) -> None:
 
 def test_documents_contain_all_definitions() -> None:
     kinds = [each["spec"]["names"]["kind"] for each in yaml.safe_load_all(generate.documents())]
-    assert kinds == ["TorchJob", "TenantQueue", "ScaleOut", "ScaleIn"]
+    assert kinds == ["TorchJob", "TenantQueue", "ScaleOut", "ScaleIn", "ModelVersion"]
 
 
 @pytest.mark.parametrize("definition", generate.load(), ids=lambda definition: definition["spec"]["names"]["kind"])

@@ -146,6 +146,9 @@ def tasks(**declared: Any) -> dict[str, Any]:
     return {"torchTaskSpecs": declared}
 
 
+MODEL = {"modelName": "a", "version": "1", "path": "team/a/model"}
+
+
 def jobs(refused: dict[str, Any], accepted: dict[str, Any], field: str, name: str = "train") -> Example:
     return Example(submitted(job(name, **refused)), submitted(job(name, **accepted)), field)
 
@@ -250,6 +253,11 @@ RULES: dict[tuple[str, str, str], Example] = {
         {"torchElasticPolicy": {"shutdownTimeoutSeconds": 30}},
         {"torchElasticPolicy": {"shutdownTimeoutSeconds": 29}},
         "spec.torchElasticPolicy.shutdownTimeoutSeconds",
+    ),
+    ("spec", checks.MODEL_TWICE, ".modelInputs"): jobs(
+        {"modelInputs": [MODEL, {**MODEL, "version": "2"}]},
+        {"modelInputs": [MODEL, {**MODEL, "modelName": "b"}]},
+        "spec.modelInputs",
     ),
     ("spec.nprocPerNode", launched_processes.WRONG, ""): jobs(
         {"nprocPerNode": "8"}, {"nprocPerNode": 8}, "spec.nprocPerNode"

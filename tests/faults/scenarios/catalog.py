@@ -4,7 +4,7 @@ from crds import labels
 from crds.api_resources import NODES, POD_GROUPS, PODS, TENANT_QUEUES, TORCHJOBS
 from kube.api import Manifest
 from tests.faults.api import ApiClient
-from tests.faults.scenarios import autoscaling, failures, gangs, hangs, nodes, people, queues, requests, resizes
+from tests.faults.scenarios import autoscaling, failures, gangs, hangs, models, nodes, people, queues, requests, resizes
 from tests.faults.scenarios.scenario import FIRST_NODE, NAMESPACE, Scenario, pair
 
 ELSEWHERE = "kube-system"
@@ -17,6 +17,7 @@ _ALL = (
     *requests.SCENARIOS,
     *nodes.SCENARIOS,
     *autoscaling.SCENARIOS,
+    *models.SCENARIOS,
 )
 SCENARIOS = {each.name: each for each in _ALL}
 

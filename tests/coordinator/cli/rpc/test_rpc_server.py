@@ -258,7 +258,7 @@ def test_what_a_command_prints_belongs_to_its_thread(capsys: pytest.CaptureFixtu
         with ThreadPoolExecutor(8) as pool:
             said = [each.out for each in pool.map(lambda _: command_output.run(session, OpenCall(), "crds"), range(16))]
         print("a stray line")
-    assert {text.count("kind: CustomResourceDefinition") for text in said} == {4}
+    assert {text.count("kind: CustomResourceDefinition") for text in said} == {5}
     assert len(set(said)) == 1
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "a stray line\n")

@@ -15,6 +15,7 @@ from kube.api import Manifest
 from tests.support.coordinator import code_stores
 from tests.support.coordinator.desk import manifest, task
 from tests.support.rbac.access import TENANT
+from tests.support.rbac.scenes import users
 from tests.support.rbac.scenes.stage import Stage, installation, only_forbidden, scene
 from tests.support.rbac.scenes.users import CODE
 
@@ -41,6 +42,11 @@ def _restore_a_backup(stage: Stage) -> str:
     said = restore(stage, body | {"spec": {"weight": 2}}, saved_job("old"))
     assert not said or stage.admin.list(TORCHJOBS, TENANT).items == [], "nothing may be half-done"
     return said
+
+
+@scene(RESTORE, "modelversions", "list", "create")
+def _restore_a_model(stage: Stage) -> str:
+    return restore(stage, users.MODEL | {"metadata": {"name": "digits-1", "namespace": TENANT, "uid": "old"}})
 
 
 def saved_code() -> tuple[Manifest, Manifest]:

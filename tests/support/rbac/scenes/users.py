@@ -7,8 +7,10 @@ from typing import Any
 
 from coordinator.cache.watches import Watches
 from coordinator.rbac.permissions import COORDINATOR, DOCTOR, USER, WORKER
+from crds import model_version
 from crds.api_resources import (
     CONFIG_MAPS,
+    MODEL_VERSIONS,
     PODS,
     SCALE_INS,
     SCALE_OUTS,
@@ -16,6 +18,7 @@ from crds.api_resources import (
     Resource,
 )
 from crds.keys import JobKey
+from crds.model_version import ModelVersionSpec, ModelVersionStatus
 from gang import backends
 from kube import errors
 from kube.api import Manifest
@@ -110,6 +113,29 @@ for backend in backends.BACKENDS.values():
         scene(USER, resource_name(backend.resource.group, backend.resource.plural), "list")(
             _shown_with_its_gang(backend.name)
         )
+
+
+@scene(USER, "modelversions", "list", "delete")
+def _delete_a_model(stage: Stage) -> str:
+    stage.admin.create(MODEL_VERSIONS, MODEL, TENANT)
+    return stage.run(USER, "model", "delete", "digits", "--yes")
+
+
+@scene(USER, "modelversions", "get", "create")
+def _record_a_model_by_hand(stage: Stage) -> str:
+    cluster = stage.access.cluster(USER)
+    try:
+        cluster.create(MODEL_VERSIONS, MODEL, TENANT)
+        cluster.get(MODEL_VERSIONS, "digits-1", TENANT)
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
+
+
+MODEL = model_version.manifest(
+    ModelVersionSpec(model_name="digits", version="1", path=f"{TENANT}/train-1/model"), ModelVersionStatus()
+)
+"""A ModelVersion of another job than the present one."""
 
 
 @scene(USER, "torchjobs", "list")

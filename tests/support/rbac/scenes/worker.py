@@ -6,22 +6,25 @@ import time
 from dataclasses import replace
 
 from coordinator.rbac.permissions import WORKER
-from crds import labels
+from crds import labels, model_version
 from crds.api_resources import (
     EVENTS,
+    MODEL_VERSIONS,
     NODES,
     POD_GROUPS,
     PODS,
 )
+from crds.model_version import ModelVersionSpec, ModelVersionStatus
 from crds.torchjob.claims import ClaimReference
 from gang import backends
 from kube import errors
-from reconcilers.apply import events
+from reconcilers.apply import events, model_records
 from reconcilers.errors import NameTaken
 from reconcilers.observe import pods_informer
 from reconcilers.values import (
     EmitEvent,
     PatchPodMetadata,
+    RecordModel,
 )
 from reconcilers.views import claimed_devices, pod_view
 from reconcilers.views.claimed_devices import ClaimReader
@@ -55,6 +58,17 @@ def _a_group_is_not_let_in(stage: Stage) -> str:
     with stage.log.at_level(logging.INFO, "reconcilers"):
         assert sight.explain(group).phase == "Pending"
     return only_forbidden(stage.log.text)
+
+
+@scene(WORKER, "modelversions", "get", "create")
+def _record_a_model(stage: Stage) -> str:
+    """Find the name of a version taken by another job, and take a longer one."""
+    key = stage.job()
+    spec = ModelVersionSpec(model_name="digits", version=next(model_version.versions(key.uid)), created_by_uid="other")
+    stage.admin.create(MODEL_VERSIONS, model_version.manifest(spec, ModelVersionStatus()), TENANT)
+    action = RecordModel(spec.model_copy(update={"created_by_uid": key.uid}), ModelVersionStatus())
+    refused = model_records.create(stage.access.cluster(WORKER), key, action)
+    return "" if refused is None else refused.message
 
 
 @scene(WORKER, "resourceclaims", "get")

@@ -1,0 +1,52 @@
+"""Where the files of a ModelVersion are: a folder of this machine, or a claim and a path in it.
+
+One rule: a folder is deleted only if it is among the outputs of the namespace of its ModelVersion, through no link.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from coordinator.errors import CoordinatorError
+from coordinator.local import job_files
+from crds.model_version import ModelVersion
+
+
+class NoPlace(CoordinatorError):
+    """The files of a version are nowhere that torchq knows."""
+
+
+def place(version: ModelVersion, data: Path | None) -> dict[str, Any]:
+    """Return where the files are. `data` is the data folder of the embedded cluster; None on any other cluster.
+
+    Raises NoPlace.
+    """
+    spec = version.spec
+    if data is not None and spec.path:
+        return {"folder": str(folder(version, data))}
+    if not spec.path or not spec.claim_name:
+        raise NoPlace(f"{version.label}: its ModelVersion does not say where the files are")
+    return {"claim": spec.claim_name, "namespace": version.metadata.namespace, "path": spec.path}
+
+
+def folder(version: ModelVersion, data: Path) -> Path:
+    """Return the folder on this machine. Raises NoPlace for a path that leads out of the outputs of the namespace."""
+    outputs = data / job_files.OUTPUTS
+    found, own = outputs / version.spec.path, outputs / version.metadata.namespace
+    is_inside = found.resolve() != own.resolve() and found.resolve().is_relative_to(own.resolve())
+    if not is_inside or found.is_symlink():
+        raise NoPlace(f"{version.label}: {version.spec.path} is not among the outputs of {version.metadata.namespace}")
+    return found
+
+
+def describe(where: dict[str, Any]) -> str:
+    """Return a place in words; for a folder only its path."""
+    if "folder" in where:
+        return str(where["folder"])
+    return f"claim {where['claim']} of namespace {where['namespace']}, path {where['path']}"
+
+
+def remove(path: Path) -> None:
+    """Delete a folder with all files, if it exists. Raises OSError."""
+    if path.is_dir():
+        shutil.rmtree(path)
