@@ -180,9 +180,7 @@ class Places:
     def take(self, key: str, gang: Gang | None, units: int = 0) -> str:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
         others. Return the gang's domain, and the nodes if `names_nodes`, as a text (`queues.placement.pod_nodes`)."""
-        job = self.jobs.get(key)
-        if job is None:
-            job = self.jobs[key] = JobPlaces()
+        job = self.jobs.setdefault(key, JobPlaces())
         job.reserved = True
         if gang is None:
             return ""
