@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,8 @@ class Volumes:
             folder = self.folder(volume)
             for file in downward.files(volume, pod.manifest["metadata"]):
                 if self._published.get(folder / file.path) != file:
-                    self._write(folder / file.path, file)
+                    # A pod runs as the user of the node, and one of these files may have the job's token.
+                    self._write(folder / file.path, replace(file, mode=file.mode & 0o700))
                     self._published[folder / file.path] = file
 
     def _write(self, path: Path, file: File) -> None:
