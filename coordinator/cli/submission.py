@@ -110,6 +110,7 @@ def _warn(cluster: Cluster, document: Submission, *, embedded: bool) -> CheckedJ
         *obstacles.of_commands(document.body, embedded=embedded),
         *obstacles.of_ports(document.body, embedded=embedded),
         *obstacles.of_sharing(document.body, embedded=embedded),
+        *obstacles.of_model(document.body, embedded=embedded),
     )
     return CheckedJob(document.source, validation.display_name(document), found)
 

@@ -1,5 +1,5 @@
-"""The parts of a valid TorchJob that cannot work, as far as torchq can tell without a coordinator: its commands, ports
-and gangs.
+"""The parts of a valid TorchJob that cannot work, as far as torchq can tell without a coordinator: its commands, ports,
+model and gangs.
 
 One rule: only a certain obstacle is a finding. The lack of an object that an admin may install later is a warning,
 and where this account may not look, there is no finding.
@@ -93,6 +93,16 @@ def of_sharing(body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
             if task["template"]["spec"].get(field):
                 message = "changes nothing: on this cluster, all pods share the network and the IPC of the machine"
                 yield Obstacle("SharedHost", f"{TASKS}.{task_type}.template.spec.{field}", message, firm=False)
+
+
+def of_model(body: Manifest, *, embedded: bool) -> Iterator[Obstacle]:
+    """Yield a warning for a model whose files would end with the pods. On one machine, each job has a folder."""
+    spec = body["spec"]
+    if spec.get("modelOutput") and not (embedded or spec.get("outputs")):
+        message = (
+            "the files of the model end with the pods, and no ModelVersion is made, because spec.outputs names no claim"
+        )
+        yield Obstacle("ModelNotKept", "spec.modelOutput", message, firm=False)
 
 
 def of_gangs(cluster: Cluster, body: Manifest) -> Iterator[Obstacle]:

@@ -125,15 +125,17 @@ def departures(
     """Return the nodes that pods of a job leave before they lose them, each with the reason.
 
     A node with one of the taints will go away with all its pods. A cordoned node may stay: its pods leave it only if
-    the other nodes could hold the job with its least number of workers. Otherwise these pods would be deleted without a
-    need. Pods that may not be evicted stay on the node.
+    the other nodes of the job's domain could hold the job with its least number of workers. Otherwise these pods would
+    be deleted without a need. Pods that may not be evicted stay on the node.
     """
     found = _nodes_of(nodes, pods)
     doomed = {node.name: f"has the taint {key}" for node in found if (key := _taint(node, leaving_taints))}
     cordoned = {node.name: "is cordoned" for node in found if not node.open and node.name not in doomed}
     if not cordoned or job.spec.evictions == "Refuse":
         return doomed
-    if not _could_run(_others(nodes, {*doomed, *cordoned}, leaving_taints), job):
+    domain = job.admission.domain if job.admission is not None else ""
+    others = [node for node in _others(nodes, {*doomed, *cordoned}, leaving_taints) if _is_inside(node, domain)]
+    if not _could_run(others, job):
         return doomed
     return doomed | cordoned
 
@@ -218,13 +220,18 @@ def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJ
     """
     excluded = frozenset(avoided)
     all_nodes = nodes.values() if nodes is not None else []
-    label, _, value = domain.partition("=")
-    inside = (node for node in all_nodes if not domain or node.labels.get(label) == value)
+    inside = (node for node in all_nodes if _is_inside(node, domain))
     others = [node.allocatable for node in inside if node.ready and node.open and node.name not in excluded]
     together = reduce(add, others, NOTHING)
     pods = [demand.pod_charge(task) for task in spec.torch_task_specs.values()]
     single = all(any(_covers(node, pod) for node in others) for pod in pods)
     return single and _covers(together, {**demand.job_charge(spec), JOBS: 0})
+
+
+def _is_inside(node: NodeView, domain: str) -> bool:
+    """Return whether a node is in a domain, `LABEL=VALUE`; every node is in the domain of a job that has none."""
+    label, _, value = domain.partition("=")
+    return not domain or node.labels.get(label) == value
 
 
 def _covers(room: Amounts, requests: Amounts) -> bool:

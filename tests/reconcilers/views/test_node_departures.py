@@ -1,5 +1,6 @@
 """The nodes that pods leave early, and the taints that mark these nodes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from crds import node_requirements
 from crds.node_requirements import Taint
 from reconcilers.views import node_view
 from reconcilers.views.node_view import NodeView
-from tests.support.reconcilers.builders import job, pod, task, template
+from tests.support.reconcilers.builders import ADMISSION, job, pod, status, task, template
 
 PODS = (pod("Worker", 0, node="n1"), pod("Worker", 1, node="n2"))
 KEYS = frozenset({"karpenter.sh/disrupted"})
@@ -74,6 +75,13 @@ ELASTIC: dict[str, Any] = {"torchElasticPolicy": {"numMinReplicas": 1, "mode": "
 def test_departures(nodes: tuple[NodeView, ...], spec: dict[str, Any], expected: dict[str, str]) -> None:
     of = job({"Worker": task(2)}, **spec)
     assert node_view.departures(Nodes(*nodes), PODS, of, KEYS) == expected
+
+
+@pytest.mark.parametrize(("rack", "expected"), [("r1", {"n1": "is cordoned"}), ("r2", {})])
+def test_pods_leave_a_cordoned_node_only_for_nodes_of_their_domain(rack: str, expected: dict[str, str]) -> None:
+    nodes = Nodes(replace(node("n1", cordoned=True), labels={"rack": "r1"}), replace(node("n3"), labels={"rack": rack}))
+    admitted = status("Running", admission=ADMISSION | {"domain": "rack=r1"})
+    assert node_view.departures(nodes, PODS, job({"Worker": task(2)}, status=admitted), KEYS) == expected
 
 
 def test_departures_are_unknown_without_a_cache() -> None:
