@@ -130,8 +130,10 @@ class QueueState:
         self.first = self._find_first()
 
     def demands(self) -> Collection[Amounts]:
-        """Return the distinct demands of all known jobs that wait."""
-        known = chain(self._unrunnable, (candidate.waiting for candidate in self.distinct()))
+        """Return the distinct demands of all known jobs that wait. Jobs whose pods no nodes could hold are left out:
+        another job with the same demand may find nodes."""
+        too_large = (entry for entry in self._unrunnable if entry.placeable)
+        known = chain(too_large, (candidate.waiting for candidate in self.distinct()))
         return {shape(entry.demand): entry.demand for entry in known}.values()
 
     def distinct(self) -> Iterator[Candidate]:
