@@ -160,13 +160,15 @@ class PickerState:
                 self._stale_cohorts.add(queue.spec.cohort)
             self._dirty |= self._further.members(queue.spec.cohort)
 
-    def set_others(self, name: str, entries: Sequence[WaitingEntry]) -> None:
-        """Replace the jobs of a queue that are known though unread entries wait before them."""
+    def set_others(self, name: str, entries: Sequence[WaitingEntry]) -> bool:
+        """Replace the jobs of a queue that are known though unread entries wait before them. Return whether the queue
+        waits for the first of them, in strict order."""
         queue = self._queues[name]
         self._note_gangs(entries)
         queue.set_others(entries)
         queue.bid_demand = None
         self._mark_dirty(queue)
+        return queue.spec.strict and queue.first is not None
 
     def settle(self, queue: str, cost: int) -> None:
         """Charge a queue apart from its picks. A cost below 0 refunds a pick that was not granted."""

@@ -80,6 +80,21 @@ def test_no_job_passes_the_first_one_of_a_queue_in_strict_order() -> None:
     assert picked(store, 16) == ["a-0000"]
 
 
+def test_no_job_passes_one_that_was_found_behind_jobs_that_never_run_in_strict_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unread_search, "LOOKED_AT", 4)
+    queue = QueueSpec(name="a", quota=resources(gpu=2, cpu=8), strict=True)
+    waiting = line([{"gpu": 3}] * 40 + [{"gpu": 2}] * 2 + [{"gpu": 3}] * 20 + [{"cpu": 1}])
+    store = opened([queue], waiting, {GPU: 8, "cpu": 8})
+    cycle = PickCycle(store, RULES, ages=lambda _: {"a": [1000.0]})
+    for number in range(40):  # the queue is read anew in each round
+        store.put([entry(f"z-{number}", "a", START + 999, gpu=3)])
+        cycle.run(START + 1000 + number, 8, 16)
+
+    assert [each.key.name for each in store.all_reservations().values()] == ["a-0040"]
+
+
 def test_searches_end_when_nothing_has_changed() -> None:
     store = opened([spec("a", gpu=1)], line([{"gpu": 1}] * 100), {GPU: 8})
     asked = []
