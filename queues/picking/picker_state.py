@@ -254,6 +254,9 @@ class PickerState:
         read_to_limit = [name for name in names if self._queues[name].remaining >= limit]
         names.difference_update(read_to_limit)
         self._unread.read_to_limit.update(read_to_limit)
+        for name in [name for name in self._unread.exhausted if self._queues[name].remaining >= limit]:
+            self._queues[name].end_reading()  # else no queue could pick until this queue changes
+            self._unread.note(self._queues[name])
         return {name: self._queues[name].remaining for name in names if self._is_stuck(self._queues[name])}
 
     @property

@@ -170,6 +170,10 @@ class QueueState:
         """Whether none of the known entries can ever run, though more entries wait behind them."""
         return self.unread > 0 and self.first is None and 0 < self.remaining == self._total
 
+    def end_reading(self) -> None:
+        """Note that no more entries are read: the queue then counts as one whose known entries can never run."""
+        self._total = self.remaining
+
     def _find_first(self) -> Candidate | None:
         entries, position = self.entries, self._next
         while position < len(entries):

@@ -73,6 +73,18 @@ def test_jobs_for_nodes_that_are_gone_hide_no_job_with_the_same_demand() -> None
     assert picked(store, 16, places=places) == ["a-0040", "a-0041"]
 
 
+def test_a_queue_with_only_jobs_left_that_never_run_holds_up_no_other_queue() -> None:
+    others = [entry(f"b-{number}", "b", START + number, cpu=1) for number in range(3)]
+    waiting = line([{"gpu": 9}] * 16 + [{"gpu": 1}] * 2 + [{"gpu": 9}] * 60)
+    store = opened([spec("a"), spec("b")], [*waiting, *others], {GPU: 8, "cpu": 1})
+    cycle = PickCycle(store, RULES, ages=lambda _: {"a": [1000.0], "b": [1000.0]})
+    for number in range(40):
+        cycle.run(START + 1000 + number, 8, 16)
+        store.remove([each for each in store.all_reservations() if each.name < "b-2" and each.name > "b"])
+
+    assert {each.name for each in store.all_reservations()} == {"a-0016", "a-0017", "b-2"}
+
+
 def test_no_job_passes_the_first_one_of_a_queue_in_strict_order() -> None:
     queue = QueueSpec(name="a", quota=resources(gpu=2, cpu=8), strict=True)
     store = opened([queue], line([{"gpu": 2}, *([{"gpu": 1}] * 40), {"cpu": 1}]), {GPU: 8, "cpu": 8})
