@@ -180,9 +180,7 @@ class Places:
     def take(self, key: str, gang: Gang | None, units: int = 0) -> str:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
         others. Return the gang's domain, and the nodes if `names_nodes`, as a text (`queues.placement.pod_nodes`)."""
-        job = self.jobs.get(key)
-        if job is None:
-            job = self.jobs[key] = JobPlaces()
+        job = self.jobs.setdefault(key, JobPlaces())
         job.reserved = True
         if gang is None:
             return ""
@@ -190,19 +188,23 @@ class Places:
         chosen = self.domain(gang, wanted, ~self.kept) or self.domain(gang, wanted) or domains.ANYWHERE
         domain, nodes = pod_nodes.domain_of(gang.required, chosen.value), chosen.nodes
         own = set_of(node for node, _ in (*job.bound, *job.waiting))
-        found = domains.assign(self.room, gang, wanted, nodes & ~self.kept, own, self.gradient)
-        found = found or domains.assign(self.room, gang, wanted, nodes, own, self.gradient)
+        found = self.choose(wanted, nodes & ~self.kept, gang, own) or self.choose(wanted, nodes, gang, own)
         settled = {one: self.settle(one, domain) if domain else one for one, _ in wanted}
         members = tuple(Members(settled[one], count) for one, count in wanted)
         job.members, job.lasting = merged(job.members + members), gang.lasting
-        for node, shape, count in found:
+        for node, shape, count in found or ():
             self._change(job.waiting, node, shape.demand, count)
         self._note_lack(key, job)
-        named = [(node, settled[shape], count) for node, shape, count in found] if self.names_nodes else ()
+        named = [(node, settled[shape], count) for node, shape, count in found or ()] if self.names_nodes else ()
         return pod_nodes.write(named, [shape for shape, _ in job.members], self.room.names, domain)
 
-    def choose(self, members: tuple[Members, ...], within: NodeSet = EVERY) -> Assignment | None:
-        """Return nodes of a set for pods that come; None if none were found."""
+    def choose(
+        self, members: tuple[Members, ...], within: NodeSet = EVERY, gang: Gang | None = None, own: NodeSet = 0
+    ) -> Assignment | None:
+        """Return nodes of a set for pods that come; None if none were found. The pods of a gang with a preference get
+        few domains, if they can those of the nodes that the gang has already (`own`)."""
+        if gang is not None and gang.preferred:
+            return domains.assign(self.room, gang, members, within, own, self.gradient) or None
         return assignment.place(self.room, self.gradient, members, within)
 
     def set_typical(self, typical: TypicalPods | None) -> None:

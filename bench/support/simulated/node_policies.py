@@ -49,8 +49,11 @@ class FirstFit(TorchqPlaces):
     def count_typical(self, gangs: Iterable[Gang]) -> None:
         """Do without."""
 
-    def choose(self, members: tuple[Members, ...], within: NodeSet = EVERY) -> Assignment | None:
+    def choose(
+        self, members: tuple[Members, ...], within: NodeSet = EVERY, gang: Gang | None = None, own: NodeSet = 0
+    ) -> Assignment | None:
         """Return nodes for alike pods, one after the other."""
+        del gang, own
         ((shape, count),) = members
         found: list[Placed] = []
         if self.room.total(shape, within) < count:

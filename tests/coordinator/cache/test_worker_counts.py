@@ -104,7 +104,7 @@ AUTO = elastic(numMinReplicas=2, numMaxReplicas=8, autoscale="Idle", resizeEvery
         pytest.param(
             {"admission": ADMITTED, "scaling": {**SCALING, "victims": ["train-worker-1"]}},
             AUTO,
-            {"change": "Resizing", "leaving": 1},
+            {"change": "Resizing", "leaving": 1, "removed": ("train-worker-1",)},
             id="victims named",
         ),
         pytest.param(
