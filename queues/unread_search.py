@@ -80,7 +80,8 @@ class UnreadSearch:
             tour = self._tours[name] = _Tour(change)
         count, demands = stuck
         found = self.store.find_others(name, max(count, tour.end), demands, LOOKED_AT, most)
-        tour.end, tour.done = found.after, found.after >= found.waiting
-        if found.heads:
-            picker.set_others(name, found.heads)
+        # A queue in strict order forgets what was found when it is read anew. The same jobs are then looked at again: a
+        # search behind them would find a job that may not pass them.
+        if not (found.heads and picker.set_others(name, found.heads)):
+            tour.end, tour.done = found.after, found.after >= found.waiting
         return True

@@ -67,8 +67,12 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
 
 
 def _held(status: Document, now: datetime | None) -> Document | None:
-    """Return for how long a job has held which room, until now, as amount x seconds; None if it has held none."""
-    found = holds.read(status, now) if now is not None else ()
+    """Return for how long a job has held which room, until now, as amount x seconds; None if it has held none, or if
+    the status cannot be read: then the rest of the job is shown."""
+    try:
+        found = holds.read(status, now) if now is not None else ()
+    except (KeyError, TypeError, ValueError):
+        return None
     return {"attempts": status.get("attempt", 0), "seconds": holds.total_seconds(found)} if found else None
 
 

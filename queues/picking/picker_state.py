@@ -160,13 +160,15 @@ class PickerState:
                 self._stale_cohorts.add(queue.spec.cohort)
             self._dirty |= self._further.members(queue.spec.cohort)
 
-    def set_others(self, name: str, entries: Sequence[WaitingEntry]) -> None:
-        """Replace the jobs of a queue that are known though unread entries wait before them."""
+    def set_others(self, name: str, entries: Sequence[WaitingEntry]) -> bool:
+        """Replace the jobs of a queue that are known though unread entries wait before them. Return whether the queue
+        waits for the first of them, in strict order."""
         queue = self._queues[name]
         self._note_gangs(entries)
         queue.set_others(entries)
         queue.bid_demand = None
         self._mark_dirty(queue)
+        return queue.spec.strict and queue.first is not None
 
     def settle(self, queue: str, cost: int) -> None:
         """Charge a queue apart from its picks. A cost below 0 refunds a pick that was not granted."""
@@ -252,6 +254,9 @@ class PickerState:
         read_to_limit = [name for name in names if self._queues[name].remaining >= limit]
         names.difference_update(read_to_limit)
         self._unread.read_to_limit.update(read_to_limit)
+        for name in [name for name in self._unread.exhausted if self._queues[name].remaining >= limit]:
+            self._queues[name].end_reading()  # else no queue could pick until this queue changes
+            self._unread.note(self._queues[name])
         return {name: self._queues[name].remaining for name in names if self._is_stuck(self._queues[name])}
 
     @property

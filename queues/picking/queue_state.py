@@ -130,8 +130,10 @@ class QueueState:
         self.first = self._find_first()
 
     def demands(self) -> Collection[Amounts]:
-        """Return the distinct demands of all known jobs that wait."""
-        known = chain(self._unrunnable, (candidate.waiting for candidate in self.distinct()))
+        """Return the distinct demands of all known jobs that wait. Jobs whose pods no nodes could hold are left out:
+        another job with the same demand may find nodes."""
+        too_large = (entry for entry in self._unrunnable if entry.placeable)
+        known = chain(too_large, (candidate.waiting for candidate in self.distinct()))
         return {shape(entry.demand): entry.demand for entry in known}.values()
 
     def distinct(self) -> Iterator[Candidate]:
@@ -167,6 +169,10 @@ class QueueState:
     def has_only_unrunnable(self) -> bool:
         """Whether none of the known entries can ever run, though more entries wait behind them."""
         return self.unread > 0 and self.first is None and 0 < self.remaining == self._total
+
+    def end_reading(self) -> None:
+        """Note that no more entries are read: the queue then counts as one whose known entries can never run."""
+        self._total = self.remaining
 
     def _find_first(self) -> Candidate | None:
         entries, position = self.entries, self._next

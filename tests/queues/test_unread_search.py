@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from queues import unread_search
 from queues.pick_cycle import PickCycle
+from queues.placement.gangs import Gang, Members
+from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.store import QueueStore
 from queues.values import Entry, NextEntries, QueueSpec
-from tests.support.queues.builders import GPU, START, entry, opened, resources, spec
+from tests.support.queues.builders import GPU, START, entry, key, opened, resources, spec
+from tests.support.queues.clusters import room_of, shape
 
 RULES = PickRules(cost="jobs")
 
@@ -21,9 +24,10 @@ def line(demands: Collection[dict[str, int]]) -> list[Entry]:
     return [entry(f"a-{at:04}", "a", START + at, **demand) for at, demand in enumerate(demands)]
 
 
-def picked(store: QueueStore, depth: int, rounds: int = 40) -> list[str]:
+def picked(store: QueueStore, depth: int, rounds: int = 40, places: Places | None = None) -> list[str]:
     """Return the names of the jobs that rounds pick which read `depth` jobs of a queue."""
-    cycle = PickCycle(store, RULES, ages=lambda _: {"a": [1000.0]})  # so no first job gets late meanwhile
+    ages = {"a": [1000.0]}  # so no first job gets late meanwhile
+    cycle = PickCycle(store, RULES, ages=lambda _: ages, places=lambda: places)
     times = [START + 1000 + round * unread_search.SECONDS for round in range(rounds)]
     reservations = [reservation for now in times for reservation in cycle.run(now, 8, depth).reservations]
     return [reservation.key.name for reservation in reservations]
@@ -60,11 +64,47 @@ def test_a_job_is_found_behind_more_jobs_that_can_never_run_than_are_read() -> N
     assert picked(store, 16) == ["a-0040", "a-0041"]
 
 
+def test_jobs_for_nodes_that_are_gone_hide_no_job_with_the_same_demand() -> None:
+    store = opened([spec("a", gpu=2)], line([{"gpu": 1}] * 43), {GPU: 8})
+    gone, here = (Gang((Members(shape(where, **{GPU: 1}), 1),)) for where in ("gone", ""))
+    rooms = [room_of([{GPU: 8, "pods": 9}], {"gone": 0}) for _ in range(2)]
+    places = Places(*rooms, lambda name, *_: gone if name < str(key("a-0040")) else here)
+
+    assert picked(store, 16, places=places) == ["a-0040", "a-0041"]
+
+
+def test_a_queue_with_only_jobs_left_that_never_run_holds_up_no_other_queue() -> None:
+    others = [entry(f"b-{number}", "b", START + number, cpu=1) for number in range(3)]
+    waiting = line([{"gpu": 9}] * 16 + [{"gpu": 1}] * 2 + [{"gpu": 9}] * 60)
+    store = opened([spec("a"), spec("b")], [*waiting, *others], {GPU: 8, "cpu": 1})
+    cycle = PickCycle(store, RULES, ages=lambda _: {"a": [1000.0], "b": [1000.0]})
+    for number in range(40):
+        cycle.run(START + 1000 + number, 8, 16)
+        store.remove([each for each in store.all_reservations() if each.name < "b-2" and each.name > "b"])
+
+    assert {each.name for each in store.all_reservations()} == {"a-0016", "a-0017", "b-2"}
+
+
 def test_no_job_passes_the_first_one_of_a_queue_in_strict_order() -> None:
     queue = QueueSpec(name="a", quota=resources(gpu=2, cpu=8), strict=True)
     store = opened([queue], line([{"gpu": 2}, *([{"gpu": 1}] * 40), {"cpu": 1}]), {GPU: 8, "cpu": 8})
 
     assert picked(store, 16) == ["a-0000"]
+
+
+def test_no_job_passes_one_that_was_found_behind_jobs_that_never_run_in_strict_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unread_search, "LOOKED_AT", 4)
+    queue = QueueSpec(name="a", quota=resources(gpu=2, cpu=8), strict=True)
+    waiting = line([{"gpu": 3}] * 40 + [{"gpu": 2}] * 2 + [{"gpu": 3}] * 20 + [{"cpu": 1}])
+    store = opened([queue], waiting, {GPU: 8, "cpu": 8})
+    cycle = PickCycle(store, RULES, ages=lambda _: {"a": [1000.0]})
+    for number in range(40):  # the queue is read anew in each round
+        store.put([entry(f"z-{number}", "a", START + 999, gpu=3)])
+        cycle.run(START + 1000 + number, 8, 16)
+
+    assert [each.key.name for each in store.all_reservations().values()] == ["a-0040"]
 
 
 def test_searches_end_when_nothing_has_changed() -> None:

@@ -40,9 +40,10 @@ def _read(path: str) -> tuple[bytes, dict[str, str]]:
 
 
 def _write(path: str, content: bytes) -> None:
-    """Replace the content of a file by one write: the file is mounted, so no other file can take its place."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    """Replace the content of a file by one write: the file is mounted, so no other file can take its place. On a full
+    disk the earlier content stays."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
-        os.write(file, content)
+        os.ftruncate(file, os.write(file, content))
     finally:
         os.close(file)

@@ -100,7 +100,8 @@ def count(folder: Path, digest: bool | None = None) -> dict[str, object]:
     is_wanted = size <= MOST_BYTES if digest is None else digest
     total = hashlib.sha256()
     for name, _ in found if is_wanted else ():
-        total.update(_hash(os.path.join(os.fsencode(folder), name)).encode() + b"  " + name + b"\n")
+        mark, shown = _escape(name)
+        total.update(mark + _hash(os.path.join(os.fsencode(folder), name)).encode() + b"  " + shown + b"\n")
     text = f"sha256:{total.hexdigest()}" if found and is_wanted else ""
     return {"files": len(found), "bytes": size, "digest": text}
 
@@ -117,6 +118,13 @@ def _files(root: bytes) -> Iterator[tuple[bytes, int]]:
 
 def _raise(error: OSError) -> None:
     raise error
+
+
+def _escape(name: bytes) -> tuple[bytes, bytes]:
+    """Return how a line of `sha256sum` begins, and a name as this line has it: a name with a line break would look like
+    two files."""
+    shown = name.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
+    return b"\\" if shown != name else b"", shown
 
 
 def _hash(path: bytes) -> str:

@@ -16,6 +16,10 @@ class NoPlace(CoordinatorError):
     """The files of a version are nowhere that torchq knows."""
 
 
+class NotDeleted(CoordinatorError):
+    """Some files of a version whose record is deleted could not be deleted."""
+
+
 def place(version: ModelVersion, data: Path | None) -> dict[str, Any]:
     """Return where the files are. `data` is the data folder of the embedded cluster; None on any other cluster.
 
@@ -47,6 +51,9 @@ def describe(where: dict[str, Any]) -> str:
 
 
 def remove(path: Path) -> None:
-    """Delete a folder with all files, if it exists. Raises OSError."""
-    if path.is_dir():
-        shutil.rmtree(path)
+    """Delete a folder with all files, if it exists. Raises NotDeleted."""
+    try:
+        if path.is_dir():
+            shutil.rmtree(path)
+    except OSError as error:
+        raise NotDeleted(f"some files stay in {path}, and nothing names them any more; delete them: {error}") from error

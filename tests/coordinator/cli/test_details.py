@@ -540,6 +540,20 @@ def test_what_a_job_has_held_is_shown_until_now(charge: dict[str, int], said: st
     assert f"\nHeld:       {said}\n" in job_text.format_job(found, document, ())
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param({"admission": ADMISSION | {"admittedAt": "yesterday"}}, id="no time"),
+        pytest.param({"admission": ADMISSION | {"charge": {"cpu": "4"}}}, id="a charge in text"),
+        pytest.param({"holds": [{"number": 1}]}, id="a hold without times"),
+    ],
+)
+def test_a_job_is_shown_though_what_it_has_held_cannot_be_read(odd: dict[str, Any]) -> None:
+    document = job_details.describe(item(**odd), JobContext(now=datetime(2026, 1, 2, tzinfo=UTC)))
+    assert document["held"] is None
+    assert "\nPhase:" in job_text.format_job(item(**odd), document, ())
+
+
 def test_only_the_failed_task_shows_back_off() -> None:
     early = datetime(2026, 1, 1, 0, 0, 30, tzinfo=UTC)
     found = of_worker(backing_off("train-worker-1"), now=early)

@@ -15,7 +15,7 @@ SCRIPT = "folder = torchq.model()\n(folder / 'sub').mkdir()\n(folder / 'sub' / '
 
 def files(folder: Path) -> None:
     (folder / "sub").mkdir(parents=True)
-    for name, text in (("model.pt", "one"), ("sub/b", "two"), ("sub.txt", ""), ("Z", "4")):
+    for name, text in (("model.pt", "one"), ("sub/b", "two"), ("sub.txt", ""), ("Z\\\n1", "4")):
         (folder / name).write_text(text)
     (folder / "latest").symlink_to("model.pt")
     (folder / "out").symlink_to("/etc/passwd")

@@ -1,5 +1,6 @@
 """`result` in programs of users: the process that gives the result, where the result is stored, and what is refused."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -10,7 +11,7 @@ from coordinator.follow import kept_results
 from reconcilers.views import pod_result
 from tests.support.training.program import marked, run
 from torchq._errors import Invalid
-from torchq._training import results
+from torchq._training import end_message, results
 from torchq._training.large_results import MOST_LOGGED
 from torchq._training.marked_lines import RESULT
 from torchq._training.results import MOST_BYTES
@@ -35,6 +36,19 @@ def test_a_result_keeps_the_mark_of_a_node_that_asked_the_container_to_stop(tmp_
     file.write_text(f"an earlier text\n{pod_result.MARK}\n")
     run("result(accuracy=0.5)", {"TORCHQ_RESULT_FILE": str(file)})
     assert file.read_text().split("\n") == ['{"torchq-result":{"accuracy":0.5}}', pod_result.MARK, ""]
+
+
+def test_a_result_stays_where_a_full_disk_takes_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = str(tmp_path / "termination-log")
+    end_message.put(file, end_message.RESULT, '{"accuracy":0.75}')
+    end_message.put(file, end_message.RESULT, '{"accuracy":0.5}')
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OSError, match="No space"):
+        end_message.put(file, end_message.MODEL, '{"files":1}')
+    assert Path(file).read_text() == '{"torchq-result":{"accuracy":0.5}}'
 
 
 def test_other_ranks_give_no_result(tmp_path: Path) -> None:
