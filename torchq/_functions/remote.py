@@ -52,6 +52,8 @@ class RemoteOptions(TypedDict, total=False):
     if_exists: str
     in_place: bool
     outputs: str
+    model: str
+    with_models: Iterable[str]
     labels: Mapping[str, str]
     anyway: bool
     success: str

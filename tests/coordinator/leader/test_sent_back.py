@@ -178,7 +178,12 @@ def test_drained_jobs_give_their_room_back_and_come_first_when_the_queue_resumes
     assert desk.job(first).status.queue.drained
     assert desk.content.entries[first].entry.returning
     desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "None"}})
-    desk.until(lambda: desk.reserved() == {first} and len(desk.pods_of(first)) == 2)
+
+    def resumed() -> bool:
+        clock.step(1.0)  # a worker whose cache lags tries again later
+        return desk.reserved() == {first} and len(desk.pods_of(first)) == 2
+
+    desk.until(resumed)
     assert desk.job(first).status.attempt == 2
     assert desk.job(first).status.queue is None
     assert desk.waiting() == {urgent}
