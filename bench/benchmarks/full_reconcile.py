@@ -38,7 +38,7 @@ _SETTINGS = Settings()
 PART = "bench/part"
 """The label that says in which part of the run a pod was created."""
 _SENT = (
-    *("containers", "restartPolicy", "schedulerName", "hostname", "subdomain"),
+    *("containers", "volumes", "restartPolicy", "schedulerName", "hostname", "subdomain"),
     *("clusterIP", "ports", "selector", "publishNotReadyAddresses"),
 )
 """The fields of the spec of a pod or service that a client sends; the server adds others."""

@@ -27,7 +27,12 @@ def test_the_hosts_of_a_pod_follow_each_resize(stack: Stack, tmp_path: Path) -> 
     body = job(name, ["sh", "-c", COPY, "sh", str(tmp_path)], workers=2, policy="OnFailure", cpu="100m")
     tasks = body["spec"]["torchTaskSpecs"]
     body["spec"]["torchTaskSpecs"] = {"Worker": {**tasks["Worker"], "dependsOn": []}}
-    body["spec"]["torchElasticPolicy"] = {"numMinReplicas": 1, "numMaxReplicas": 3, "nprocPerNode": 2}
+    body["spec"]["torchElasticPolicy"] = {
+        "numMinReplicas": 1,
+        "numMaxReplicas": 3,
+        "nprocPerNode": 2,
+        "mode": "InPlaceRestart",  # without a rendezvous store, which needs PyTorch
+    }
     stack.submit(body)
     until(lambda: known(tmp_path, 2), lambda found: found == [hosts(name, 2)] * 2)
     for size in (3, 1):
