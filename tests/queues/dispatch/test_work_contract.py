@@ -318,6 +318,15 @@ def test_a_tenant_leaves_threads_to_others_while_these_have_keys_and_has_all_thr
     assert len(ready.take()) == 16, "no other tenant has had a key lately"
 
 
+def test_a_tenant_has_both_of_two_threads_though_another_has_had_keys(stand: Stand) -> None:
+    stand.work.register(registration("w1", 2))
+    stand.work.offer([offer(0, "b")])
+    [ours] = stand.take()
+    stand.work.finish(ours.key, ours.token)
+    stand.work.offer([offer(number, "flood") for number in range(3)])
+    assert len(stand.take()) == 2, "no thread idles while keys wait"
+
+
 def test_keys_of_one_tenant_are_served_in_order(ready: Stand) -> None:
     ready.work.offer([offer(number) for number in range(5)])
     assert [task.key for task in ready.take()] == [key(number) for number in range(5)]
