@@ -1,6 +1,7 @@
 """A desk whose pool is made of nodes that the test plays."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,14 @@ from tests.support.coordinator.desk import Clock, Desk
 
 
 @pytest.fixture
-def desk(cluster: KubernetesCluster) -> Iterator[Desk]:
-    with Desk(cluster, Clock(), pool="nodes") as found:
+def desk_settings() -> dict[str, Any]:
+    """Return the settings of the desk, beside its pool."""
+    return {}
+
+
+@pytest.fixture
+def desk(cluster: KubernetesCluster, clock: Clock, desk_settings: dict[str, Any]) -> Iterator[Desk]:
+    with Desk(cluster, clock, pool="nodes", **desk_settings) as found:
         found.queue("a")
         found.queue("b")
         found.begin()

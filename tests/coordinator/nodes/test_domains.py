@@ -1,13 +1,11 @@
 """Jobs whose pods share one rack, on an API server whose nodes, scheduler and kubelets the test plays."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from crds.api_resources import NODES, PODS
 from crds.keys import JobKey
-from kube.client import KubernetesCluster
 from queues.placement import pod_nodes
 from reconcilers.pods.node_affinity import REQUIRED
 from tests.support.coordinator import desk as desks
@@ -23,19 +21,16 @@ RACKS = {"n1": "r1", "n2": "r1", "n3": "r2", "n4": "r2"}
 
 
 @pytest.fixture
-def desk(cluster: KubernetesCluster, request: pytest.FixtureRequest) -> Iterator[Desk]:
-    settings: dict[str, Any] = {"admission_timeout": 100.0, "dead_node_grace": 5.0, "topology_labels": RACK}
-    settings |= getattr(request, "param", {})
-    clock = Clock()
-    clock.now = SINCE_READY
-    with Desk(cluster, clock, pool="nodes", **settings) as found:
-        found.queue("a")
-        found.queue("b")
-        found.begin()
-        yield found
-    desks.clear(cluster)
-    for node in cluster.list(NODES).items:
-        desks.remove(cluster, NODES, node["metadata"]["name"], "")
+def clock() -> Clock:
+    found = Clock()
+    found.now = SINCE_READY
+    return found
+
+
+@pytest.fixture
+def desk_settings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    settings = {"admission_timeout": 100.0, "dead_node_grace": 5.0, "topology_labels": RACK}
+    return settings | getattr(request, "param", {})
 
 
 @pytest.fixture
@@ -180,7 +175,7 @@ def test_growth_asks_for_room_in_the_rack_alone(machines: Machines) -> None:
     assert {RACKS[node] for node in places(machines, job)} == {rack.partition("=")[2]}
 
 
-@pytest.mark.parametrize("desk", [{"placement_hints": False}], indirect=True)
+@pytest.mark.parametrize("desk_settings", [{"placement_hints": False}], indirect=True)
 def test_real_scheduler_binds_all_pods_of_the_gang_to_nodes_of_its_rack(server: Server, machines: Machines) -> None:
     if server.embedded:
         pytest.skip("the embedded scheduler is played by the test")
