@@ -42,5 +42,7 @@ def describe(
         for view in views
         if (scaling := view.autoscaling) is not None and scaling.target is not None
     }
+    domains = {view.key: view.admission.domain for view in views if view.admission is not None}
     planned = resizing.dry_run(snapshot(), settings.rules, jobs, now, memory.idle_since, places)
-    return scale_plan.document(planned, jobs, obstacles, messages, on=settings.autoscale == "on", leading=leading)
+    is_on = settings.autoscale == "on"
+    return scale_plan.document(planned, jobs, obstacles, messages, domains, on=is_on, leading=leading)

@@ -206,7 +206,7 @@ def holders(room: ScarceRoom, reservations: Iterable[Reservation]) -> Document:
         {
             **_named(each.key),
             "queue": each.queue,
-            "charge": figures.format_amounts({name: each.charge.get(name, 0) for name in room.short}),
+            "charge": figures.format_amounts({name: each.charge[name] for name in room.short if each.charge.get(name)}),
         }
         for _, each in largest[:MOST_HOLDERS]
     ]

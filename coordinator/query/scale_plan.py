@@ -29,6 +29,7 @@ def document(
     jobs: Iterable[ElasticJob],
     obstacles: Mapping[JobKey, tuple[str, str]],
     messages: Mapping[JobKey, str],
+    domains: Mapping[JobKey, str],
     *,
     on: bool,
     leading: bool,
@@ -36,7 +37,7 @@ def document(
     """Return a plan as `torchq scale plan` shows it.
 
     `obstacles` are the codes and sentences of the reasons that keep jobs from growing, `messages` are the messages of
-    their targets.
+    their targets, and `domains` are the racks, or other nodes with one label, in which their pods must be.
     """
     by_key = {job.key: job for job in jobs}
     kept = {reason.key: reason for reason in plan.kept}
@@ -47,7 +48,7 @@ def document(
         "resizes": [_resize(resize, by_key[resize.key]) for resize in plan.resizes],
         "claims": [{"queue": queue, "job": job_name(key)} for queue, key in sorted(plan.claims.items())],
         "unchanged": [
-            _unchanged(job, kept.get(key), obstacles.get(key, ("", "")), messages.get(key, ""))
+            _unchanged(job, kept.get(key), obstacles.get(key, ("", "")), messages.get(key, ""), domains.get(key, ""))
             for key, job in sorted(by_key.items())
             if key not in resizes
         ],
@@ -65,7 +66,7 @@ def _resize(resize: Resize, job: ElasticJob) -> Document:
     }
 
 
-def _unchanged(job: ElasticJob, kept: Kept | None, obstacle: tuple[str, str], message: str) -> Document:
+def _unchanged(job: ElasticJob, kept: Kept | None, obstacle: tuple[str, str], message: str, domain: str) -> Document:
     code, sentence = (kept.code, kept.sentence) if kept is not None else ("", "")
     if job.leaving and message:
         code, sentence = "Leaving", message
@@ -73,6 +74,8 @@ def _unchanged(job: ElasticJob, kept: Kept | None, obstacle: tuple[str, str], me
         code, sentence = job.busy, SENTENCES.get(job.busy, sentence)
     elif obstacle[0] and code in ("", "Resting"):
         code, sentence = obstacle
+    elif code == "NoNodes" and domain:
+        sentence = f"{sentence}; they must be in {domain}"
     return {**_size(job), "code": code, "message": sentence}
 
 

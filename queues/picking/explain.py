@@ -71,7 +71,7 @@ def explain(picker: Picker, place: QueuePosition, now: float) -> Explanation:
     limits = "" if queue is None else _format_limits(picker, queue, place.entry.demand)
     needs = _format_needs(place.entry)
     ahead = f"{place.rank} job{'' if place.rank == 1 else 's'} ahead in queue {place.entry.queue}"
-    room = None if queue is None else _room(picker, queue, code, place.entry.demand)
+    room = None if queue is None else _room(picker, queue, code, place.entry)
     shares = (
         _format_shares(picker, queue, room, place.entry.demand)
         if queue is not None and code == "WaitingForCohort" and room
@@ -113,10 +113,12 @@ def _format_passed(picker: Picker, queue: QueueState, place: QueuePosition, now:
     return "; ".join(parts)
 
 
-def _room(picker: Picker, queue: QueueState, code: Code, demand: Amounts) -> ScarceRoom | None:
-    """Return the room that a job waits for, by the code of the reason."""
-    cohort = picker.cohort(queue.spec.cohort)
+def _room(picker: Picker, queue: QueueState, code: Code, entry: Entry) -> ScarceRoom | None:
+    """Return the room that a job waits for, by the code of the reason; None where no end of a job would help."""
+    demand, cohort, places = entry.demand, picker.cohort(queue.spec.cohort), picker.pool.places
     match code:
+        case "WaitingForNodes" if places is not None and not places.could_hold(node_words.gang_of(places, entry)):
+            return None
         case "WaitingForQuota":
             queues, used, limits = frozenset({queue.spec.name}), queue.used, queue.spec.quota
         case "WaitingForCohort" if cohort is not None:

@@ -56,6 +56,10 @@ class FreeRoom:
                     further.append(((f"cohort:{spec.cohort}", name), amount))
         return None if any(self._free(place) < amount for place, amount in further) else needs + further
 
+    def has_nodes(self, job: ElasticJob) -> bool:
+        """Return whether one step of a job finds nodes."""
+        return all(self._free(place) >= amount for place, amount in self._needs_of_nodes(job))
+
     def any_waiting_job_fits(self) -> bool:
         """Return whether the next round can pick a job."""
         holder = self._picker.reservation_holder

@@ -56,8 +56,10 @@ class Growth:
         for job in jobs:
             if job.queue in closed:
                 self.kept[job.key] = "QueueHeld"
-            elif any(job.unit.get(name, 0) > 0 for name in exhausted) or (needs := self._free.needs(job)) is None:
+            elif any(job.unit.get(name, 0) > 0 for name in exhausted):
                 self.kept[job.key] = "NoRoom"
+            elif (needs := self._free.needs(job)) is None:
+                self.kept[job.key] = "NoRoom" if self._free.has_nodes(job) else "NoNodes"
             else:
                 able.append((job, needs))
         return able

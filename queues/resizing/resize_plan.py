@@ -25,6 +25,7 @@ _SENTENCES: Mapping[KeptCode, str] = {
     "AtMost": "it has all the workers that it may have",
     "QueueHeld": "its queue is on hold",
     "NoRoom": "no step fits into room that is free of every claim",
+    "NoNodes": "the workers of a step find no nodes with room that is free of every claim",
     "JobsFit": "a waiting job fits into the room, and goes first",
     "Resting": "its last resize is too recent",
     "NotIdleYet": "the room has not been idle for long enough, or other jobs are less fulfilled",

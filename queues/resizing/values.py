@@ -26,6 +26,7 @@ KeptCode = str
     QueueHeld        the queue is on hold
     Resting          its last resize is too recent
     NoRoom           no step fits into room that is free of every claim
+    NoNodes          the workers of a step find no nodes with such room
     NotIdleYet       there is room, but not for long enough
     JobsFit          a waiting job fits into the room, and goes first
     Leaving          workers of the job are on their way out

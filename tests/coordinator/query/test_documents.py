@@ -10,13 +10,16 @@ import pytest
 from coordinator.cli import columns
 from coordinator.cli import text as cli_text
 from coordinator.cli.top import summary
-from coordinator.query import documents, figures
+from coordinator.query import documents, figures, scale_plan
 from coordinator.query.queries import StoreQueries
 from coordinator.query.questions import UnknownObject
+from queues.picking.explain import ScarceRoom
+from queues.resizing.values import Kept, Plan
 from queues.rules import PickRules
 from queues.storage.stats import QueueStats
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, choose, commit, entries, entry, further, key, reservation, spec
+from tests.support.queues.elastic_scene import elastic
 
 NOW = START + 100
 VITALS = QueueStats(at=NOW, epoch=3, picks=10, runs=20, ready=1, delayed=2, leased=3, waiting=4, admitted=5)
@@ -335,3 +338,19 @@ def test_a_job_that_waits_for_more_workers_has_its_room_and_the_place_of_its_req
     roomy.put([further(entry("x", "a", kind="grow", cpu=1000), 1, cpu=1000)])
     (pick,) = reading(roomy).next(5)["items"]
     assert (pick["growth"], pick["workers"], pick["demand"]) == (True, 2, {"cpu": "2"})
+
+
+def test_a_holder_is_named_with_what_it_holds_alone() -> None:
+    held = [reservation("runs", gpu=2), reservation("other", cpu=1000)]
+    found = documents.holders(ScarceRoom(frozenset(), ("cpu", GPU)), held)
+    assert [each["charge"] for each in found["holders"]] == [{"cpu": "1"}, {GPU: "2"}]
+
+
+def test_a_plan_names_the_rack_that_is_full() -> None:
+    plan = Plan(kept=(Kept(key("x"), "NoNodes", "no nodes"), Kept(key("y"), "NoNodes", "no nodes")))
+    jobs = [elastic("x"), elastic("y")]
+    found = scale_plan.document(plan, jobs, {}, {}, {key("x"): "example.org/rack=r1"}, on=True, leading=True)
+    assert [each["message"] for each in found["unchanged"]] == [
+        "no nodes; they must be in example.org/rack=r1",
+        "no nodes",
+    ]

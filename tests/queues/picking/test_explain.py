@@ -8,10 +8,13 @@ import pytest
 from crds.resources.amounts import Amounts
 from queues.picking.explain import Code, explain, suppose
 from queues.picking.picker import Picker
+from queues.placement.gangs import Gang, Members
+from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.values import Batch, Entry, OvertakenJob, QueuePosition, QueueSpec, Reservation
 from tests.doubles.memory_store import MemoryStore
 from tests.support.queues.builders import GPU, START, choose, commit, entries, entry, key, opened, reservation, spec
+from tests.support.queues.clusters import room_of, shape
 
 RULES = PickRules(longest_patience=0.0)
 COHORT = [replace(spec("a", gpu=4), cohort="team"), replace(spec("b", gpu=4), cohort="team")]
@@ -38,6 +41,15 @@ def test_a_payment_for_idle_workers_says_that_it_needs_no_room() -> None:
     explanation = explain(Picker(store.snapshot(9), RULES), place(store, "job"), START)
     assert explanation.code == "Next"
     assert explanation.numbers.startswith("needs no room: its queue pays for 2 workers that run already; 0 jobs ahead")
+
+
+def test_no_holder_of_room_is_named_for_a_job_that_no_nodes_could_ever_hold() -> None:
+    room = room_of([{GPU: 4, "pods": 9}] * 2)
+    gang = Gang((Members(shape(**{GPU: 8}), 1),))
+    store = opened([spec("a")], [entry("job", gpu=8)], {GPU: 8}, held=[reservation("runs", gpu=8)])
+    picker = Picker(store.snapshot(9), RULES, places=Places(room, room.copy(), lambda *_: gang))
+    explanation = explain(picker, place(store, "job"), START)
+    assert (explanation.code, explanation.room) == ("WaitingForNodes", None), "no end of a job would help"
 
 
 @pytest.mark.parametrize(

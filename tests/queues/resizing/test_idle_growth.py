@@ -154,9 +154,9 @@ def test_growth_needs_nodes_for_its_workers(free: tuple[int, int], grown: int) -
     assert scene.sizes() == {"x": grown}
 
 
-def test_growth_without_nodes_says_that_there_is_no_room() -> None:
+def test_growth_without_nodes_says_that_there_are_none() -> None:
     worker = shape(**{GPU: 1})
     room = room_of([{"cpu": 8, "pods": 10}])
     places = Places(room, room.copy(), lambda *_: Gang((Members(worker, 1),), worker))
     scene = Scene(queues=[QueueSpec(name="a")], pool={GPU: 8}, jobs=[elastic("x")], places=places)
-    assert [kept.code for kept in scene.plan(with_kept=True).kept] == ["NoRoom"]
+    assert [kept.code for kept in scene.plan(with_kept=True).kept] == ["NoNodes"]
