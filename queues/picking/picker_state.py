@@ -160,15 +160,14 @@ class PickerState:
                 self._stale_cohorts.add(queue.spec.cohort)
             self._dirty |= self._further.members(queue.spec.cohort)
 
-    def set_others(self, name: str, entries: Sequence[WaitingEntry]) -> bool:
-        """Replace the jobs of a queue that are known though unread entries wait before them. Return whether the queue
-        waits for the first of them, in strict order."""
+    def set_others(self, name: str, entries: Sequence[WaitingEntry]) -> None:
+        """Note the jobs that a search behind the known entries of a queue has found."""
         queue = self._queues[name]
         self._note_gangs(entries)
         queue.set_others(entries)
-        queue.bid_demand = None
-        self._mark_dirty(queue)
-        return queue.spec.strict and queue.first is not None
+        if entries:
+            queue.bid_demand = None
+            self._mark_dirty(queue)
 
     def settle(self, queue: str, cost: int) -> None:
         """Charge a queue apart from its picks. A cost below 0 refunds a pick that was not granted."""
@@ -264,10 +263,10 @@ class PickerState:
         """The queues with unread entries of which `partly_read` returns no more."""
         return self._unread.read_to_limit
 
-    def stuck_on(self, name: str) -> tuple[int, Collection[Amounts]] | None:
-        """Return how many entries of a queue are known, and the demands of all known jobs, if none can go now."""
+    def stuck(self, name: str) -> QueueState | None:
+        """Return a queue if none of its known jobs can go now, and others may."""
         queue = self._queues[name]
-        return (queue.remaining, queue.demands()) if self._is_stuck(queue) else None
+        return queue if self._is_stuck(queue) else None
 
     def _is_stuck(self, queue: QueueState) -> bool:
         if not queue.remaining or not (queue.first is None or not queue.spec.strict):

@@ -5,7 +5,7 @@ its queue, its cohort or the pool can ever give, or whose pods no nodes could ho
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -54,6 +54,7 @@ class QueueState:
         "uniform",
         "unread",
         "used",
+        "was_searched",
     )
 
     def __init__(self, snapshot: QueueSnapshot, ceiling: Amounts) -> None:
@@ -85,6 +86,8 @@ class QueueState:
         self.others: list[Candidate] = []
         """Jobs behind the known entries that asked for another demand than all known jobs when the jobs were read, in
         order."""
+        self.was_searched = False
+        """Whether a search has looked for `others` since the known entries were read."""
         self.unread = unread
         """How many entries wait behind the known ones."""
         self.remaining = self._total = len(entries)
@@ -123,11 +126,20 @@ class QueueState:
         else:
             self._set((), snapshot.waiting)
 
-    def set_others(self, entries: Iterable[WaitingEntry]) -> None:
-        """Replace `others`."""
-        found = enumerate(entries, len(self.entries))  # no known entry has such a position
-        self.others = [Candidate(entry, entry.demand, position) for position, entry in found if self._can_run(entry)]
+    def set_others(self, entries: Sequence[WaitingEntry]) -> None:
+        """Note that a search has found jobs: they replace `others`, but for the queue's first job if it is one of
+        them. If the search has found none, `others` stay."""
+        self.was_searched = True
+        if not entries:
+            return
+        self.others = self.others[:1] if self.first is not None and self._is_other(self.first) else []
+        behind = self.others[0].position + 1 if self.others else len(self.entries)  # no known entry has such a position
+        found = enumerate(entries, behind)
+        self.others += [Candidate(entry, entry.demand, position) for position, entry in found if self._can_run(entry)]
         self.first = self._find_first()
+
+    def _is_other(self, candidate: Candidate) -> bool:
+        return candidate.position >= len(self.entries)
 
     def demands(self) -> Collection[Amounts]:
         """Return the distinct demands of all known jobs that wait. Jobs whose pods no nodes could hold are left out:
@@ -239,9 +251,10 @@ class QueueState:
 
     def drop(self, candidate: Candidate) -> None:
         """Mark a job as no longer waiting in this queue."""
-        if candidate.position >= len(self.entries):
+        if self._is_other(candidate):
             self.unread -= 1
             self.others = [other for other in self.others if other.position != candidate.position]
+            self.was_searched = bool(self.others)
             self.first = self._find_first()
             return
         self.remaining -= 1

@@ -13,7 +13,7 @@ from queues.placement.places import Places
 from queues.rules import PickRules
 from queues.store import QueueStore
 from queues.values import Entry, NextEntries, QueueSpec
-from tests.support.queues.builders import GPU, START, entry, key, opened, resources, spec
+from tests.support.queues.builders import GPU, START, entry, key, opened, reservation, resources, spec
 from tests.support.queues.clusters import room_of, shape
 
 RULES = PickRules(cost="jobs")
@@ -95,7 +95,7 @@ def test_no_job_passes_the_first_one_of_a_queue_in_strict_order() -> None:
 def test_no_job_passes_one_that_was_found_behind_jobs_that_never_run_in_strict_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unread_search, "LOOKED_AT", 4)
+    monkeypatch.setattr(unread_search, "LOOKED_AT", 8)
     queue = QueueSpec(name="a", quota=resources(gpu=2, cpu=8), strict=True)
     waiting = line([{"gpu": 3}] * 40 + [{"gpu": 2}] * 2 + [{"gpu": 3}] * 20 + [{"cpu": 1}])
     store = opened([queue], waiting, {GPU: 8, "cpu": 8})
@@ -105,6 +105,39 @@ def test_no_job_passes_one_that_was_found_behind_jobs_that_never_run_in_strict_o
         cycle.run(START + 1000 + number, 8, 16)
 
     assert [each.key.name for each in store.all_reservations().values()] == ["a-0040"]
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_no_job_passes_in_strict_order_when_a_job_in_front_is_cancelled(
+    rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unread_search, "LOOKED_AT", 4)
+    queue = QueueSpec(name="a", quota=resources(gpu=2), strict=True)
+    store = opened([queue], line([{"gpu": 3}] * 40 + [{"gpu": 2}, {"gpu": 1}]), {GPU: 8})
+    cycle = PickCycle(store, RULES, ages=lambda _: {"a": [1000.0]})
+    for number in range(20):
+        if number == rounds:
+            store.remove([key("a-0000")])
+        cycle.run(START + 1000 + number, 8, 16)
+
+    assert [each.key.name for each in store.all_reservations().values()] == ["a-0040"]
+
+
+def test_the_first_job_that_was_found_stays_the_first_one_whatever_is_found_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unread_search, "LOOKED_AT", 4)
+    waiting = line([{"gpu": 9}] * 40 + [{"gpu": 8}] + [{"gpu": 9}] * 9 + [{"gpu": 8, "cpu": 1}] * 3)
+    store = opened([spec("a"), spec("b")], waiting, {GPU: 8, "cpu": 9}, [reservation("runs", "b", gpu=1)])
+    cycle = PickCycle(store, RULES, ages=lambda _: {"a": [1000.0]})
+    for number in range(30):
+        store.put([entry(f"b-{number}", "b", START + number)])  # it overtakes the first job of a
+        if number % 3:
+            store.put([entry(f"a-9{number}", "a", START + 900, gpu=9)])  # then the queue is read anew
+        cycle.run(START + 1000 + number, 8, 16)
+
+    record = store._content.overtaken["a"]
+    assert (record.key, record.times >= 20) == (key("a-0040"), True)
 
 
 def test_searches_end_when_nothing_has_changed() -> None:
