@@ -76,9 +76,7 @@ class QueueState:
         self.bid_gang: Gang | None = None
         """The gang of that job."""
         self.requested: int | None = None
-        """The number of known entries that remained when more entries were requested from the store. None means that no
-        request is under way.
-        """
+        """How many known entries remained when more were requested from the store; None: no request is under way."""
         self._set(snapshot.heads, snapshot.waiting - len(snapshot.heads))
 
     def _set(self, entries: Sequence[WaitingEntry], unread: int) -> None:
@@ -130,16 +128,12 @@ class QueueState:
         """Note that a search has found jobs: they replace `others`, but for the queue's first job if it is one of
         them. If the search has found none, `others` stay."""
         self.was_searched = True
-        if not entries:
-            return
-        self.others = self.others[:1] if self.first is not None and self._is_other(self.first) else []
-        behind = self.others[0].position + 1 if self.others else len(self.entries)  # no known entry has such a position
-        found = enumerate(entries, behind)
-        self.others += [Candidate(entry, entry.demand, position) for position, entry in found if self._can_run(entry)]
-        self.first = self._find_first()
-
-    def _is_other(self, candidate: Candidate) -> bool:
-        return candidate.position >= len(self.entries)
+        if entries:
+            kept = [] if self._next < len(self.entries) else self.others[:1]
+            behind = kept[0].position + 1 if kept else len(self.entries)  # no known entry has such a position
+            runnable = ((at, entry) for at, entry in enumerate(entries, behind) if self._can_run(entry))
+            self.others = [*kept, *(Candidate(entry, entry.demand, at) for at, entry in runnable)]
+            self.first = self._find_first()
 
     def demands(self) -> Collection[Amounts]:
         """Return the distinct demands of all known jobs that wait. Jobs whose pods no nodes could hold are left out:
@@ -238,8 +232,7 @@ class QueueState:
 
     def leaves_room(self, allows: "Allows", needed: Amounts, demand: Amounts) -> bool:
         """Return whether quota, cohort and the room beside the queue's own usage hold both demands, in the resources
-        that the second demand uses.
-        """
+        that the second demand uses."""
         both = with_needed(demand, needed)
         return allows(self, both) and amounts.fits(both, self.used, self.ceiling)
 
@@ -251,7 +244,7 @@ class QueueState:
 
     def drop(self, candidate: Candidate) -> None:
         """Mark a job as no longer waiting in this queue."""
-        if self._is_other(candidate):
+        if candidate.position >= len(self.entries):
             self.unread -= 1
             self.others = [other for other in self.others if other.position != candidate.position]
             self.was_searched = bool(self.others)
@@ -322,16 +315,14 @@ class QueueState:
     @property
     def is_claimed(self) -> bool:
         """Whether no job may pass the first job and take what the first job needs: the first job has an open claim, or
-        is late (`queues.picking.open_claims`).
-        """
+        is late (`queues.picking.open_claims`)."""
         record = self.overtaken
         return record is not None and (record.claimed or record.late) and self.first_overtaken is record
 
     @property
     def is_late(self) -> bool:
         """Whether the first job is late: it has waited for as long as other jobs of its queue may pass it whatever they
-        take.
-        """
+        take."""
         record = self.overtaken
         return record is not None and record.late and self.first_overtaken is record
 
