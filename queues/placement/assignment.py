@@ -27,7 +27,7 @@ Assignment = tuple[Placed, ...]
 _ORDERS = 6
 """The most orders of members that are tried."""
 _WORK = 6_000
-"""The most work of all orders but the first: each pod is a step for each kind of pods."""
+"""The most work of all orders but the first: in an assignment, each pod is a step for each kind of pods."""
 
 
 def assign(room: NodeRoom, members: tuple[Members, ...], within: NodeSet = EVERY) -> Assignment | None:
@@ -77,7 +77,7 @@ def count_placed(room: NodeRoom, members: tuple[Members, ...], within: NodeSet =
         return min(room.total(wanted[0].shape, within), pods)
     if assign(room, members, within) is not None:
         return pods
-    tries = (_place_in_order(room, order, within) for order in _orders(room, wanted, pods))
+    tries = (_place_in_order(room, order, within) for order in orders(room, wanted, pods))
     return max(sum(count for _, _, count in placed) for placed in tries)
 
 
@@ -90,16 +90,16 @@ def _assign_mixed(room: NodeRoom, members: tuple[Members, ...], within: NodeSet)
     if any(room.total(shape, within) < count for shape, count in wanted):
         return None
     pods = sum(count for _, count in wanted)
-    for order in _orders(room, wanted, pods):
+    for order in orders(room, wanted, pods):
         placed = _place_in_order(room, order, within)
         if sum(count for _, _, count in placed) == pods:
             return placed
     return search_pods(room, _largest_first(room, wanted), within)
 
 
-def _orders(room: NodeRoom, members: tuple[Members, ...], pods: int) -> Iterator[tuple[Members, ...]]:
-    """Return some orders of members, the largest first at first."""
-    most = max(1, min(_ORDERS, _WORK // (pods * len(members))))
+def orders(room: NodeRoom, members: tuple[Members, ...], steps: int) -> Iterator[tuple[Members, ...]]:
+    """Return some orders of members, the largest first at first; fewer if each member takes many steps to place."""
+    most = max(1, min(_ORDERS, _WORK // max(1, steps * len(members))))
     return islice(permutations(_largest_first(room, members)), most)
 
 

@@ -29,7 +29,7 @@ class Trial:
         return self._free[node] if self._touched >> node & 1 else self._room.free(node)
 
     def place(self, node: int, shape: Shape, times: int) -> None:
-        """Count pods of a shape on a node."""
+        """Count pods of a shape on a node, or as away from it if `times` is below 0."""
         free = dict(self.free(node))
         for name, amount in shape.demand:
             free[name] = free.get(name, 0) - amount * times

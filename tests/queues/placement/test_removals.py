@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,6 +61,11 @@ def test_where_pods_differ_the_node_is_freed_that_takes_the_fewest() -> None:
     assert found == [8, 9, 10, 11]
 
 
+def test_a_node_counts_that_takes_two_pods_at_a_lower_price_than_one() -> None:
+    leavers = [Leaver(0, shape(gpu=2).demand, 0) for _ in range(3)]
+    assert removals.find(filled([0], leavers), (Members(shape(gpu=3), 2),), EVERY, leavers, {0: 3}) == [0, 1, 2]
+
+
 def test_many_pods_are_freed_without_a_look_at_every_sum() -> None:
     leavers = ones(*(node for node in range(300) for _ in range(4)))
     found = removals.find(filled([4] * 300, leavers), (Members(WHOLE, 256),), EVERY, leavers, {0: 1_200})
@@ -113,3 +119,60 @@ def test_on_small_clusters_no_fewer_alike_pods_would_do(seed: int) -> None:
     assert is_enough(free, leavers, found, gang, within)
     assert least is not None
     assert len(found) == len(least) or not are_free
+
+
+def test_a_gang_of_different_pods_is_placed_a_few_times_however_many_pods_may_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leavers = ones(*(node for node in range(250) for _ in range(4)))
+    room, gang = filled([0] * 250, leavers), tuple(Members(shape(gpu=gpu), 32) for gpu in (1, 2, 4))
+    asked, fits = Counter[tuple[Members, ...]](), assignment.fits
+    monkeypatch.setattr(assignment, "fits", lambda *given: asked.update([given[1]]) or fits(*given))  # type: ignore[func-returns-value]
+    found = removals.find(room, gang, EVERY, leavers, {0: 1_000})
+    assert found is not None
+    assert len(found) == 32 * (1 + 2 + 4)
+    assert asked.total() == 1
+
+
+def test_pods_of_a_large_gang_leave_only_if_the_gang_finds_nodes_then() -> None:
+    several = 0
+    for seed in range(20):
+        random = Random(seed)
+        free = [random.randint(0, 4) for _ in range(random.randint(30, 60))]
+        leavers = [
+            Leaver(node, shape(gpu=random.choice([1, 1, 2])).demand, 0) for node in range(len(free)) for _ in range(4)
+        ]
+        gang = tuple(Members(shape(gpu=gpu), random.randint(8, 25)) for gpu in random.sample([1, 2, 3, 4, 5, 6], 3))
+        found = removals.find(filled(free, leavers), gang, EVERY, leavers, {0: len(leavers)})
+        assert found is None or is_enough(free, leavers, found, gang, EVERY)
+        several += found is not None
+    assert several > 1
+
+
+def test_on_small_clusters_few_gangs_of_different_pods_are_missed() -> None:
+    missed, more, fewest = 0, 0, 0
+    for seed in range(300):
+        random = Random(seed)
+        leavers = [
+            Leaver(random.randrange(3), shape(gpu=random.choice([1, 1, 2])).demand, random.randrange(2))
+            for _ in range(random.randint(4, 8))
+        ]
+        gang = tuple(Members(shape(gpu=gpu), random.randint(1, 2)) for gpu in random.sample([1, 2, 3, 4, 8], 2))
+        free = [random.randint(0, 3) for _ in range(3)]
+        most = {owner: random.choice([8, 8, random.randint(1, 7)]) for owner in range(2)}
+        room = filled(free, leavers)
+        before = [dict(room.free(node)) for node in range(3)]
+        found = removals.find(room, gang, EVERY, leavers, most)
+        assert [room.free(node) for node in range(3)] == before, "the search has changed what is free"
+        sets = (each for size in range(len(leavers) + 1) for each in combinations(range(len(leavers)), size))
+        able = (each for each in sets if keeps_limits(leavers, each, most))
+        least = next((each for each in able if is_enough(free, leavers, each, gang, EVERY)), None)
+        if found is None:
+            missed += least is not None
+            continue
+        assert keeps_limits(leavers, found, most)
+        assert is_enough(free, leavers, found, gang, EVERY)
+        assert least is not None
+        more, fewest = more + len(found) - len(least), fewest + len(least)
+    assert missed <= 3
+    assert more <= 0.03 * fewest
