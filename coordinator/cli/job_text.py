@@ -31,6 +31,7 @@ DRIVERS = {
 }
 """What restarts containers, as a person reads it."""
 LONGEST_COMMAND = 80
+_LEAST_HOURS = 0.01
 """The most characters of a command in a column."""
 
 
@@ -85,11 +86,12 @@ def _state(document: Document) -> Iterator[tuple[str, str]]:
 
 
 def _hours(held: Document) -> str:
-    """Format for how long a job has held its GPUs, or its CPUs if it has no GPUs."""
+    """Format for how long a job has held its GPUs, or its CPUs if it has no GPUs. Less than 0.01 hours are seconds."""
     seconds, attempts = held["seconds"], held["attempts"]
     of_gpus = [amount for name, amount in seconds.items() if name.endswith(holds.GPU)]
     amount, unit = (sum(of_gpus), "GPU") if of_gpus else (seconds.get("cpu", 0) / 1000, "CPU")
-    return f"{amount / 3600:.2f} {unit}-hours in {attempts} attempt{'' if attempts == 1 else 's'}"
+    shown = f"{amount:.3g} {unit}-seconds" if amount < _LEAST_HOURS * 3600 else f"{amount / 3600:.2f} {unit}-hours"
+    return f"{shown} in {attempts} attempt{'' if attempts == 1 else 's'}"
 
 
 def _charge(charge: Document) -> str:
