@@ -16,7 +16,7 @@ from coordinator.cli.session import JobGroup, Session, pass_session
 from coordinator.code import largest
 from coordinator.runs import model_versions
 from coordinator.runs.model_versions import NoSuchModel
-from crds import excerpts
+from crds import excerpts, timestamps
 from crds.api_resources import MODEL_VERSIONS, TORCHJOBS
 from crds.model_version import ModelVersion
 from kube.api import Manifest
@@ -98,7 +98,7 @@ def _text(session: Session, found: ModelVersion) -> str:
         ("Result", status.result or "-"),
         ("Files", "not counted" if status.files is None else f"{status.files}, {largest.size_text(status.bytes or 0)}"),
         ("Digest", _digest(found)),
-        ("Finished", _or_dash(status.finish_time and status.finish_time.isoformat())),
+        ("Finished", timestamps.format_time(status.finish_time) if status.finish_time else "-"),
         ("Place", _place(session, found)),
     )
     return output.facts(lines, _WIDTH)
