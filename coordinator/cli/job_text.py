@@ -32,8 +32,8 @@ DRIVERS = {
 }
 """What restarts containers, as a person reads it."""
 LONGEST_COMMAND = 80
-_LEAST_HOURS = 0.01
 """The most characters of a command in a column."""
+_LEAST_HOURS = 0.01
 
 
 def format_job(item: Manifest, document: Document, pods: Iterable[Manifest], *, wide: bool = False) -> str:

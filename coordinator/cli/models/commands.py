@@ -39,7 +39,7 @@ def list_models(session: Session, name: str | None, listing: TableOptions) -> No
     """List models, the newest version first. With NAME, those of one model."""
     found = model_versions.read(session.cluster, session.namespace)
     found = model_versions.named(found, name) if name else found
-    listing.show(_columns(output.now()), [each.model_dump(mode="json", by_alias=True) for each in found])
+    listing.show(_columns(output.now()), [_document(each) for each in found])
     if not found:
         click.echo("there are no models; a job makes one with: torchq run --model NAME", err=True)
 
@@ -84,7 +84,13 @@ def _since(each: Document) -> str | None:
 def show(session: Session, version: str, form: str | None) -> None:
     """Show the origin and place of a version."""
     found = _find(session, version)
-    output.show(found.model_dump(mode="json", by_alias=True), form, lambda _: _text(session, found))
+    output.show(_document(found), form, lambda _: _text(session, found))
+
+
+def _document(version: ModelVersion) -> Document:
+    """Return a version as an object of the API; columns need the fields that are not set, too."""
+    kind = {"apiVersion": MODEL_VERSIONS.api_version, "kind": MODEL_VERSIONS.kind}
+    return kind | version.model_dump(mode="json", by_alias=True)
 
 
 def _text(session: Session, found: ModelVersion) -> str:
@@ -115,8 +121,8 @@ def _digest(found: ModelVersion) -> str:
 def _place(session: Session, found: ModelVersion) -> str:
     try:
         return places.describe(places.place(found, session.target.data))
-    except places.NoPlace:
-        return "unknown"
+    except places.NoPlace as error:
+        return f"unknown: {error}"
 
 
 @model.command()

@@ -27,7 +27,10 @@ def place(version: ModelVersion, data: Path | None) -> dict[str, Any]:
     """
     spec = version.spec
     if data is not None and spec.path:
-        return {"folder": str(folder(version, data))}
+        found = folder(version, data)
+        if not found.is_dir():
+            raise NoPlace(f"{version.label} has no files in {found}: its job wrote none there, or they were deleted")
+        return {"folder": str(found)}
     if not spec.path or not spec.claim_name:
         raise NoPlace(f"{version.label}: its ModelVersion does not say where the files are")
     return {"claim": spec.claim_name, "namespace": version.metadata.namespace, "path": spec.path}

@@ -23,6 +23,15 @@ def test_a_path_out_of_the_outputs_of_the_namespace_is_no_place(tmp_path: Path, 
         places.folder(version, tmp_path)
 
 
+def test_folder_that_the_job_has_never_made_is_no_place(tmp_path: Path) -> None:
+    version = ModelVersion.model_validate({"metadata": {"name": "m", "namespace": "a"}, "spec": {"path": "a/t/model"}})
+
+    with pytest.raises(places.NoPlace, match="its job wrote none there"):
+        places.place(version, tmp_path)
+    (tmp_path / places.job_files.OUTPUTS / "a/t/model").mkdir(parents=True)
+    assert places.place(version, tmp_path)["folder"].endswith("a/t/model")
+
+
 def test_files_that_cannot_be_deleted_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def rmtree(path: Path) -> None:
         raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
