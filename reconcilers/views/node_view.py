@@ -140,6 +140,23 @@ def departures(
     return doomed | cordoned
 
 
+def closes_in(
+    nodes: NodeCache | None, domain: str, leaving_taints: Collection[str], grace: float, now: float
+) -> float | None:
+    """Return the seconds until a domain counts as closed, because none of its nodes takes new pods; at most 0 if it
+    does, and None while it has such a node, or that is not known.
+
+    A node that is silent may soon take pods again: like a dead node, it counts only after the grace.
+    """
+    if nodes is None or not nodes.synced or nodes.failing:
+        return None
+    usable = (node for node in nodes.values() if node.open and not _taint(node, leaving_taints))
+    inside = [node for node in usable if is_inside(domain, node.labels)]
+    if any(node.ready or node.since is None for node in inside):
+        return None
+    return max((node.since + grace - now for node in inside if node.since is not None), default=0.0)
+
+
 def labels_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> Mapping[str, Mapping[str, str]]:
     """Return the kept labels of the nodes of some pods, by the name of the node."""
     return {node.name: node.labels for node in _nodes_of(nodes, pods) if node.labels}
