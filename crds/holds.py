@@ -31,6 +31,7 @@ MOST_RESOURCES = 16
 """The most resources that a hold names."""
 _FIRST = ("cpu", "memory", "pods", "jobs")
 LONGEST_NUMBERS = 256
+_NUMBERS = "^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$"
 GPU = "/gpu"
 """The end of the names of resources that are GPUs."""
 
@@ -48,7 +49,7 @@ class ClosedHold(LenientModel):
 
     number: Annotated[int, Field(ge=1)]
     """Its number, counted from 1; of several holds together, the last one's."""
-    numbers: Annotated[str, Field(max_length=LONGEST_NUMBERS, pattern="^[0-9,-]*$", exclude_if=not_)] = ""
+    numbers: Annotated[str, Field(max_length=LONGEST_NUMBERS, pattern=_NUMBERS, exclude_if=not_)] = ""
     """Of several holds together, all their numbers, such as 1-3,5; if these are many, the first and the last."""
     queue: Annotated[str, Field(max_length=317)]
     attempt: Annotated[int, Field(ge=0)]

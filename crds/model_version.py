@@ -16,7 +16,7 @@ from crds.api_resources import MODEL_VERSIONS
 from crds.metadata import Metadata, NamedMetadata
 from crds.model import LenientModel, Time
 from crds.torchjob.status import MOST_RESULT
-from crds.trained_models import LONGEST_MODEL_PATH, ClaimName
+from crds.trained_models import LONGEST_MODEL_PATH, MODEL_PATH, ClaimName
 
 UNCHANGEABLE = "may not change: a ModelVersion is a record of what was trained"
 FEWEST_CHARACTERS = 5
@@ -46,7 +46,7 @@ class ModelVersionSpec(LenientModel):
     """The tenant queue that has paid for the job."""
     claim_name: ClaimName | None = None
     """The PersistentVolumeClaim with the files; absent if the files are on the machine of an embedded cluster."""
-    path: Annotated[str, Field(max_length=LONGEST_MODEL_PATH)] = ""
+    path: Annotated[str, Field(max_length=LONGEST_MODEL_PATH, pattern=f"^({MODEL_PATH})?$")] = ""
     """The folder of the files in the claim, or among the outputs of the embedded cluster."""
     code: Note = ""
     """The digest of the code of the job, if `torchq run` has sent it."""

@@ -14,8 +14,10 @@ ClaimName = Annotated[str, Field(max_length=253, pattern=CLAIM_NAME)]
 MOST_MODELS = 8
 """The number of models that a job reads."""
 LONGEST_MODEL_PATH = 512
-MODEL_PATH = r"^[^/.][^/]*(/[^/.][^/]*)*$"
-"""A relative path of which no part begins with a dot, so that the path leads out of no folder."""
+_PART = r"[^/.\x00-\x1f][^/\x00-\x1f]*"
+MODEL_PATH = rf"{_PART}(/{_PART})*"
+"""A relative path of which no part is empty or begins with a dot: it leads out of no folder, and each folder has one
+path."""
 
 
 class ModelOutput(StrictModel):
@@ -34,7 +36,7 @@ class ModelInput(StrictModel):
     """The version, for people: the files are found by claim and path."""
     claim_name: ClaimName | None = None
     """The PersistentVolumeClaim with the files; absent if the files are on the machine of an embedded cluster."""
-    path: Annotated[str, Field(max_length=LONGEST_MODEL_PATH, pattern=MODEL_PATH)]
+    path: Annotated[str, Field(max_length=LONGEST_MODEL_PATH, pattern=f"^{MODEL_PATH}$")]
     """The folder of the files in the claim, which is below the folder of the job's namespace."""
     digest: Annotated[str, Field(max_length=128)] = ""
     """The digest of the files when the version was made, for programs that check it."""

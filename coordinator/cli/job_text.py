@@ -6,6 +6,7 @@ One rule: the text contains no facts beyond those of the document and the object
 import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from coordinator import terminal
@@ -32,6 +33,7 @@ DRIVERS = {
 """What restarts containers, as a person reads it."""
 LONGEST_COMMAND = 80
 """The most characters of a command in a column."""
+_LEAST_HOURS = 0.01
 
 
 def format_job(item: Manifest, document: Document, pods: Iterable[Manifest], *, wide: bool = False) -> str:
@@ -85,11 +87,13 @@ def _state(document: Document) -> Iterator[tuple[str, str]]:
 
 
 def _hours(held: Document) -> str:
-    """Format for how long a job has held its GPUs, or its CPUs if it has no GPUs."""
+    """Format for how long a job has held its GPUs, else its CPUs, else its pods. Less than 0.01 hours are seconds."""
     seconds, attempts = held["seconds"], held["attempts"]
-    of_gpus = [amount for name, amount in seconds.items() if name.endswith(holds.GPU)]
-    amount, unit = (sum(of_gpus), "GPU") if of_gpus else (seconds.get("cpu", 0) / 1000, "CPU")
-    return f"{amount / 3600:.2f} {unit}-hours in {attempts} attempt{'' if attempts == 1 else 's'}"
+    gpus = sum(amount for name, amount in seconds.items() if name.endswith(holds.GPU))
+    amounts = (gpus, "GPU"), (seconds.get("cpu", 0) / 1000, "CPU"), (seconds.get("pods", 0), "pod")
+    amount, unit = next(filter(itemgetter(0), amounts), amounts[-1])
+    shown = f"{amount:.3g} {unit}-seconds" if amount < _LEAST_HOURS * 3600 else f"{amount / 3600:.2f} {unit}-hours"
+    return f"{shown} in {attempts} attempt{'' if attempts == 1 else 's'}"
 
 
 def _charge(charge: Document) -> str:
@@ -112,6 +116,11 @@ def _training(reports: Document) -> str:
     last = f"last report at {reports['reportedAt']} ({pods} pod{'s' if pods != 1 else ''})"
     of_all = f" of {reports['totalSteps']}" if "totalSteps" in reports else ""
     return ", ".join([f"step {reports['step']}{of_all} since {reports['since']}", *parts, last])
+
+
+def progress(reports: Document) -> str:
+    """Return in a few words how far the training is: its own estimate, else its step; empty if it has not reported."""
+    return ", ".join(_estimate(reports)) or (f"step {reports['step']}" if "step" in reports else "")
 
 
 def _estimate(reports: Document) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """The files of jobs in the data folder of a cluster: their outputs, and the logs of their pods that are gone.
 
 One rule: nothing of a job that has not finished is removed, nothing that was written to since the given time, and no
-outputs with a model that has a ModelVersion.
+outputs with files of a ModelVersion, or of a model that an unfinished job reads.
 """
 
 import os
@@ -34,13 +34,17 @@ def measure(root: Path) -> int:
     return sum(folder.size for folder in _folders(root))
 
 
-def find_old(roots: Iterable[Path], before: float, kept: Collection[str]) -> list[JobFolder]:
-    """Return the folders in which nothing was written since a time, without those of some jobs, given by uid."""
+def find_old(roots: Iterable[Path], before: float, kept: Collection[str], models: Iterable[str]) -> list[JobFolder]:
+    """Return the folders in which nothing was written since a time, without those of some jobs, given by uid, and
+    without the outputs that have models at these paths among the outputs of all jobs."""
+    with_models = {tuple(path.split("/")[:2]) for path in models}
     return [
         folder
         for root in roots
         for folder in _folders(root)
-        if folder.newest < before and not folder.job.endswith(tuple(f"-{uid}" for uid in kept))
+        if folder.newest < before
+        and not folder.job.endswith(tuple(f"-{uid}" for uid in kept))
+        and not (root.name == OUTPUTS and folder.path.parts[-2:] in with_models)
     ]
 
 

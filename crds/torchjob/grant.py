@@ -49,6 +49,15 @@ def _with_fields(spec: TorchJobSpec, **changes: object) -> TorchJobSpec:
     return TorchJobSpec.model_construct(spec.model_fields_set, **{**fields, **changes})
 
 
+def processes(job: TorchJob, admission: Admission, task_type: str) -> int:
+    """Return the number of processes that torchrun starts in a pod of a task, as fixed at the admission of the job."""
+    if admission.nproc_per_node is not None:
+        return admission.nproc_per_node.get(task_type, 1)
+    policy = job.spec.torch_elastic_policy
+    nproc = policy.nproc_per_node if policy is not None else None
+    return nproc if isinstance(nproc, int) else 1
+
+
 def indexes(admission: Admission, count: int) -> tuple[int, ...]:
     """Return the indexes of the granted workers, in order; `count` is the number that the job requests.
 

@@ -46,7 +46,7 @@ from reconcilers.plan.lifecycle import (
 from reconcilers.plan.moment import Moment
 from reconcilers.plan.pod_deletion import PodDeletion
 from reconcilers.plan.recovery import Recovery, RecoveryContext, is_about_requests, next_request
-from reconcilers.pods import host_file, measure
+from reconcilers.pods import host_file, measure, missing_hosts
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import (
     Action,
@@ -324,7 +324,8 @@ def _plan_admission(active: Active, at: Moment) -> Plan:
     )
     begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
     created = Advance(run=begun, at=at).actions() if at.observation.claimed is None else ()
-    return Plan((*chosen.raises, *status.write(active.job, after, active.pods, at.now), *created))
+    told = missing_hosts.event(begun.job, admission, active.members.values())
+    return Plan((*chosen.raises, *status.write(active.job, after, active.pods, at.now), *told, *created))
 
 
 def _delete_removed(active: Active, result: Plan, at: Moment) -> tuple[Action, ...]:

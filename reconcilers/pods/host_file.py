@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from crds import labels
+from crds.torchjob import grant
 from crds.torchjob.status import Admission
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.pods import pod_files, topology
@@ -40,20 +41,11 @@ class Host(NamedTuple):
     slots: int
 
 
-def processes(job: TorchJob, admission: Admission, task_type: str) -> int:
-    """Return the number of processes that torchrun starts in a pod of a task, as fixed at the admission of the job."""
-    if admission.nproc_per_node is not None:
-        return admission.nproc_per_node.get(task_type, 1)
-    policy = job.spec.torch_elastic_policy
-    nproc = policy.nproc_per_node if policy is not None else None
-    return nproc if isinstance(nproc, int) else 1
-
-
 def hosts(job: TorchJob, admission: Admission, members: Iterable[PodMember], stage: int) -> list[Host]:
     """Return the pods with ranks of a stage, in the order of ranks."""
     ranked = [(each.rank, each) for each in members if each.stage == stage and each.rank is not None]
     ranked.sort(key=lambda each: each[0])
-    return [Host(each.name, processes(job, admission, each.task_type)) for _, each in ranked]
+    return [Host(each.name, grant.processes(job, admission, each.task_type)) for _, each in ranked]
 
 
 def text(world: Iterable[Host]) -> str:

@@ -20,7 +20,7 @@ import orjson
 
 from crds import labels
 from crds.api_resources import PODS, SERVICES
-from crds.torchjob import demand, memory_growth, rendezvous_task
+from crds.torchjob import demand, grant, memory_growth, rendezvous_task
 from crds.torchjob.jobspec import TorchElasticPolicy
 from crds.torchjob.status import MOST_LEFT, Admission
 from crds.torchjob.tasks import RENDEZVOUS, WORKER, TaskSpec
@@ -174,11 +174,6 @@ class Blueprint:
         grown."""
         others = any(member.lead == lead and member.name != lead for member in self.members.values())
         return not self.shared_address and (others or self.job.spec.torch_elastic_policy is not None)
-
-    def processes(self, task_type: str) -> int:
-        """Return the number of processes that torchrun starts in a pod of a task, as fixed at the admission of the
-        job."""
-        return host_file.processes(self.job, self.admission, task_type)
 
     def address(self, lead: str) -> str:
         """Return the address of a pod that others connect to."""
@@ -356,7 +351,8 @@ def _variables(blueprint: Blueprint, member: PodMember) -> environment.Variables
         return {**environment.BASE, rendezvous_task.PORT_VARIABLE: str(port), **bounds}
     if blueprint.is_at_store(member):
         return {**environment.BASE, **bounds}
-    address, processes = blueprint.address(member.lead), blueprint.processes(member.task_type)
+    address = blueprint.address(member.lead)
+    processes = grant.processes(blueprint.job, blueprint.admission, member.task_type)
     if policy is not None and static_world.is_member(blueprint.job, blueprint.admission, member):
         return {**environment.world_variables(address, port, processes, policy), **bounds}
     static = environment.static_variables(member, address, port, processes)
@@ -370,7 +366,7 @@ def _rendezvous_variables(
         policy,
         f"{blueprint.address(member.lead)}:{port}",
         others=member.world_size - blueprint.job.spec.worker_count,
-        processes=blueprint.processes(member.task_type),
+        processes=grant.processes(blueprint.job, blueprint.admission, member.task_type),
         on_loopback=blueprint.shared_address,
     )
 

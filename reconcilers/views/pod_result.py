@@ -5,10 +5,10 @@ One rule: pure, over the text of a container, which may be any text. A view keep
 a result is larger than a view may be; its text is read once, when the job ends.
 
 The result is the message {"torchq-result": VALUE} of rank 0, with any JSON value. The count {"torchq-model": COUNT}
-stands beside the result, or alone. The mark is a line that a preStop
-hook appends (`reconcilers.pods.container_files`). A kubelet runs that hook before it stops a container for any reason,
-and not when the container ends by itself. So the mark shows that the container was asked to stop, where nothing else
-shows it: a probe has failed, or a volume has exceeded its limit.
+stands beside the result, or alone. The mark is a line that a preStop hook appends (`reconcilers.pods.container_files`).
+A kubelet runs that hook before it stops a container for any reason, and not when the container ends by itself. So the
+mark shows that the container was asked to stop, where nothing else shows it: a probe has failed, or a volume has
+exceeded its limit.
 """
 
 from collections.abc import Mapping
@@ -47,8 +47,8 @@ def own_message(terminated: Mapping[str, Any]) -> str:
     return "\n".join(line for line in message.splitlines() if line != MARK).strip("\n")
 
 
-def is_result(message: str) -> bool:
-    """Return whether a termination message says that it is a result or a count, which may be unreadable."""
+def is_given(message: str) -> bool:
+    """Return whether a termination message begins as a result or a count, which may be unreadable."""
     return message.startswith((_BEGIN, _MODEL_BEGIN))
 
 
@@ -56,12 +56,11 @@ def given(pod: Manifest) -> str:
     """Return the keys with which the main container of a pod has ended, `KEY` and `MODEL_KEY`, as one constant text. A
     result that mentions the second key may seem to have it."""
     message = _message(pod)
-    if not is_result(message):
-        return ""
-    has_model = f'"{MODEL_KEY}":' in message
     if message.startswith(_MODEL_BEGIN):
         return MODEL_KEY
-    return _BOTH if has_model else KEY
+    if not message.startswith(_BEGIN):
+        return ""
+    return _BOTH if f'"{MODEL_KEY}":' in message else KEY
 
 
 def read(pod: Manifest) -> str:
@@ -88,7 +87,7 @@ def _document(pod: Manifest) -> Mapping[str, Any]:
     """Return the parts of a message; empty if the message has other parts, or cannot be read."""
     message = _message(pod)
     try:
-        document = orjson.loads(message) if is_result(message) else None
+        document = orjson.loads(message) if is_given(message) else None
     except ValueError:  # not JSON
         return {}
     return document if isinstance(document, dict) and document.keys() <= {KEY, MODEL_KEY} else {}

@@ -340,7 +340,7 @@ def explain(pod: PodView, manifest: Manifest, log: str) -> PodView:
     other, ended = _termination(manifest)
     last_words, cause = torchrun.last_output(pod_result.own_message(ended)), pod.cause
     if log and last_words.more:
-        cause = torchrun.exit_cause(log) if pod_result.is_result(pod_result.own_message(ended)) else cause
+        cause = torchrun.exit_cause(log) if pod_result.is_given(pod_result.own_message(ended)) else cause
         last_words = torchrun.last_output(log)
     message = pod_end.message(other, last_words, manifest.get("status") or {}, pod_end.LONGEST_EXPLANATION)
     return replace(pod, message=message, cause=cause, lost_peer=last_words.lost_peer, unexplained=False)

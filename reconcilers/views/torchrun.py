@@ -92,7 +92,7 @@ def last_output(message: str) -> LastOutput:
     """
     if not message:
         return _SILENT
-    if pod_result.is_result(message):
+    if pod_result.is_given(message):
         return _ONLY_RESULT
     recorded = _error_file_message(message)
     if recorded:

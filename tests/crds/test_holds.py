@@ -2,8 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from crds import holds
 from crds.holds import ClosedHold
@@ -89,6 +91,13 @@ def test_the_two_oldest_of_one_queue_become_one_before_a_ninth() -> None:
         "to": "2026-01-02T03:00:00Z",
         "ended": "Suspended",
     }
+
+
+@pytest.mark.parametrize("numbers", ["-", "1-", ",2", "1,,2"])
+def test_numbers_that_are_none_are_no_hold(numbers: str) -> None:
+    (hold,) = closed([("a", 1, {})])
+    with pytest.raises(ValidationError, match="numbers"):
+        ClosedHold.model_validate(hold.manifest() | {"numbers": numbers})
 
 
 def test_a_hold_is_small_whatever_a_job_asks_for() -> None:

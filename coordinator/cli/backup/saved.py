@@ -8,7 +8,7 @@ a model. Uids, owners, finalizers and managed fields belong to the old cluster.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -41,39 +41,33 @@ _SKIPPED = (SCALE_OUTS.kind, SCALE_INS.kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedQueue:
-    """A TenantQueue of a backup."""
+class SavedObject:
+    """An object of a backup."""
 
-    resource: ClassVar[Resource] = TENANT_QUEUES
-    namespace: ClassVar[str] = ""
+    resource: Resource
     source: str
     """The file and the place in it, for messages."""
+    namespace: str = ""
     name: str
     body: Manifest
-    """The manifest to create."""
+    """The manifest to create. A model has its old status: the kind has no status subresource. A finished job is
+    suspended, so that it never runs. Another job with code is on hold until its code is there."""
 
     def __str__(self) -> str:
-        """Return the kind and name, for people."""
-        return f"tenantqueue {self.name}"
+        """Return the kind, namespace and name, for people."""
+        return f"{self.resource.kind.lower()} {'/'.join(filter(None, (self.namespace, self.name)))}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedJob:
+class SavedJob(SavedObject):
     """A TorchJob of a backup."""
 
-    resource: ClassVar[Resource] = TORCHJOBS
-    source: str
-    namespace: str
-    name: str
     uid: str
     """The uid of the old job, which the new one has as an annotation (`labels.RESTORED`)."""
     created: str
     """The creation time of the old job, as text that sorts by time."""
     tie: str
     """The order among jobs that were created in the same second (`queues.order.tie`)."""
-    body: Manifest
-    """The manifest to create. That of a finished job is suspended, so that it never runs. That of another job with code
-    is on hold until its code is there."""
     suspend: bool | None
     """The old `spec.suspend`; None if the spec does not have the field."""
     code: CodeName | None
@@ -89,35 +83,12 @@ class SavedJob:
     expires: datetime | None
     """The time from which a finished job is deleted (`ttlSecondsAfterFinished`); None: never."""
 
-    def __str__(self) -> str:
-        """Return the kind, namespace and name, for people."""
-        return f"torchjob {self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedModel:
-    """A ModelVersion of a backup."""
-
-    resource: ClassVar[Resource] = MODEL_VERSIONS
-    source: str
-    namespace: str
-    name: str
-    body: Manifest
-    """The manifest to create, with the old status: the kind has no status subresource."""
-
-    def __str__(self) -> str:
-        """Return the kind, namespace and name, for people."""
-        return f"modelversion {self.namespace}/{self.name}"
-
-
-SavedObject = SavedQueue | SavedJob | SavedModel
-
 
 @dataclass(frozen=True, slots=True)
 class Backup:
     """The objects of a backup: the queues by name, and the jobs in the order of their creation."""
 
-    queues: tuple[SavedQueue, ...]
+    queues: tuple[SavedObject, ...]
     jobs: tuple[SavedJob, ...]
     code: Mapping[CodeName, Archive]
     """The code of unfinished jobs, as far as the backup has it."""
@@ -125,24 +96,24 @@ class Backup:
     """The number of ScaleOuts and ScaleIns, which are not restored."""
     config_maps: int
     """The number of ConfigMaps without code of jobs, which are not restored."""
-    models: tuple[SavedModel, ...] = ()
+    models: tuple[SavedObject, ...] = ()
 
 
 def read(documents: Iterable[tuple[str, Any]]) -> Backup:
     """Return the objects of documents, each given with its source. Raise BadManifest for anything else."""
-    queues: list[SavedQueue] = []
+    queues: list[SavedObject] = []
     jobs: list[SavedJob] = []
-    models: list[SavedModel] = []
+    models: list[SavedObject] = []
     parts: list[Manifest] = []
     requests = config_maps = 0
     for source, body in _items(documents):
         match (body.get("apiVersion"), body.get("kind")):
             case (TENANT_QUEUES.api_version, TENANT_QUEUES.kind):
-                queues.append(_queue(source, body))
+                queues.append(_object(TENANT_QUEUES, source, body))
             case (TORCHJOBS.api_version, TORCHJOBS.kind):
                 jobs.append(_job(source, body))
             case (MODEL_VERSIONS.api_version, MODEL_VERSIONS.kind):
-                models.append(_model(source, body))
+                models.append(_object(MODEL_VERSIONS, source, body))
             case (TORCHJOBS.api_version, kind) if kind in _SKIPPED:
                 requests += 1
             case (CONFIG_MAPS.api_version, CONFIG_MAPS.kind):
@@ -197,20 +168,13 @@ def _items(documents: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Manifest
             yield place, as_json(body, place)
 
 
-def _queue(source: str, body: Manifest) -> SavedQueue:
+def _object(resource: Resource, source: str, body: Manifest) -> SavedObject:
+    """Return a queue or a model."""
     metadata = _map(body, "metadata", source)
-    name, annotations = _text(metadata, "name", source), _map(metadata, "annotations", source)
-    return SavedQueue(source=source, name=name, body=_manifest(body, {"name": name}, annotations, source))
-
-
-def _model(source: str, body: Manifest) -> SavedModel:
-    metadata = _map(body, "metadata", source)
-    namespace, name = _text(metadata, "namespace", source), _text(metadata, "name", source)
-    annotations = _map(metadata, "annotations", source)
-    new = _manifest(body, {"name": name, "namespace": namespace}, annotations, source)
-    return SavedModel(
-        source=source, namespace=namespace, name=name, body=new | {"status": _map(body, "status", source)}
-    )
+    place = {each: _text(metadata, each, source) for each in ("namespace", "name")[not resource.namespaced :]}
+    new = _manifest(body, place, _map(metadata, "annotations", source), source)
+    status = {"status": _map(body, "status", source)} if resource == MODEL_VERSIONS else {}
+    return SavedObject(resource=resource, source=source, body=new | status, **place)
 
 
 def _job(source: str, body: Manifest) -> SavedJob:
@@ -229,6 +193,7 @@ def _job(source: str, body: Manifest) -> SavedJob:
         new["spec"] = spec | {"schedulingPolicy": policy | {"hold": True}}
     sequence = submission_order.read(annotations.get(labels.SUBMITTED))
     return SavedJob(
+        resource=TORCHJOBS,
         source=source,
         namespace=namespace,
         name=name,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from coordinator.cli.backup.saved import Backup, SavedJob, SavedObject, SavedQueue
+from coordinator.cli.backup.saved import Backup, SavedJob, SavedObject
 from crds import labels, timestamps
 from crds.torchjob.conditions import FINISHED
 from kube.api import Manifest
@@ -72,7 +72,7 @@ def awaits_code(stored: Manifest) -> bool:
     return labels.CODE_PENDING in (stored["metadata"].get("annotations") or {})
 
 
-def judge_queue(queue: SavedQueue, spec: Manifest | None) -> Step:
+def judge_queue(queue: SavedObject, spec: Manifest | None) -> Step:
     """Return the step for a queue; `spec` is the spec of the queue in the cluster, None if the queue does not exist."""
     if spec is None:
         return Step("create", queue, "restored")

@@ -309,8 +309,8 @@ def status(session: Session, data: Path, form: str | None) -> None:
 @click.option("--older", required=True, metavar="AGE", help="only what nothing was written to for so long, as in 30d")
 @click.option("--yes", is_flag=True, help="remove it; without this option the command only says what it would remove")
 def prune(data: Path, older: str, yes: bool) -> None:
-    """Remove old outputs and kept logs of jobs. Those of jobs that have not finished, or whose model has a version,
-    stay.
+    """Remove old outputs and kept logs of jobs. Those of jobs that have not finished stay, and outputs with a model
+    that has a version or that such a job reads.
 
     Outputs are what jobs wrote into the folder of TORCHQ_OUTPUT, and outlive their jobs. Kept logs are those of pods
     that are gone.
@@ -323,9 +323,11 @@ def prune(data: Path, older: str, yes: bool) -> None:
         raise LocalError(f"{_not_up(data)}; while it is down, nobody knows which jobs have not finished")
     with closing(client.connect(ConnectionSettings(kubeconfig=str(Files(data).layout.kubeconfig)))) as cluster:
         jobs, models = cluster.list(TORCHJOBS).items, cluster.list(MODEL_VERSIONS).items
-    unfinished = [str(job["metadata"]["uid"]) for job in jobs if not endings.is_finished(job)]
-    with_models = [uid for item in models if (uid := item["spec"].get("createdByUid"))]
-    found = job_files.find_old(_job_files(data).values(), before, [*unfinished, *with_models])
+    unfinished = [job for job in jobs if not endings.is_finished(job)]
+    uids = [str(job["metadata"]["uid"]) for job in unfinished]
+    read = [str(each["path"]) for job in unfinished for each in job["spec"].get("modelInputs") or ()]
+    recorded = [str((item.get("spec") or {}).get("path") or "") for item in models]
+    found = job_files.find_old(_job_files(data).values(), before, uids, [*recorded, *read])
     for folder in found:
         click.echo(f"{size_text(folder.size):>10}  {folder.path}")
         if yes:

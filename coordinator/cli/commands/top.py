@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import click
 from rich.console import Console
@@ -22,6 +23,7 @@ from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
 from coordinator.cli.top import live, screen, summary
 from coordinator.cli.top.screen import Reading
+from coordinator.cli.top.training import TrainingReports
 from coordinator.follow.job_feed import Inbox, JobFeed
 from coordinator.query.questions import Document
 
@@ -50,14 +52,17 @@ def top(session: Session, every: float, count: int, picks: int, all_namespaces: 
 def _run_live(session: Session, every: float, count: int, picks: int, listing: TableOptions) -> None:
     before: Document = {}
     with JobFeed(session.cluster, session.namespace) as feed:
-        jobs = RunningJobs(feed)
+        jobs, reports = RunningJobs(feed), TrainingReports()
 
         def read() -> Reading:
             nonlocal before
             found, before = _read(session, before, picks)
+            items = jobs.read()
+            keys = map(job_ref.key, items)
+            training = reports.read(partial(api_client.find, session), keys) if before and items else {}
             ordered = listing.sort(columns.queue_columns(output.now()), found.queues)
             queues = ordered if listing.sort_by else screen.busy_first(ordered)
-            return replace(found, queues=queues, jobs=jobs.read())
+            return replace(found, queues=queues, jobs=items, training=training)
 
         live.run(read, every, count, Console(file=terminal.beneath(sys.stdout)))  # `screen` has cleaned all lines
 

@@ -5,7 +5,7 @@ One rule: only `delete` deletes files, and only after it has asked.
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from pathlib import Path
 
 import click
 
@@ -16,7 +16,7 @@ from coordinator.cli.session import JobGroup, Session, pass_session
 from coordinator.code import largest
 from coordinator.runs import model_versions
 from coordinator.runs.model_versions import NoSuchModel
-from crds import excerpts
+from crds import excerpts, timestamps
 from crds.api_resources import MODEL_VERSIONS, TORCHJOBS
 from crds.model_version import ModelVersion
 from kube.api import Manifest
@@ -39,7 +39,7 @@ def list_models(session: Session, name: str | None, listing: TableOptions) -> No
     """List models, the newest version first. With NAME, those of one model."""
     found = model_versions.read(session.cluster, session.namespace)
     found = model_versions.named(found, name) if name else found
-    listing.show(_columns(output.now()), [each.model_dump(mode="json", by_alias=True) for each in found])
+    listing.show(_columns(output.now()), [_document(each) for each in found])
     if not found:
         click.echo("there are no models; a job makes one with: torchq run --model NAME", err=True)
 
@@ -84,7 +84,13 @@ def _since(each: Document) -> str | None:
 def show(session: Session, version: str, form: str | None) -> None:
     """Show the origin and place of a version."""
     found = _find(session, version)
-    output.show(found.model_dump(mode="json", by_alias=True), form, lambda _: _text(session, found))
+    output.show(_document(found), form, lambda _: _text(session, found))
+
+
+def _document(version: ModelVersion) -> Document:
+    """Return a version as an object of the API; columns need the fields that are not set, too."""
+    kind = {"apiVersion": MODEL_VERSIONS.api_version, "kind": MODEL_VERSIONS.kind}
+    return kind | version.model_dump(mode="json", by_alias=True)
 
 
 def _text(session: Session, found: ModelVersion) -> str:
@@ -98,7 +104,7 @@ def _text(session: Session, found: ModelVersion) -> str:
         ("Result", status.result or "-"),
         ("Files", "not counted" if status.files is None else f"{status.files}, {largest.size_text(status.bytes or 0)}"),
         ("Digest", _digest(found)),
-        ("Finished", _or_dash(status.finish_time and status.finish_time.isoformat())),
+        ("Finished", timestamps.format_time(status.finish_time) if status.finish_time else "-"),
         ("Place", _place(session, found)),
     )
     return output.facts(lines, _WIDTH)
@@ -115,8 +121,8 @@ def _digest(found: ModelVersion) -> str:
 def _place(session: Session, found: ModelVersion) -> str:
     try:
         return places.describe(places.place(found, session.target.data))
-    except places.NoPlace:
-        return "unknown"
+    except places.NoPlace as error:
+        return f"unknown: {error}"
 
 
 @model.command()
@@ -140,42 +146,54 @@ def delete(session: Session, version: str, yes: bool) -> None:
     if len(found) > 1:
         raise click.UsageError(f"{version} has {len(found)} versions: name one, as in {found[0].label}")
     (chosen,) = found
-    where = _where_to_delete(session, chosen, versions)
-    files = where.get("folder", "")
+    data = session.target.data
+    sharing = [each.label for each in versions if each is not chosen and _meets(data, chosen, each)]
+    folder = "" if sharing or data is None else _folder(chosen, data)
     if not yes:
-        click.confirm(f"delete {chosen.label}" + (f" and all files in {files}" if files else ""), abort=True)
+        click.confirm(f"delete {chosen.label}" + (f" and all files in {folder}" if folder else ""), abort=True)
     if readers := _readers(session, chosen):
         raise NoSuchModel(f"{chosen.label} is read by {', '.join(readers)}: delete it when they have ended")
     metadata = chosen.metadata
     session.cluster.delete(MODEL_VERSIONS, metadata.name, metadata.namespace, uid=metadata.uid)
     click.echo(f"deleted {chosen.label}")
-    data = session.target.data
-    if files and data is not None:
-        places.remove(places.folder(chosen, data))
-        click.echo(f"deleted {files}")
-    elif where:
-        click.echo(f"its files stay in {places.describe(where)}")
+    if folder:
+        places.remove(Path(folder))
+        click.echo(f"deleted {folder}")
+    elif sharing:
+        click.echo(f"its files stay: {', '.join(sharing)} has some of them")
+    elif data is None:
+        click.echo(f"its files stay in {_place(session, chosen)}")
 
 
-def _where_to_delete(session: Session, chosen: ModelVersion, versions: Sequence[ModelVersion]) -> dict[str, Any]:
-    """Return where the files of a version are; nothing if that is unknown, or if another version has the same files."""
-    others = [each for each in versions if each.metadata.uid != chosen.metadata.uid]
-    if any(each.spec.path == chosen.spec.path for each in others):
-        return {}
+def _meets(data: Path | None, chosen: ModelVersion, other: ModelVersion) -> bool:
+    return places.meets(chosen, other.spec.path, other.spec.claim_name, on_machine=data is not None)
+
+
+def _folder(chosen: ModelVersion, data: Path) -> str:
+    """Return the folder of a version on this machine; empty if it has none that torchq may delete."""
     try:
-        return places.place(chosen, session.target.data)
+        return str(places.folder(chosen, data))
     except places.NoPlace:
-        return {}
+        return ""
 
 
 def _readers(session: Session, chosen: ModelVersion) -> list[str]:
-    """Return the jobs that have not ended and read the files of a version."""
+    """Return the jobs that have not ended and read a version, by its name or by its files."""
     jobs = session.cluster.list(TORCHJOBS, session.namespace).items
-    return [job_ref.display_name(job) for job in jobs if not job_ref.is_finished(job) and _reads(job, chosen)]
+    on_machine = session.target.data is not None
+    return [
+        job_ref.display_name(job)
+        for job in jobs
+        if not job_ref.is_finished(job)
+        and any(_is_read(chosen, each, on_machine=on_machine) for each in job["spec"].get("modelInputs") or ())
+    ]
 
 
-def _reads(job: Manifest, chosen: ModelVersion) -> bool:
-    return any(each.get("path") == chosen.spec.path for each in job["spec"].get("modelInputs") or ())
+def _is_read(chosen: ModelVersion, model_input: Manifest, *, on_machine: bool) -> bool:
+    """Return whether an entry of spec.modelInputs is a version, or has some of its files."""
+    if chosen.label == f"{model_input['modelName']}@{model_input['version']}":
+        return True
+    return places.meets(chosen, model_input["path"], model_input.get("claimName"), on_machine=on_machine)
 
 
 def _find(session: Session, text: str) -> ModelVersion:

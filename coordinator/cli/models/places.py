@@ -4,7 +4,7 @@ One rule: a folder is deleted only if it is among the outputs of the namespace o
 """
 
 import shutil
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coordinator.errors import CoordinatorError
@@ -27,7 +27,10 @@ def place(version: ModelVersion, data: Path | None) -> dict[str, Any]:
     """
     spec = version.spec
     if data is not None and spec.path:
-        return {"folder": str(folder(version, data))}
+        found = folder(version, data)
+        if not found.is_dir():
+            raise NoPlace(f"{version.label} has no files in {found}: its job wrote none there, or they were deleted")
+        return {"folder": str(found)}
     if not spec.path or not spec.claim_name:
         raise NoPlace(f"{version.label}: its ModelVersion does not say where the files are")
     return {"claim": spec.claim_name, "namespace": version.metadata.namespace, "path": spec.path}
@@ -35,12 +38,24 @@ def place(version: ModelVersion, data: Path | None) -> dict[str, Any]:
 
 def folder(version: ModelVersion, data: Path) -> Path:
     """Return the folder on this machine. Raises NoPlace for a path that leads out of the outputs of the namespace."""
-    outputs = data / job_files.OUTPUTS
-    found, own = outputs / version.spec.path, outputs / version.metadata.namespace
-    is_inside = found.resolve() != own.resolve() and found.resolve().is_relative_to(own.resolve())
-    if not is_inside or found.is_symlink():
-        raise NoPlace(f"{version.label}: {version.spec.path} is not among the outputs of {version.metadata.namespace}")
+    namespace, _, rest = version.spec.path.partition("/")
+    own = (data / job_files.OUTPUTS / namespace).resolve()
+    found = own / rest
+    if namespace != version.metadata.namespace or not rest or found.resolve() != found:
+        raise NoPlace(
+            f"{version.label}: {version.spec.path} is not among the outputs of {version.metadata.namespace}, or leads "
+            "through a link"
+        )
     return found
+
+
+def meets(version: ModelVersion, path: str, claim: str | None, *, on_machine: bool) -> bool:
+    """Return whether a folder is that of a version, or one of the two is in the other. Without `on_machine`, folders of
+    different claims never meet."""
+    if not (path and version.spec.path) or not (on_machine or claim == version.spec.claim_name):
+        return False
+    one, other = PurePosixPath(version.spec.path), PurePosixPath(path)
+    return one.is_relative_to(other) or other.is_relative_to(one)
 
 
 def describe(where: dict[str, Any]) -> str:

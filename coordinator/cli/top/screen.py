@@ -4,16 +4,17 @@ One rule: pure; a screen has at most as many lines and columns as the terminal, 
 scrolls.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from rich.text import Text
 
 from coordinator import terminal
-from coordinator.cli import columns, job_columns, output
+from coordinator.cli import columns, job_columns, job_ref, job_text, output
 from coordinator.cli.output import Document
+from crds.keys import JobKey
 from crds.resources import quantities
 
 GPU, CPU = "nvidia.com/gpu", "cpu"
@@ -37,6 +38,8 @@ class Reading:
     picks: Sequence[Document] = ()
     jobs: Sequence[Document] = ()
     """The admitted TorchJobs of the namespace."""
+    training: Mapping[JobKey, Document] = field(default_factory=dict)
+    """What the training code of these jobs reports, as far as it is known."""
     pool: Document | None = None
     """The capacity of the pool and its usage."""
 
@@ -63,7 +66,7 @@ def lines(reading: Reading, now: datetime, width: int, height: int, first_queue:
     if queues > 1:
         found += _queue_lines(reading, queues, first_queue)
     if jobs > 2:
-        found += [Text(), *_table(_job_columns(reading.jobs[: jobs - 2], now))]
+        found += [Text(), *_table(_job_columns(reading.jobs[: jobs - 2], reading.training, now))]
     if picks > 2:
         found += [Text(), *_table(_pick_columns(reading.picks[: picks - 2]))]
     shown = [_cleaned(line) for line in found[: max(height, 0)]]
@@ -203,15 +206,15 @@ def _pick_columns(picks: Sequence[Document]) -> list[ScreenColumn]:
     ]  # fmt: skip
 
 
-def _job_columns(jobs: Sequence[Document], now: datetime) -> list[ScreenColumn]:
+def _job_columns(jobs: Sequence[Document], training: Mapping[JobKey, Document], now: datetime) -> list[ScreenColumn]:
     shape = {column.title: column for column in job_columns.job_columns(now, {})}
-    return [
-        ScreenColumn("JOB", [Text(job["metadata"]["name"], "bold") for job in jobs]),
-        *(
-            ScreenColumn(title, [Text(str(shape[title].text(job))) for job in jobs])
-            for title in ("QUEUE", "PHASE", "PODS", "RUNTIME", "REASON")
-        ),
+    shown = [
+        ScreenColumn(title, [Text(str(shape[title].text(job))) for job in jobs])
+        for title in ("QUEUE", "PHASE", "PODS", "RUNTIME", "REASON")
     ]
+    steps = [Text(job_text.progress(training.get(job_ref.key(job), {})) or "-") for job in jobs]
+    names = [Text(job["metadata"]["name"], "bold") for job in jobs]
+    return [ScreenColumn("JOB", names), *shown[:-1], ScreenColumn("TRAINING", steps), shown[-1]]
 
 
 def _table(shape: Sequence[ScreenColumn]) -> list[Text]:

@@ -67,7 +67,7 @@ class Volumes:
         if not folder.is_relative_to(own):
             raise ValueError(f"the model at {path} is not among the outputs of namespace {namespace}")
         if not folder.is_dir():
-            raise ValueError(f"the files of the model at {path} do not exist on this machine any more")
+            raise ValueError(f"the model at {path} has no files: its job wrote none, or they were deleted")
         return folder
 
     def set_up(self, pod: LocalPod, objects: ConfigObjects) -> None:

@@ -83,8 +83,8 @@ def test_job_show_tells_what_the_pods_report(stack: Stack, tmp_path: Path) -> No
 def test_a_training_reports_with_the_protocol_of_kubeflow_trainer(stack: Stack, tmp_path: Path) -> None:
     name = fresh("protocol")
     stack.submit(job(name, python(PROTOCOL, tmp_path), workers=0, policy="OnFailure", cpu="100m"))
-    printed = until(lambda: stack.torchq("job", "reports", name))
-    report = json.loads(printed)
+    printed = until(lambda: stack.try_run("job", "reports", name), lambda printed: printed.code == 0 and printed.out)
+    report = json.loads(printed.out)
     assert (report["pod"], report["loss"], report["progressPercentage"]) == ("master-0", 0.25, 40)
     [line] = [line for line in stack.torchq("job", "show", name).splitlines() if line.startswith("Training:")]
     assert "40 %, 90s to go" in line

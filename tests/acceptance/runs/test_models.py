@@ -39,6 +39,8 @@ def test_model_is_found_by_its_name_and_read_by_the_next_job(shared: Stack, tmp_
     digest = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=True).stdout
     assert found["status"]["digest"] == f"sha256:{digest.split()[0]}"
     assert json.loads(found["status"]["result"]) == {"accuracy": 0.953}
+    assert (found["apiVersion"], found["kind"]) == ("model.distributed.io/v1alpha1", "ModelVersion")
+    assert f"Finished: {found['status']['finishTime']}" in torchq(shared, tmp_path, "model", "show", name).out
     said = torchq(shared, tmp_path, "run", "--with-model", name, "--", "python", "evaluate.py")
     assert "read weights" in said.out
     assert f"reads model {name}@{found['spec']['version']}" in said.err

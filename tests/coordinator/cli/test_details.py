@@ -538,6 +538,8 @@ def test_a_job_in_back_off_shows_when_its_pods_return() -> None:
     [
         ({"nvidia.com/gpu": 8, "cpu": 64_000}, "14.00 GPU-hours in 2 attempts"),
         ({"cpu": 500}, "0.88 CPU-hours in 2 attempts"),
+        ({"cpu": 5}, "31.5 CPU-seconds in 2 attempts"),
+        ({"pods": 2, "jobs": 1}, "3.50 pod-hours in 2 attempts"),
     ],
 )
 def test_what_a_job_has_held_is_shown_until_now(charge: dict[str, int], said: str) -> None:

@@ -10,7 +10,7 @@ from coordinator.cli.models import places
 from crds.model_version import ModelVersion
 
 
-@pytest.mark.parametrize("path", ["../../other", "/etc", "team", "other/train/model", "team/linked", "team/way/model"])
+@pytest.mark.parametrize("path", ["team", "other/train/model", "team/linked", "team/way/model", "team/linked/model"])
 def test_a_path_out_of_the_outputs_of_the_namespace_is_no_place(tmp_path: Path, path: str) -> None:
     own, other = (tmp_path / places.job_files.OUTPUTS / name for name in ("team", "other"))
     (own / "train").mkdir(parents=True)
@@ -21,6 +21,15 @@ def test_a_path_out_of_the_outputs_of_the_namespace_is_no_place(tmp_path: Path, 
 
     with pytest.raises(places.NoPlace, match="is not among the outputs of team"):
         places.folder(version, tmp_path)
+
+
+def test_folder_that_the_job_has_never_made_is_no_place(tmp_path: Path) -> None:
+    version = ModelVersion.model_validate({"metadata": {"name": "m", "namespace": "a"}, "spec": {"path": "a/t/model"}})
+
+    with pytest.raises(places.NoPlace, match="its job wrote none there"):
+        places.place(version, tmp_path)
+    (tmp_path / places.job_files.OUTPUTS / "a/t/model").mkdir(parents=True)
+    assert places.place(version, tmp_path)["folder"].endswith("a/t/model")
 
 
 def test_files_that_cannot_be_deleted_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coordinator.cli import job_ref
 from coordinator.cli.top import screen
 from coordinator.cli.top.screen import Reading
 
@@ -19,6 +20,8 @@ STATUS: dict[str, Any] = {
     "rates": {"picksPerSecond": 1.5, "reconcilesPerSecond": 2.0},
     "trouble": {},
 }
+
+REPORTS = {"step": 311, "progressPercentage": 51, "estimatedRemainingSeconds": 4}
 
 
 def queue(name: str, pending: int = 0, **spec: Any) -> dict[str, Any]:
@@ -48,6 +51,7 @@ def reading(queues: int, picks: int, trouble: dict[str, str] | None = None) -> R
         queues=[queue(f"team-{number}") for number in range(queues)],
         picks=[pick(number + 1) for number in range(picks)],
         jobs=[running(number) for number in range(picks)],
+        training={job_ref.key(running(number)): REPORTS for number in range(picks)},
         pool={"capacity": {"nvidia.com/gpu": "8"}, "used": {"nvidia.com/gpu": "6"}},
     )
 
@@ -67,7 +71,16 @@ def test_200_queues_and_the_next_picks_fit_into_the_terminal(width: int, height:
     assert "3 waiting, 4 admitted" in text[1]
     assert sum(line.startswith("team-") for line in text) == 200 - int(next(x for x in text if "more" in x).split()[0])
     assert sum("team/job-" in line for line in text) >= 3
-    assert sum(line.startswith("running-") and "Running  0/2   60s" in line for line in text) >= 3
+    assert sum(line.startswith("running-") and "Running  0/2   60s      51 %, 4s to go" in line for line in text) >= 3
+
+
+@pytest.mark.parametrize(
+    ("reports", "said"), [({}, "-"), ({"step": 7, "pods": []}, "step 7"), ({"unknown": "no answer"}, "-")]
+)
+def test_training_is_its_step_or_unknown(reports: dict[str, Any], said: str) -> None:
+    found = Reading(status=STATUS, jobs=[running(1)], training={job_ref.key(running(1)): reports})
+    [row] = [line.plain for line in screen.lines(found, NOW, 120, 24) if line.plain.startswith("running-1 ")]
+    assert row.split("60s")[1].strip() == f"{said:8}  -"
 
 
 def test_bars_show_share_against_target_and_gpus_against_quota() -> None:
