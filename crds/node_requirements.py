@@ -99,6 +99,12 @@ def in_domain(place: str, domain: str) -> str:
     return orjson.dumps({**PlaceCondition.parse(place).fields, "domain": domain}, option=orjson.OPT_SORT_KEYS).decode()
 
 
+def is_inside(domain: str, labels: Mapping[str, str]) -> bool:
+    """Return whether a node with these labels is in a domain, as LABEL=VALUE; every node is if there is no domain."""
+    label, _, value = domain.partition("=")
+    return not domain or labels.get(label) == value
+
+
 def _tolerations(spec: Mapping[str, Any]) -> list[Any]:
     """Return the tolerations of a pod; one of all taints if there are too many of them."""
     listed = spec.get("tolerations")
@@ -145,10 +151,8 @@ class PlaceCondition:
         """Return whether the pod may run on a node with this name, these labels and taints."""
         if self.fields.get("nodeName", name) != name:
             return False
-        if (domain := self.fields.get("domain")) is not None:
-            label, _, value = domain.partition("=")
-            if labels.get(label) != value:
-                return False
+        if not is_inside(self.fields.get("domain", ""), labels):
+            return False
         selector = self.fields.get("nodeSelector")
         if isinstance(selector, dict) and any(labels.get(label) != value for label, value in selector.items()):
             return False

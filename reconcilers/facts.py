@@ -22,7 +22,15 @@ from reconcilers.values import EmitEvent, InvalidJob
 OTHER_REASON = "Other"
 """The label of a reason that is not one of torchq's own."""
 SENT_BACK_REASONS = frozenset(
-    {"NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForScheduler", "QueueDrained", "Resized"}
+    {
+        "NotRunningInTime",
+        "ExceedsQuota",
+        "NamespaceQuota",
+        "WaitingForScheduler",
+        "DomainClosed",
+        "QueueDrained",
+        "Resized",
+    }
 )
 CHARGED: Kind = "Retryable"
 NOT_CHARGED: Kind = "Disruption"

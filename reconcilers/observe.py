@@ -180,11 +180,23 @@ class Observer:
             ready_again=self._ready_again(job),
             other_nodes=self._elsewhere(job, observation.dead_nodes),
             restart_obstacle=self._restart_obstacle(job, pods),
+            domain_closes_in=self._domain_closes_in(job, pods),
             claimed=self._claims.of_templates(job) if job.uncounted_claims and not job.is_finished else None,
             reported_save=self.caches.reported_saves(job.key)
             if self.caches.reported_saves is not None and is_asked
             else 0,
         )
+
+    def _domain_closes_in(self, job: TorchJob, pods: list[PodView]) -> float | None:
+        """Return when the job's domain counts as closed; asked only for pods without a node, and None if the label of
+        the domain is not kept."""
+        domain, taints = (
+            job.admission.domain if job.admission is not None else "",
+            self.settings.taints_of_leaving_nodes,
+        )
+        if domain.partition("=")[0] not in self.settings.topology or all(pod.node for pod in pods):
+            return None
+        return node_view.closes_in(self.caches.nodes, domain, taints, self.settings.dead_node_grace, self.clock())
 
     def _restart_obstacle(self, job: TorchJob, pods: list[PodView]) -> str:
         """Return why Kubernetes cannot restart all containers of the job's next pods; asked only if there are some."""

@@ -140,6 +140,9 @@ class Observation:
     job's admission."""
     other_nodes: bool = False
     """Whether the job would fit on the ready nodes that its pods do not avoid."""
+    domain_closes_in: float | None = None
+    """Seconds until the job's domain counts as closed, because no node of it takes new pods; at most 0 if it does, and
+    None while a node takes some, or no pod of the job lacks a node."""
     requests: tuple[RequestView, ...] = ()
     """The scale requests for the job, oldest first; without a job of this name, the request that is observed alone."""
     restart_obstacle: str = NOT_ASKED

@@ -6,10 +6,10 @@ One rule: pure. A node's manifest is parsed once, when the informer reads it.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coordinator.cache.views import PodView
+from coordinator.cache.views import JobView, PodView
 from crds.keys import JobKey
 from crds.labels import EMBEDDED
-from crds.node_requirements import Taint, read_taints
+from crds.node_requirements import Taint, is_inside, read_taints
 from crds.resources.amounts import Amounts
 from crds.torchjob import demand
 from kube.api import Manifest
@@ -62,11 +62,16 @@ def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeV
     )
 
 
-def losing_jobs(before: NodeView | None, after: NodeView | None, pods: Iterable[PodView]) -> frozenset[JobKey]:
-    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose the pods. A node
-    that was closed before is about to go away once the node has a taint that announces it.
+def losing_jobs(
+    before: NodeView | None, after: NodeView | None, pods: Iterable[PodView], jobs: Iterable[JobView]
+) -> frozenset[JobKey]:
+    """Return the jobs with pods on a node that takes no more pods since a change of it, and may lose the pods, and
+    those of its domain, which may lack a node for others. A node that was closed before is about to go away once the
+    node has a taint that announces it.
     """
     is_leaving = before is not None and after is not None and after.leaving and not before.leaving
     if before is None or not (before.ready or is_leaving) or (after is not None and after.ready):
         return frozenset()
-    return frozenset(pod.job for pod in pods if pod.job is not None and pod.node == before.name)
+    admitted = ((job.key, job.admission.domain) for job in jobs if job.admission is not None and not job.finished)
+    bound = {key for key, domain in admitted if domain and is_inside(domain, before.labels)}
+    return frozenset(pod.job for pod in pods if pod.job is not None and pod.node == before.name) | bound

@@ -150,7 +150,8 @@ class JobView:
 
     @property
     def returning(self) -> bool:
-        """Whether the job held room when its queue was drained or it was resized, and asks for no more now.
+        """Whether the job held room when its queue was drained, its domain closed or it was resized, and asks for no
+        more now.
 
         Such a job is first in its queue. A job that asks for more is not first: it would overtake the other jobs with
         its additional demand.

@@ -261,7 +261,7 @@ class Watches:
             self.refused.note_node(after)
             self.node_changes.note_node(before, after)
             self.touch_settings()
-            for key in node_views.losing_jobs(before, after, self.pods.values()):
+            for key in node_views.losing_jobs(before, after, self.pods.values(), self.jobs.values()):
                 self._mark_soon(key, repeat=True)
 
 

@@ -13,12 +13,15 @@ from coordinator.cli.jobs import holders
 from coordinator.follow import deletion, endings, wait_reasons
 from coordinator.query.questions import Document
 from crds import labels
-from crds.torchjob.conditions import FINISHED, NOT_WHOLE, WAITS_FOR_RANKS
+from crds.torchjob.conditions import DOMAIN_CLOSED, FINISHED, NOT_WHOLE, WAITS_FOR_RANKS, WAITS_FOR_SCHEDULER
 from crds.torchjob.status import Hang
 from kube.api import Manifest
+from reconcilers.plan import not_running_reason
 from reconcilers.plan.health import finding
 from reconcilers.views import pod_problems
 
+_TRIED = ("NotRunningInTime", WAITS_FOR_SCHEDULER, DOMAIN_CLOSED)
+"""The reasons of jobs that were admitted and wait again because of their pods."""
 SILENT_SECONDS, SILENT_STEPS = 120.0, 10
 """How long a job that reports is silent before it is worth a hint: seconds, and the time of steps."""
 
@@ -67,10 +70,17 @@ def describe_settled(
         code, message = WAITS_FOR_RANKS, f"{message}; {ranks}"
     elif phase == "Running" and lacking[0]:
         code, message = lacking[0], f"{message}; {lacking[1]}"
-    message += _saving(item)
+    message += _bound_to(admission.get("domain"), message, (*blockers, *missing)) + _saving(item)
     backoff = {"restartNotBefore": restart_not_before} if restart_not_before else {}
     pods = {"against": blockers, **({"missing": missing} if missing else {})}
     return document | {"state": "admitted", "code": code, "message": message, **pods, **backoff}
+
+
+def _bound_to(domain: str | None, message: str, reasons: Iterable[Document]) -> str:
+    """Return where the pods of a job have to run if some have no node, unless a message says it already."""
+    sentence = not_running_reason.bound_to(domain) if domain else ""
+    lacks_nodes = any(each["reason"] == pod_problems.UNSCHEDULABLE for each in reasons)
+    return f"; {sentence}" if sentence and lacks_nodes and sentence not in message else ""
 
 
 def _saving(item: Manifest) -> str:
@@ -112,7 +122,7 @@ def describe_waiting(item: Manifest, place: Document) -> Document:
 def _last_try(item: Manifest) -> Document:
     """Return the result of the last admission, if the job did not run."""
     queued = endings.true_condition(item, "Queued")
-    return {"lastTry": queued["message"]} if queued.get("reason") in ("NotRunningInTime", "WaitingForScheduler") else {}
+    return {"lastTry": queued["message"]} if queued.get("reason") in _TRIED else {}
 
 
 def _absent(item: Manifest, queue: dict[str, Any]) -> Document:

@@ -198,7 +198,7 @@ def topology_refusal(label: str, rules: RoutingRules) -> str:
     if not label or rules.topology is None or label in rules.topology:
         return ""
     if not rules.topology:
-        return f"{label} means nothing here: an admin has to set pool: nodes, and topology_labels to the levels"
+        return f"{label} has no effect here: an admin has to set pool: nodes, and name the label in topology_labels"
     return f"{label} is none of the levels {', '.join(rules.topology)} (the setting topology_labels)"
 
 

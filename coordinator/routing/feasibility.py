@@ -26,7 +26,7 @@ do.
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pydantic
 
@@ -62,6 +62,23 @@ _REMEDIES = {
 _FIELDS = {"QueueNotFound": QUEUE, "NotAllowed": QUEUE, "PriorityClassNotFound": PRIORITY_CLASS}
 
 
+def _with_readable_places(starts: tuple[FirstPods, ...]) -> tuple[FirstPods, ...]:
+    kinds = {"nodeSelector": dict, "tolerations": list, "domain": str}
+    for each in starts:
+        fields = PlaceCondition.parse(each.place).fields
+        if not isinstance(fields, dict) or any(
+            not isinstance(fields.get(name, kind()), kind) for name, kind in kinds.items()
+        ):
+            raise ValueError("the place of a pod is not readable")
+    return starts
+
+
+Starts = Annotated[
+    tuple[FirstPods, ...], pydantic.AfterValidator(_with_readable_places), pydantic.Field(max_length=MOST_TASK_TYPES)
+]
+"""The pods of one stage that start together."""
+
+
 class JobRequest(pydantic.BaseModel):
     """The part of a job that decides whether it could ever run."""
 
@@ -87,26 +104,14 @@ class JobRequest(pydantic.BaseModel):
     """The longest grace of its pods, in seconds."""
     ports: tuple[HostPort, ...] = ()
     """The ports of a node that it chooses itself."""
-    starts: tuple[FirstPods, ...] = pydantic.Field(default=(), max_length=MOST_TASK_TYPES)
+    starts: Starts = ()
     """The pods that start together; empty if that is not known."""
-    later_starts: tuple[tuple[FirstPods, ...], ...] = pydantic.Field(default=(), max_length=MOST_TASK_TYPES)
+    later_starts: tuple[Starts, ...] = pydantic.Field(default=(), max_length=MOST_TASK_TYPES)
     """With `required`, those of each later stage; empty if that is not known."""
     required: str = ""
     """The label of nodes of which it requires one value."""
     preferred: str = ""
     """The label of nodes of which it prefers few values."""
-
-    @pydantic.field_validator("starts")
-    @classmethod
-    def _check_places(cls, starts: tuple[FirstPods, ...]) -> tuple[FirstPods, ...]:
-        for each in starts:
-            fields = PlaceCondition.parse(each.place).fields
-            kinds = {"nodeSelector": dict, "tolerations": list}
-            if not isinstance(fields, dict) or any(
-                not isinstance(fields.get(name, kind()), kind) for name, kind in kinds.items()
-            ):
-                raise ValueError("the place of a pod is not readable")
-        return starts
 
 
 class Obstacle(NamedTuple):

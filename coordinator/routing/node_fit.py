@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from coordinator.cache import gang_shapes
 from coordinator.cache.node_views import NodeView
-from crds.node_requirements import KEEPS_PODS_AWAY, PlaceCondition, Taint, meets_affinity, tolerates_all
+from crds.node_requirements import KEEPS_PODS_AWAY, PlaceCondition, Taint, is_inside, meets_affinity, tolerates_all
 from crds.resources import amounts, quantities
 from crds.resources.amounts import NOTHING, OTHERS, PODS, Amounts
 from crds.torchjob.demand import FirstPods
 from queues.picking import node_words
 from queues.placement import assignment, domains
-from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Shape
+from queues.placement.gangs import EVERY, Gang, Members, NodeSet
 from queues.placement.node_room import Domains, NodeRoom, set_of
 
 MOST_TAINTS = 3
@@ -72,11 +72,7 @@ def misplaced(starts: Sequence[FirstPods], nodes: Sequence[NodeView]) -> Iterato
 def split(starts: Sequence[FirstPods], nodes: Sequence[NodeView]) -> NodeProblem | None:
     """Return the problem of pods that find nodes alone, but not together; None if they do."""
     room = _empty_room(nodes)
-    members = tuple(
-        Members(Shape(demand, each.place), each.pods)
-        for each in starts
-        if each.pods > 0 and (demand := tuple(item for item in each.share if item[1] > 0))
-    )
+    members = _members(starts)
     if not members or assignment.fits(room, members):
         return None
     pods = " and ".join(
@@ -89,7 +85,7 @@ def split(starts: Sequence[FirstPods], nodes: Sequence[NodeView]) -> NodeProblem
 def undivided(stages: Iterable[Sequence[FirstPods]], nodes: Sequence[NodeView], label: str) -> str:
     """Return why no domain of a label could hold each stage of a job; empty if one could."""
     room = _empty_room(nodes)
-    gangs = [Gang(members, required=label) for stage in stages if (members := gang_shapes.members(stage))]
+    gangs = [Gang(members, required=label) for stage in stages if (members := _members(stage))]
     for gang in gangs:
         if domains.choose(room, room, gang, gang.members) is None:
             found = domains.count_placed(room, label, gang.members, EVERY)
@@ -100,6 +96,14 @@ def undivided(stages: Iterable[Sequence[FirstPods]], nodes: Sequence[NodeView], 
     if all(domains.choose(room, room, gang, gang.members) is not None for gang in whole):
         return ""
     return f"the stages of the job must share one {label}, and no value of it has room for each of them"
+
+
+def _members(starts: Sequence[FirstPods]) -> tuple[Members, ...]:
+    """Return the pods that start together and ask for something, by their shapes. Anybody may ask about any numbers."""
+    asking = (
+        each._replace(share=tuple(item for item in each.share if item[1] > 0)) for each in starts if each.pods > 0
+    )
+    return gang_shapes.members(each for each in asking if each.share)
 
 
 def _empty_room(nodes: Sequence[NodeView]) -> NodeRoom:
@@ -125,9 +129,13 @@ def _empty_room(nodes: Sequence[NodeView]) -> NodeRoom:
 
 def _allowed(fields: Mapping[str, Any], nodes: Sequence[NodeView]) -> tuple[Sequence[NodeView], str]:
     """Return the nodes on which a pod may run, and if there are none, what they lack."""
-    asked, required = fields.get("nodeSelector"), fields.get("required")
+    asked, required, domain = fields.get("nodeSelector"), fields.get("required"), fields.get("domain", "")
     selector = asked if isinstance(asked, dict) else {}  # the API server refuses any other
     tests: tuple[tuple[Callable[[NodeView], bool], Callable[[Sequence[NodeView]], str]], ...] = (
+        (
+            lambda node: is_inside(domain, node.labels),
+            lambda _: f"no node has the label {domain}, and all pods of the job must run on nodes with it",
+        ),
         (lambda node: fields.get("nodeName", node.name) == node.name, lambda _: "no node has the name in its nodeName"),
         (
             lambda node: all(node.labels.get(label) == value for label, value in selector.items()),

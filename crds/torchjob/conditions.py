@@ -70,6 +70,8 @@ GROUP_PENDING, UNSCHEDULABLE, NOT_STARTING, NOT_WHOLE = (
 )
 WAITS_FOR_SCHEDULER = "WaitingForScheduler"
 """Reason: the scheduler of a gang did not bind it while others waited for its room, so the room is given back."""
+DOMAIN_CLOSED = "DomainClosed"
+"""Reason: no node of the job's domain takes new pods, and the job lacks some, so its room is given back."""
 LACKS_PODS = (GROUP_PENDING, UNSCHEDULABLE, NOT_STARTING, NOT_WHOLE)
 """Reasons of the conditions Admitted and Running of a job of which pods do not run: a gang scheduler has not let its
 group in; pods have no node; pods do not start on theirs; the scheduler does not bind the gang as a whole."""

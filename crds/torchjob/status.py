@@ -76,7 +76,7 @@ class QueueStatus(LenientModel):
     tries: Tally = 0
     """The number of consecutive admissions in which the job did not run in time."""
     drained: bool = False
-    """Whether the job was sent back because its queue was drained, or to be resized. It is then first in the queue."""
+    """Whether the job was sent back because its queue was drained, its domain closed, or to be resized: it is first."""
     held: Charge | None = None
     """The charge of the drained job. The job is first in the queue only while it requests no more."""
     refused_by: QuotaRefusal | None = None

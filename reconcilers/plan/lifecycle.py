@@ -20,6 +20,7 @@ from crds.torchjob.torchjob import TorchJob
 from queues.placement import pod_nodes
 from queues.values import Reservation
 from reconcilers.plan import not_running_reason, progress, status
+from reconcilers.plan.health import shut_out
 from reconcilers.plan.moment import Moment
 from reconcilers.plan.progress import JobProgress
 from reconcilers.pods import topology
@@ -28,7 +29,7 @@ from reconcilers.pods.task_members import PodMember
 from reconcilers.pods.topology import NodeLabels
 from reconcilers.views.pod_view import PodView
 
-GivingBack = Literal["NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForScheduler"]
+GivingBack = Literal["NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForScheduler", "DomainClosed"]
 """Why a job gives its room back that cannot use it."""
 
 
@@ -100,6 +101,7 @@ _DECIDED: Mapping[str, GivingBack] = {
     status.NAMESPACE_QUOTA: "NamespaceQuota",
     status.EXCEEDS: "ExceedsQuota",
     conditions.WAITS_FOR_SCHEDULER: "WaitingForScheduler",
+    conditions.DOMAIN_CLOSED: "DomainClosed",
 }
 """The reasons of the condition Admitted under which a job gives its room back."""
 GRACE = "its pods keep their grace period"
@@ -161,13 +163,17 @@ def _may_stay(pod: PodView, members: Mapping[str, PodMember]) -> bool:
 def _give_back(active: Active, at: Moment) -> DeletePodsFirst | Requeue | None:
     """Return the state of a job that cannot use its resources; None if the job can use them.
 
-    There is no room for the requests of its pods, a ResourceQuota or a gang scheduler refuses them, or they do not run
-    in time.
+    There is no room for the requests of its pods, a ResourceQuota or a gang scheduler refuses them, no node of its
+    domain takes them, or they do not run in time.
     """
     job, pods, told = active.job, at.observation.pods, status.admission_message(active.job.status)
     if at.reason in _DECIDED:
         why = _DECIDED[at.reason]
         return _delete_all_pods(DeletionCause(job, why, told), at) if pods else Requeue(job, why, told)
+    closes_in = at.observation.domain_closes_in
+    if closes_in is not None and closes_in <= 0 and shut_out.lacks_nodes(job, active.progress, active.pods, at.now):
+        message = f"no node with {active.admission.domain} takes new pods: the job may run elsewhere"
+        return _delete_all_pods(DeletionCause(job, "DomainClosed", message), at)
     if at.reason == status.LATE or at.deadline.has_passed(job, active.pods):
         message = not_running_reason.describe(job, active.pods, at.observation.groups)
         blocked = told if at.reason == status.NO_MEMORY else ""

@@ -41,7 +41,7 @@ class Deadline:
 
     def remaining(self, job: TorchJob, pods: Iterable[PodView]) -> float | None:
         """Return the seconds until the job's pods have to run; None if they need not run yet, or run already."""
-        due = [stage for stage in progress.begun_stages(job) if _must_run(job, stage)] if self.seconds else []
+        due = [stage for stage in progress.begun_stages(job) if must_run(job, stage)] if self.seconds else []
         if not due or status.is_leaving(job.status):  # if it goes on, its time begins again
             return None
         # A pod that is being deleted is not counted.
@@ -78,7 +78,7 @@ class Deadline:
         return not_before if not_before is not None and not_before <= self.now else None
 
 
-def _must_run(job: TorchJob, stage: Stage) -> bool:
+def must_run(job: TorchJob, stage: Stage) -> bool:
     """Return whether a stage has not run yet since the job's last restart."""
     stage_status = job.status.stages.get(str(stage.index))
     ran = stage_status is None or stage_status.running is not None

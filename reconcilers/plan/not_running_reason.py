@@ -39,7 +39,12 @@ def summarize(job: TorchJob, pods: Sequence[PodView], groups: Iterable[GroupView
     message = "; ".join((causes or [text for _, text in found])[:MOST])
     domain = job.admission.domain if job.admission is not None else ""
     is_bound_to_it = domain and message and any(not pod.node for pod in pods)
-    return f"{message}; all pods of the job must run on nodes with {domain}" if is_bound_to_it else message
+    return f"{message}; {bound_to(domain)}" if is_bound_to_it else message
+
+
+def bound_to(domain: str) -> str:
+    """Return the clause about a job that has a domain (`Admission.domain`)."""
+    return f"all pods of the job must run on nodes with {domain}"
 
 
 def _find_problem(task_type: str, pods: Iterable[PodView]) -> Iterator[tuple[int, str]]:

@@ -191,7 +191,7 @@ def _requeue_status(requeue: Requeue, at: Moment) -> TorchJobStatus:
     if requeue.why == "WaitingForScheduler":
         return refusals.send_back(requeue.job, requeue.message, now)
     if requeue.why != "NotRunningInTime":
-        return status.requeue(requeue.job, requeue.why, now)
+        return status.requeue(requeue.job, requeue.why, now, requeue.message)
     return status.requeue_late(requeue.job, settings.admission_backoff, settings.admission_tries, now, requeue.message)
 
 
@@ -225,7 +225,9 @@ def _plan_active(active: Active, at: Moment) -> Plan:
         return ending.finish(job, recovery.after, at, recovery.before)
     pauses = backoff.next_change(job.status if recovery.after is None else recovery.after, at.settings, at.now)
     times = (remaining, at.deadline.remaining(job, active.pods), resize.next_change, recovery.requeue_after)
-    requeue_after = earliest((*times, at.observation.next_dead, pauses))
+    closes_in = at.observation.domain_closes_in
+    closing = closes_in if closes_in is not None and closes_in > 0 else None
+    requeue_after = earliest((*times, at.observation.next_dead, closing, pauses))
     if recovery.after is not None:
         return Plan(
             recovery.before + status.write(job, recovery.after, active.pods, at.now) + recovery.actions, requeue_after

@@ -53,7 +53,7 @@ NAMESPACE_QUOTA = "NamespaceQuota"
 its resources back."""
 NO_MEMORY = "NoRoomForMemory"
 """Reason: pods of a task are to have more memory than those before them, and there is no room for that."""
-SENT_BACK = (LATE, EXCEEDS, NAMESPACE_QUOTA, conditions.WAITS_FOR_SCHEDULER)
+SENT_BACK = (LATE, EXCEEDS, NAMESPACE_QUOTA, conditions.WAITS_FOR_SCHEDULER, conditions.DOMAIN_CLOSED)
 NOT_BLOCKED = (*conditions.USUAL, *conditions.LACKS_PODS)
 """The reasons of the condition Admitted under which the job is not blocked."""
 
@@ -191,15 +191,15 @@ def pause(job: TorchJob, tries: int, first: float, longest: float = LONGEST_BACK
     return backoff.spread(min(longest, first * 2.0 ** min(tries - 1, 64)), f"{job.metadata.uid}/{tries}")
 
 
-def requeue(job: TorchJob, why: Literal["QueueDrained", "Resized"], now: datetime) -> TorchJobStatus:
-    """Return the status of a job that is sent back because its queue was drained, or to be resized.
-
-    The job comes first when its queue is opened again, unless the job requests more than it held.
-    """
-    admission = job.admission
-    name = admission.queue if admission else job.queue
-    charge = admission.charge if admission else None
+def requeue(
+    job: TorchJob, why: Literal["QueueDrained", "Resized", "DomainClosed"], now: datetime, message: str
+) -> TorchJobStatus:
+    """Return the status of a job that is sent back because its queue was drained or its domain closed (then with a
+    message), or to be resized. The job comes first in its queue, unless it requests more than it held."""
+    name, charge = (job.admission.queue, job.admission.charge) if job.admission else (job.queue, None)
     queue = QueueStatus(name=name, since=now, tries=admission_tries(job, now), drained=True, held=charge)
+    if why == conditions.DOMAIN_CLOSED:
+        return send_back(job, why, message, queue, now)
     messages = {
         "QueueDrained": f"queue {name} was drained (stopPolicy HoldAndDrain)",
         "Resized": "it has given its resources back, and requests those of its new size",

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from crds import timestamps
 from crds.api_resources import NODES
-from crds.node_requirements import Taint, read_taints, tolerates_all
+from crds.node_requirements import Taint, is_inside, read_taints, tolerates_all
 from crds.resources.amounts import JOBS, NOTHING, Amounts, add
 from crds.torchjob import demand
 from crds.torchjob.jobspec import TorchJobSpec
@@ -134,10 +134,27 @@ def departures(
     if not cordoned or job.spec.evictions == "Refuse":
         return doomed
     domain = job.admission.domain if job.admission is not None else ""
-    others = [node for node in _others(nodes, {*doomed, *cordoned}, leaving_taints) if _is_inside(node, domain)]
+    others = [node for node in _others(nodes, {*doomed, *cordoned}, leaving_taints) if is_inside(domain, node.labels)]
     if not _could_run(others, job):
         return doomed
     return doomed | cordoned
+
+
+def closes_in(
+    nodes: NodeCache | None, domain: str, leaving_taints: Collection[str], grace: float, now: float
+) -> float | None:
+    """Return the seconds until a domain counts as closed, because none of its nodes takes new pods; at most 0 if it
+    does, and None while it has such a node, or that is not known.
+
+    A node that is silent may soon take pods again: like a dead node, it counts only after the grace.
+    """
+    if nodes is None or not nodes.synced or nodes.failing:
+        return None
+    usable = (node for node in nodes.values() if node.open and not _taint(node, leaving_taints))
+    inside = [node for node in usable if is_inside(domain, node.labels)]
+    if any(node.ready or node.since is None for node in inside):
+        return None
+    return max((node.since + grace - now for node in inside if node.since is not None), default=0.0)
 
 
 def labels_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> Mapping[str, Mapping[str, str]]:
@@ -220,18 +237,12 @@ def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJ
     """
     excluded = frozenset(avoided)
     all_nodes = nodes.values() if nodes is not None else []
-    inside = (node for node in all_nodes if _is_inside(node, domain))
+    inside = (node for node in all_nodes if is_inside(domain, node.labels))
     others = [node.allocatable for node in inside if node.ready and node.open and node.name not in excluded]
     together = reduce(add, others, NOTHING)
     pods = [demand.pod_charge(task) for task in spec.torch_task_specs.values()]
     single = all(any(_covers(node, pod) for node in others) for pod in pods)
     return single and _covers(together, {**demand.job_charge(spec), JOBS: 0})
-
-
-def _is_inside(node: NodeView, domain: str) -> bool:
-    """Return whether a node is in a domain, `LABEL=VALUE`; every node is in the domain of a job that has none."""
-    label, _, value = domain.partition("=")
-    return not domain or node.labels.get(label) == value
 
 
 def _covers(room: Amounts, requests: Amounts) -> bool:

@@ -16,7 +16,7 @@ from tests.faults.scenarios.scenario import NAMESPACE
 
 UNITS = {"cpu": 1000}
 """The factors of resources in charges: CPU is counted in thousandths of a core."""
-SENT_BACK = ("NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForScheduler")
+SENT_BACK = ("NotRunningInTime", "ExceedsQuota", "NamespaceQuota", "WaitingForScheduler", "DomainClosed")
 """The reasons for which a job gives its room back though neither its owner nor its queue demands it."""
 IMPLIED = {"Worker": "Master", "Master": "AIMaster"}
 """The upstream task of each task by default, if the job has both and the spec names none."""

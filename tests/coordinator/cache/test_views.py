@@ -191,13 +191,20 @@ CLOSED = {"unschedulable": True}
         pytest.param(CLOSED, {}, False, id="opened"),
     ],
 )
-def test_jobs_on_a_node_are_marked_when_their_pods_may_have_to_leave_it(
+def test_jobs_of_a_node_are_marked_when_their_pods_may_have_to_leave_it_or_lack_a_node(
     before: dict[str, Any], after: dict[str, Any], loses: bool
 ) -> None:
     def node(spec: dict[str, Any]) -> node_views.NodeView:
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
-        return node_views.node_view({"metadata": {"name": "n1"}, "spec": spec, "status": status}, {SPOT["key"]})
+        metadata = {"name": "n1", "labels": {"rack": "r1"}}
+        return node_views.node_view({"metadata": metadata, "spec": spec, "status": status}, {SPOT["key"]})
 
     pods = [builders.pod(node="n1"), builders.pod(node="n2", job=JobKey("team", "other", "u2"))]
-    found = node_views.losing_jobs(node(before), node(after), pods)
-    assert found == ({builders.KEY} if loses else frozenset())
+    jobs = [
+        builders.job(
+            key=JobKey("team", name, name), admission=builders.admission(domain=domain), finished=name == "over"
+        )
+        for name, domain in (("inside", "rack=r1"), ("outside", "rack=r2"), ("free", ""), ("over", "rack=r1"))
+    ]
+    found = node_views.losing_jobs(node(before), node(after), pods, jobs)
+    assert found == ({builders.KEY, JobKey("team", "inside", "inside")} if loses else frozenset())

@@ -157,6 +157,15 @@ def test_why_names_the_pods_that_a_running_job_is_short_of() -> None:
     assert told[-1] == "  Worker: 1 Unschedulable (train-worker-3): the node is cordoned"
 
 
+def test_why_says_once_where_pods_without_a_node_have_to_run() -> None:
+    sentence = "all pods of the job must run on nodes with rack=r1"
+    told = {"type": "Admitted", "status": "True", "message": f"no room; {sentence}", "lastTransitionTime": NOW}
+    for conditions in ([], [told | {"reason": "PodsUnschedulable"}]):
+        job = item(phase="Admitted", admission=ADMISSION | {"domain": "rack=r1"}, conditions=conditions)
+        without = of_worker(job, pod(index=0, node="", conditions=unscheduled("no node fits")))
+        assert cli_text.format_why(cli_text.describe_settled(job, [without])).count(sentence) == 1
+
+
 def test_why_has_one_line_about_each_connection_with_a_pod_of_another_job() -> None:
     met = {"status": {"conditions": [{"type": labels.PORT_SHARED, "message": "met job b"}, {"type": "Ready"}]}}
     found = cli_text.describe_sharing([met, met, {}, {"status": {"conditions": None}}])

@@ -253,6 +253,11 @@ MIXED = (
             two_nodes(),
             [(".Worker", "no node has the name in its nodeName")],
         ),
+        (
+            (first("Worker", 1)._replace(place='{"domain": "rack=r1"}'),),
+            two_nodes(),
+            [(".Worker", "no node has the label rack=r1, and all pods of the job must run on nodes with it")],
+        ),
         ((first("Worker", 9, {"nodeSelector": {"kind": "new"}}, gpu=8),), two_nodes(setting=None), []),
     ],
 )
@@ -338,11 +343,13 @@ def test_a_pod_may_be_too_large_only_for_the_nodes_where_it_may_run() -> None:
     assert found.message.startswith("a pod asks for 4 cpu, and no node where it may run has more than 2: it waits")
 
 
-@pytest.mark.parametrize("place", ["5", "[]", "no", '{"tolerations": 5}', '{"nodeSelector": []}'])
+@pytest.mark.parametrize("place", ["5", "[]", "no", '{"tolerations": 5}', '{"nodeSelector": []}', '{"domain": 5}'])
 def test_a_place_that_is_not_readable_is_refused(place: str) -> None:
-    question = starting(FirstPods("Worker", (("cpu", 1),), place, 1)).model_dump_json()
-    with pytest.raises(ValueError, match="starts"):
-        JobRequest.model_validate_json(question)
+    odd = FirstPods("Worker", (("cpu", 1),), place, 1)
+    for fields in ({"starts": (odd,)}, {"later_starts": ((odd,),)}):
+        question = asked().model_copy(update=fields).model_dump_json()
+        with pytest.raises(ValueError, match=next(iter(fields))):
+            JobRequest.model_validate_json(question)
 
 
 def test_amounts_and_numbers_below_one_place_nothing() -> None:
@@ -442,3 +449,11 @@ def test_questions_and_answers_survive_json(charge: dict[str, int], name: str) -
 def test_parse_rejects_an_answer_without_findings(answer: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="has no list of findings"):
         feasibility.parse(answer)
+
+
+@pytest.mark.parametrize("share", [(), (("pods", 0),), (("pods", -5),)])
+@pytest.mark.parametrize("pods", [1, -3])
+def test_pods_that_ask_for_nothing_find_room_in_any_domain(share: Any, pods: int) -> None:
+    odd = FirstPods("Worker", share, "", pods)
+    assert feasibility.judge(sharing(RACK, odd), racks("r1")) == []
+    assert feasibility.judge(sharing(RACK, first("Worker", 1), odd), racks("r1")) == []

@@ -64,6 +64,11 @@ def _lacks_rack(jobs: Mapping[str, Manifest]) -> bool:
     return any(admission is not None and not admission.get("domain") for admission in found)
 
 
+def _is_in_second_rack(jobs: Mapping[str, Manifest]) -> bool:
+    admission = ((jobs.get("one") or {}).get("status") or {}).get("admission") or {}
+    return admission.get("domain") == f"rack={SECOND_NODE[::-1]}"
+
+
 def _is_smaller(jobs: Mapping[str, Manifest]) -> bool:
     """Return whether the job has given up a worker, or no worker was on the node."""
     return people.workers("one", 3, scaling=True)(jobs) or people.tampered("one")(jobs)
@@ -99,6 +104,24 @@ SCENARIOS = (
         nodes=NODES,
         allocatable={"cpu": "2", "pods": "9"},
         settings={"topology_labels": "rack"},
+    ),
+    Scenario(
+        name="rackcloses",  # the rack of a running job is about to go away, and the other rack opens later
+        queues=ONE,
+        jobs={"one": _IN_RACK},
+        ends=DONE,
+        steps=(
+            (people.phase("one", "Running"), people.close(SECOND_NODE)),
+            (people.at_once, people.taint(FIRST_NODE)),
+            (people.phase("one", "Queued", ""), people.close(SECOND_NODE, closed=False)),
+        ),
+        until=_is_in_second_rack,
+        never=_lacks_rack,
+        pool="nodes",
+        nodes=NODES,
+        allocatable={"cpu": "2", "pods": "9"},
+        settings={"topology_labels": "rack"},
+        patience=30.0,
     ),
     Scenario(
         name="spot",

@@ -245,9 +245,9 @@ def taint(node: str) -> Step:
     return lambda cluster: cluster.patch(NODES, node, {"spec": {"taints": [mark]}})
 
 
-def close(node: str) -> Step:
-    """Return the step in which an admin closes a node for new pods."""
-    return lambda cluster: cluster.patch(NODES, node, {"spec": {"unschedulable": True}})
+def close(node: str, *, closed: bool = True) -> Step:
+    """Return the step in which an admin closes a node for new pods, or opens it again."""
+    return lambda cluster: cluster.patch(NODES, node, {"spec": {"unschedulable": closed}})
 
 
 def ready(status: str, since: float) -> Manifest:

@@ -84,6 +84,30 @@ def test_pods_leave_a_cordoned_node_only_for_nodes_of_their_domain(rack: str, ex
     assert node_view.departures(nodes, PODS, job({"Worker": task(2)}, status=admitted), KEYS) == expected
 
 
+def in_rack(name: str, rack: str = "r1", since: float | None = None, **fields: Any) -> NodeView:
+    return replace(node(name, **fields), labels={"rack": rack}, since=since)
+
+
+@pytest.mark.parametrize(
+    ("own", "seconds"),
+    [
+        ((in_rack("n1"),), None),
+        ((in_rack("n1", cordoned=True),), 0.0),
+        ((in_rack("n1", tainted=[GONE]),), 0.0),
+        ((), 0.0),
+        ((in_rack("n1", cordoned=True), in_rack("n4")), None),
+        ((in_rack("n1", ready=False, since=90.0), in_rack("n4", ready=False, since=80.0)), 50.0),  # it may come back
+        ((in_rack("n1", ready=False, since=10.0), in_rack("n4", cordoned=True)), -30.0),
+        ((in_rack("n1", ready=False),), None),
+    ],
+)
+def test_domain_closes_once_none_of_its_nodes_takes_pods(own: tuple[NodeView, ...], seconds: float | None) -> None:
+    nodes = Nodes(*own, in_rack("n2", "r2"), node("n3"))
+    assert node_view.closes_in(nodes, "rack=r1", KEYS, 60.0, 100.0) == seconds
+    nodes.failing = "no connection"
+    assert node_view.closes_in(nodes, "rack=r1", KEYS, 60.0, 100.0) is None
+
+
 def test_departures_are_unknown_without_a_cache() -> None:
     unread = Nodes(node("n1", cordoned=True), node("n2"))
     unread.synced = False
