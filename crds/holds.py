@@ -85,9 +85,16 @@ def add(holds: tuple[ClosedHold, ...], hold: ClosedHold) -> tuple[ClosedHold, ..
     return (_merge(holds[first], holds[second]), *rest, hold)
 
 
-def next_number(holds: Iterable[ClosedHold]) -> int:
-    """Return the number of the next hold."""
-    return 1 + max((hold.number for hold in holds), default=0)
+def next_number(holds: Iterable[ClosedHold], attempt: int) -> int:
+    """Return the number of the next hold, in an attempt. The number is at least the attempt: where a worker of a
+    version without holds has ended an attempt, a number is missing."""
+    return max(attempt, 1 + max((hold.number for hold in holds), default=0))
+
+
+def numbers_of(hold: ClosedHold) -> list[tuple[int, int]]:
+    """Return the numbers of a hold, or of several holds together, as first and last of each range."""
+    parts = (part.partition("-") for part in (hold.numbers or str(hold.number)).split(","))
+    return [(int(low), int(high or low)) for low, _, high in parts]
 
 
 def bounded(charge: Amounts) -> tuple[dict[str, int], int]:
@@ -143,7 +150,7 @@ def read(status: Mapping[str, Any], now: datetime) -> tuple[ClosedHold, ...]:
     since = begin(holds, admission["attempt"], datetime.fromisoformat(admitted_at) if admitted_at else None, now)
     charge, others = bounded(admission.get("charge") or {})
     current = ClosedHold(
-        number=next_number(holds),
+        number=next_number(holds, admission["attempt"]),
         queue=admission["queue"],
         attempt=admission["attempt"],
         charge=charge,
@@ -188,9 +195,8 @@ def _texts(left: Amounts, right: Amounts) -> dict[str, str]:
 
 def _join(first: ClosedHold, second: ClosedHold) -> str:
     """Return the numbers of two holds together: 1-2 and 3 are 1-3."""
-    texts = (part for hold in (first, second) for part in (hold.numbers or str(hold.number)).split(","))
     joined: list[tuple[int, int]] = []
-    for low, high in sorted((int(low), int(high or low)) for low, _, high in (text.partition("-") for text in texts)):
+    for low, high in sorted((*numbers_of(first), *numbers_of(second))):
         if joined and joined[-1][1] + 1 == low:
             joined[-1] = joined[-1][0], high
         else:

@@ -6,7 +6,8 @@ One rule: no error of the database library leaves this package, and no message h
     ├── BadDatabase       the URL of the database cannot be used; the message says why
     ├── NotReachable      the database does not answer, is locked, full or read-only; the message says which
     ├── WrongSchema       the tables are older or newer than this version, or belong to another program
-    └── ForeignHistory    the database has the history of another cluster
+    ├── ForeignHistory    the database has the history of another cluster
+    └── InvalidQuery      a question is wrong; the message begins with the name of the parameter, as in `tz: ...`
 """
 
 
@@ -28,3 +29,7 @@ class WrongSchema(HistoryError):
 
 class ForeignHistory(HistoryError):
     """The database has the history of another cluster."""
+
+
+class InvalidQuery(HistoryError, ValueError):
+    """A question about the history is wrong."""

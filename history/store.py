@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from history.rows import GapRow, HoldRow, JobRow, PodRow, PoolRow, QueueRow, Row
+from history.rows import GapRow, HoldRow, JobRow, PodRow, PoolRow, QueueRow, Row, WaitRow
 
 Grouping = Literal["queue", "namespace", "user"]
 
@@ -40,11 +40,12 @@ class JobQuery:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A job with its holds, by number, and the pods that outlived it."""
+    """A job with its holds, by number, the pods that outlived it, and its waits, by start."""
 
     job: JobRow
     holds: tuple[HoldRow, ...]
     pods: tuple[PodRow, ...] = ()
+    waits: tuple[WaitRow, ...] = ()
 
 
 class GroupKey(NamedTuple):
@@ -126,6 +127,13 @@ class HistoryStore(Protocol):
     def demands(self, span: Span, now: int) -> Sequence[Demand]:
         """Return when the queues had jobs that held room or waited, by queue and start, none that touch."""
 
+    def waits(self, span: Span, now: int) -> Sequence[Span]:
+        """Return when at least one job waited in a span, by start, none that touch."""
+
+    def held_while(self, spans: Sequence[Span], now: int) -> Mapping[str, int]:
+        """Return by resource what all jobs and pods held in these times, as amount x seconds. The times are by start
+        and do not touch; there may be thousands."""
+
     def queues(self, span: Span) -> Sequence[QueueRow]:
         """Return the weights that were valid in a span, by queue and start; the first of a queue may be older."""
 
@@ -136,5 +144,5 @@ class HistoryStore(Protocol):
         """Return the gaps that touch a span, by start."""
 
     def prune(self, before: int, limit: int) -> int:
-        """Delete at most `limit` jobs that ended before a time, with their rows, and return how many there were; then
-        also rows of queues, pools and gaps that no later time needs."""
+        """Delete at most `limit` jobs that ended before a time, as did their pods, with their rows, and return how many
+        there were; then also pods, and rows of queues, pools and gaps that no later time needs."""

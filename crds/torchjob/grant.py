@@ -1,4 +1,5 @@
-"""The job as it was granted: with the workers of its admission, not with the workers that its spec requests.
+"""The job as it was granted: with the workers of its admission, not with the workers that its spec requests. And which
+of these workers are not paid for.
 
 One rule: pure. All code that counts pods of an admitted job reads the result of `as_granted`.
 """
@@ -6,8 +7,11 @@ One rule: pure. All code that counts pods of an admitted job reads the result of
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from crds.resources import amounts
+from crds.resources.amounts import Amounts
+from crds.torchjob.demand import worker_share
 from crds.torchjob.jobspec import TorchJobSpec
-from crds.torchjob.status import Admission
+from crds.torchjob.status import Admission, TorchJobStatus
 from crds.torchjob.tasks import RENDEZVOUS, WORKER, TaskSpec
 from crds.torchjob.torchjob import TorchJob
 
@@ -31,6 +35,17 @@ def as_granted(job: TorchJob, admission: Admission) -> TorchJob:
     if tasks is before:
         return job
     return job.model_copy(update={"spec": _with_fields(job.spec, torch_task_specs=tasks, min_members=members)})
+
+
+def unpaid(status: TorchJobStatus, charge: Amounts, spec: TorchJobSpec | None) -> dict[str, int]:
+    """Return the part of the charge of an admitted job that is idle growth, for which its queue does not pay. `spec` is
+    None if it is not valid: idle growth is then not told apart."""
+    held = status.admission
+    if held is None or not held.idle or spec is None:
+        return {}
+    share = worker_share(spec, status.measured.pods) if status.measured else worker_share(spec)
+    idle = amounts.scale(share, held.idle)
+    return {name: min(idle[name], amount) for name, amount in charge.items() if idle.get(name, 0) > 0}
 
 
 def _without_store(tasks: Mapping[str, TaskSpec]) -> dict[str, TaskSpec]:

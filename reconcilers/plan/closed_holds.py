@@ -8,9 +8,7 @@ from datetime import datetime
 
 from crds import holds
 from crds.holds import ClosedHold
-from crds.resources import amounts
-from crds.torchjob import conditions
-from crds.torchjob.demand import worker_share
+from crds.torchjob import conditions, grant
 from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.status import Admission, TorchJobStatus
 
@@ -30,12 +28,12 @@ def after(
     charge, others = holds.bounded(held.charge)
     since = holds.begin(before.holds, held.attempt, held.admitted_at, now)
     hold = ClosedHold(
-        number=holds.next_number(before.holds),
+        number=holds.next_number(before.holds, held.attempt),
         queue=held.queue,
         attempt=held.attempt,
         workers=held.workers,
         charge=charge,
-        unpaid=_unpaid(before, held, charge, spec),
+        unpaid=grant.unpaid(before, charge, spec),
         others=others,
         from_=since,
         running=held.running,
@@ -50,16 +48,6 @@ def _room(admission: Admission | None) -> tuple[object, ...]:
     if admission is None:
         return ()
     return admission.queue, admission.attempt, admission.workers, admission.charge, admission.idle
-
-
-def _unpaid(
-    before: TorchJobStatus, held: Admission, charge: dict[str, int], spec: TorchJobSpec | None
-) -> dict[str, int]:
-    if not held.idle or spec is None:
-        return {}
-    share = worker_share(spec, before.measured.pods) if before.measured else worker_share(spec)
-    idle = amounts.scale(share, held.idle)
-    return {name: min(idle[name], amount) for name, amount in charge.items() if idle.get(name, 0) > 0}
 
 
 def _reason(held: Admission, status: TorchJobStatus) -> str:

@@ -27,7 +27,7 @@ def closed(steps: list[Step]) -> tuple[ClosedHold, ...]:
     for number, (queue, seconds, charge) in enumerate(steps, 1):
         named, others = holds.bounded(charge)
         hold = ClosedHold(
-            number=holds.next_number(found),
+            number=holds.next_number(found, number),
             queue=queue,
             attempt=number,
             charge=named,
@@ -66,7 +66,7 @@ def test_merged_holds_keep_their_sums_and_numbers(history: list[Step]) -> None:
     }
     unpaid = sum(holds.unpaid_seconds(hold).get(GPU, 0) for hold in found)
     assert unpaid == sum(charge.get(GPU, 0) // 2 * seconds for _, seconds, charge in history)
-    assert holds.next_number(found) == len(history) + 1
+    assert holds.next_number(found, 0) == len(history) + 1
     assert [ClosedHold.model_validate(hold.manifest()) for hold in found] == list(found), "as the API server keeps it"
 
 
