@@ -3,10 +3,12 @@
 One rule: only pip is needed, and only pip reads the index. `pip install --dry-run --report` resolves versions, and
 prints the hash of the wheel that it would install for a Python and a platform.
 
-    requirements.lock        the packages that torchq itself needs, and those that build it
-    requirements-dev.lock    the additional packages of the tests and linters
-    requirements-demo.lock   the additional packages of the demo, without PyTorch and the libraries for its GPUs: its
-                             builds differ from machine to machine, so pyproject.toml pins its version without a hash
+    requirements.lock            the packages that torchq itself needs, and those that build it
+    requirements-postgres.lock   the additional packages for the history in PostgreSQL; the image has them
+    requirements-dev.lock        the additional packages of the tests and linters
+    requirements-demo.lock       the additional packages of the demo, without PyTorch and the libraries for its GPUs:
+                                 its builds differ from machine to machine, so pyproject.toml pins its version without
+                                 a hash
 
 `make lock` runs this script. With --keep, the versions in the existing files stay, and only the hashes are read again.
 """
@@ -26,11 +28,17 @@ from pip._vendor.packaging.requirements import Requirement
 from pip._vendor.packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = {"": "requirements.lock", "dev": "requirements-dev.lock", "demo": "requirements-demo.lock"}
+FILES = {
+    "": "requirements.lock",
+    "postgres": "requirements-postgres.lock",
+    "dev": "requirements-dev.lock",
+    "demo": "requirements-demo.lock",
+}
 """The lock file of each extra in pyproject.toml; the empty name is torchq itself."""
 HEADERS = {
     "": "# What torchq needs and what builds it. Written by `make lock`, installed with pip's --require-hashes.\n"
     "# The hashes are those of all wheels for Linux (glibc) and macOS, Python 3.11 to 3.14.\n",
+    "postgres": "# What the history in PostgreSQL needs beside requirements.lock. Written by `make lock`.\n",
     "dev": "# What the tests and linters need beside requirements.lock. Written by `make lock`.\n",
     "demo": "# What the demo needs beside requirements.lock, without PyTorch. Written by `make lock`.\n",
 }
@@ -170,9 +178,9 @@ def main() -> None:
         for file in filter(Path.exists, (ROOT / file for file in FILES.values())):
             is_pinned |= parse_pins(file.read_text().splitlines())
     if not is_pinned:
-        is_pinned = resolve("dev,demo", {})  # together, so that all of them agree
+        is_pinned = resolve("postgres,dev,demo", {})  # together, so that all of them agree
     groups = {extra: resolve(extra, is_pinned) for extra in FILES}
-    hashes = wheel_hashes(groups[""] | groups["dev"] | groups["demo"])
+    hashes = wheel_hashes({package: pin for group in groups.values() for package, pin in group.items()})
     for extra, file in FILES.items():
         new_pins = {package: pin for package, pin in groups[extra].items() if not extra or package not in groups[""]}
         (ROOT / file).write_text(HEADERS[extra] + text(new_pins, hashes))

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-FILES = {"": "requirements.lock", "dev": "requirements-dev.lock", "demo": "requirements-demo.lock"}
+FILES = {"": "requirements.lock", **{each: f"requirements-{each}.lock" for each in ("postgres", "dev", "demo")}}
 ENTRY = re.compile(r"^([a-z0-9-]+)==(\S+)(?: ; .+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
 UNHASHED = {"torch"}
 
@@ -67,8 +67,9 @@ def test_pytorch_is_pinned_without_a_hash() -> None:
 
 def test_lock_files_neither_repeat_nor_contradict_each_other() -> None:
     base = entries("")
-    assert not base.keys() & (entries("dev") | entries("demo")).keys()
-    assert all(entries("dev")[name] == found for name, found in entries("demo").items() if name in entries("dev"))
+    assert not base.keys() & (entries("postgres") | entries("dev") | entries("demo")).keys()
+    others = entries("postgres") | entries("demo")
+    assert all(entries("dev")[name] == found for name, found in others.items() if name in entries("dev"))
     assert "setuptools" in base, "torchq is built without a download"
 
 

@@ -19,7 +19,7 @@ from torchq import _version
 pytestmark = pytest.mark.servers
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("torchq", "crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator")
+PACKAGES = ("torchq", "crds", "kube", "embedded", "gang", "queues", "history", "reconcilers", "coordinator")
 DATA = (".yaml", ".lua", ".typed")
 CLIENT = ROOT / "deploy" / "client"
 
@@ -103,6 +103,15 @@ def test_the_unpacked_wheel_runs_without_the_source_tree(wheel: Path, tmp_path: 
     assert run(tmp_path, "crds").count("kind: CustomResourceDefinition") == 5
 
 
+def test_the_unpacked_wheel_makes_the_tables_of_a_history(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    made = "from history.sql.migrations import migrate; print(migrate.__file__, migrate.migrate('sqlite:///h.sqlite'))"
+    assert run_code(tmp_path, made) == (
+        f"{tmp_path}/history/sql/migrations/migrate.py the history h.sqlite has tables of the version 1 now; migrated\n"
+    )
+
+
 def test_the_wheel_of_the_client_holds_the_package_that_users_import_alone(client_wheel: Path) -> None:
     with zipfile.ZipFile(client_wheel) as archive:
         names = set(archive.namelist())
@@ -160,11 +169,19 @@ def test_everything_that_names_a_release_names_the_newest_of_the_changelog() -> 
 
 
 def run(place: Path, *arguments: str) -> str:
-    """Run the command from the files in `place` only. Hide an editable install, which could supply missing files."""
+    """Run the command from the files in `place` only."""
+    code = (
+        "from coordinator.cli import main as cli; assert cli.__file__.startswith(sys.path[0]), cli.__file__; cli.main()"
+    )
+    return run_code(place, code, *arguments)
+
+
+def run_code(place: Path, code: str, *arguments: str) -> str:
+    """Run Python with the files in `place` only. Hide an editable install, which could supply missing files."""
     script = (
         f"import sys; sys.meta_path[:] = [each for each in sys.meta_path if 'editable' not in str(each).lower()]; "
         f"sys.path[:] = [{str(place)!r}] + [each for each in sys.path if each not in ('', {str(ROOT)!r})]; "
-        "from coordinator.cli import main as cli; assert cli.__file__.startswith(sys.path[0]), cli.__file__; cli.main()"
+        f"{code}"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments], cwd=place, capture_output=True, text=True, check=False

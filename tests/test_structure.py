@@ -13,7 +13,19 @@ import pytest
 from coordinator.cli.main import main
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("torchq", "crds", "kube", "embedded", "gang", "queues", "reconcilers", "coordinator", "bench", "deploy")
+PACKAGES = (
+    "torchq",
+    "crds",
+    "kube",
+    "embedded",
+    "gang",
+    "queues",
+    "history",
+    "reconcilers",
+    "coordinator",
+    "bench",
+    "deploy",
+)
 INSTALLED = PACKAGES[1:-2]
 """The packages whose words have to mean one thing; `torchq` has the words of its users."""
 FILES = {
