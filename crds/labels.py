@@ -43,14 +43,21 @@ submitted list (`crds.torchjob.submission_order`).
 
 It decides the order of jobs that were created in the same second.
 """
+SUBMITTED_BY = f"{GROUP}/submitted-by"
+"""Annotation on a TorchJob: the name of the user who submitted it, as the API server told it to torchq's client.
+
+Where the installation's ValidatingAdmissionPolicy is on, the API server accepts no other name and no later change;
+elsewhere the name is the user's word.
+"""
 CODE = f"{GROUP}/code"
 """Label on a TorchJob of `torchq run` and on the ConfigMaps with its code: the first 16 hex digits of the digest."""
 CODE_PENDING = f"{GROUP}/code-pending"
 """Annotation on a TorchJob that `torchq restore` has created on hold: its code is not there yet."""
 RESTORED = f"{GROUP}/restored"
-"""Annotation on a TorchJob that `torchq restore` created: the uid that the job had in the backup."""
+"""Annotation on a TorchJob that `torchq restore` created: the uid that the job had in the backup. Users can write it;
+of a finished job, `status.restoredFrom` has the uid."""
 RETRY_AT = f"{GROUP}/retry-at"
-"""Annotation on a TorchJob: a time (RFC 3339) at which a retry was requested.
+"""Annotation on a TorchJob: a time (RFC 3339) at which a retry was requested, or a job on hold was resumed.
 
 A job that was sent back to its queue before that time, to back off or to be parked, waits for admission again.
 """

@@ -3,9 +3,13 @@
 One rule: these models refuse nothing, because the API server validates metadata.
 """
 
+from typing import Annotated
+
 from pydantic import Field
 
 from crds.model import LenientModel, Time
+
+LONGEST_UID = 64
 
 
 class OwnerReference(LenientModel):
@@ -38,3 +42,12 @@ class NamedMetadata(LenientModel):
     """The rules for the names of a kind's objects; a CustomResourceDefinition may restrict no other metadata."""
 
     name: str
+
+
+class RestoredFrom(LenientModel):
+    """The identity of an object before it was restored from a backup."""
+
+    uid: Annotated[str, Field(max_length=LONGEST_UID)]
+    """Its first uid."""
+    created: Time | None = None
+    """When it was created first."""

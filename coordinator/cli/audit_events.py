@@ -12,14 +12,12 @@ import click
 
 from coordinator.cli import output
 from coordinator.cli.session import Session
+from coordinator.runs import submitter
 from crds import excerpts, timestamps
-from crds.api_resources import EVENTS, TORCHJOBS, Resource
+from crds.api_resources import EVENTS, TORCHJOBS
 from kube import client, errors
 from kube.api import Manifest
 
-SELF_SUBJECT_REVIEWS = Resource(
-    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
-)
 CLUSTER_SCOPE = "default"
 """The namespace in which Kubernetes keeps the events of objects without a namespace."""
 MOST_CHARACTERS = 1024
@@ -92,11 +90,9 @@ def build_event(item: Manifest, code: str, change_text: str, reason: str, user: 
 
 def whoami(session: Session) -> str:
     """Return the user name that the API server reports for this account, else the user of the kubeconfig."""
-    body = {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
     with contextlib.suppress(errors.ClusterError):
-        status = session.cluster.create(SELF_SUBJECT_REVIEWS, body).get("status") or {}
-        if name := (status.get("userInfo") or {}).get("username"):
-            return str(name)
+        if name := submitter.find(session.cluster):
+            return name
     with contextlib.suppress(errors.ClusterError):
         return client.context_user(session.connection) or UNKNOWN_USER
     return UNKNOWN_USER

@@ -9,7 +9,7 @@ from datetime import datetime
 from coordinator.cli import columns, output
 from coordinator.cli.output import Document, TableColumn
 from coordinator.follow import deletion, endings, wait_reasons
-from crds import excerpts, timestamps
+from crds import excerpts, labels, timestamps
 from crds.torchjob.conditions import FINISHED, RANKS_REMEDY, WAITS_FOR_RANKS
 from crds.torchjob.tasks import AI_MASTER, RENDEZVOUS, WORKER
 
@@ -30,8 +30,14 @@ def job_columns(now: datetime, places: Mapping[str, tuple[int, int]]) -> tuple[T
         TableColumn("PRIORITY", lambda job: (job["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
         TableColumn("ATTEMPT", lambda job: columns.status_of(job).get("attempt", 0), wide=True),
         TableColumn("RESTARTS", lambda job: columns.status_of(job).get("restartCount", 0), wide=True),
+        TableColumn("USER", _user, wide=True),
         TableColumn("REASON", lambda job: _reason(job, places)),
     )
+
+
+def _user(job: Document) -> str:
+    name = str((job["metadata"].get("annotations") or {}).get(labels.SUBMITTED_BY) or "-")
+    return excerpts.excerpt(name, LONGEST_CAUSE)
 
 
 def phase(job: Document) -> str:

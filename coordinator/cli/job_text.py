@@ -54,7 +54,8 @@ def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         yield "More" if document.get("size") else "Workers", job_growth.format_rest(document["workers"])
     if training := _training(document.get("training") or {}):
         yield "Training", "; ".join(filter(None, (training, document.get("silence"))))
-    yield "Submitted", metadata["creationTimestamp"]
+    user = excerpts.excerpt((metadata.get("annotations") or {}).get(labels.SUBMITTED_BY) or "", LONGEST)
+    yield "Submitted", f"{metadata['creationTimestamp']} by {user}" if user else metadata["creationTimestamp"]
     yield "Started", status.get("startTime") or "-"
     yield "Completed", status.get("completionTime") or "-"
     yield from _restarts(document["restarts"])

@@ -16,7 +16,7 @@ from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.refusals import foreign, words
 from coordinator.code.archive import Archive
-from coordinator.runs import launch, obstacles, printed_code, validation
+from coordinator.runs import launch, obstacles, printed_code, submitter, validation
 from coordinator.runs.submission_findings import UNVETTED, CheckedJob, Vetting
 from coordinator.runs.validation import Submission
 from crds import labels
@@ -78,7 +78,8 @@ def submit(
     Raises `findings.NeverRuns` for jobs that could never run, and PartlySubmitted if created jobs could not be deleted.
     """
     _check_names(documents)
-    documents = in_sequence(documents, time.time_ns() // 1000)
+    user, now = submitter.find(cluster), time.time_ns() // 1000
+    documents = in_sequence((replace(each, body=submitter.with_name(each.body, user)) for each in documents), now)
     maker = maker or JobMaker(cluster)
     checked = [_validate(maker, document) for document in documents]
     judged = validation.judge(documents, checked, vetting)

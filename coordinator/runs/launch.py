@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.code.archive import Archive
 from coordinator.code.stores import CodeStore, Mounts
-from coordinator.runs import manifest
+from coordinator.runs import manifest, submitter
 from coordinator.runs.errors import PartlyStarted
 from crds import labels
 from crds.api_resources import TORCHJOBS
@@ -37,10 +37,12 @@ def launch(
     """Create a job, keep its code, and let the job go. If the code cannot be kept or the job not be released, the job
     is deleted again.
 
-    `submitted` is the annotation of the submission time; empty: it is now. With `waits_for_name`, a job of this name is
-    being deleted. Raises PartlyStarted if the job could not be deleted again.
+    `submitted` is the annotation of the submission time of a job that names who submits it, too; empty: it is now. With
+    `waits_for_name`, a job of this name is being deleted. Raises PartlyStarted if the job could not be deleted again.
     """
-    submitted = submitted or submission_order.text(time.time_ns() // 1000, 0)
+    if not submitted:
+        submitted = submission_order.text(time.time_ns() // 1000, 0)
+        job = submitter.with_name(job, submitter.find(cluster))
     body, policy = with_mark(job, submitted), job["spec"].get("schedulingPolicy") or {}
     if archive is not None:
         body = {**body, "spec": {**job["spec"], "schedulingPolicy": {**policy, "hold": True}}}

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from crds.holds import MOST, ClosedHold
 from crds.label_names import MOST_LEVELS
+from crds.metadata import RestoredFrom
 from crds.model import LabelName, LenientModel, Text, Time
 from crds.torchjob.conditions import FINISHED, Condition, Phase
 from crds.torchjob.tasks import MOST_TASKS
@@ -117,8 +118,7 @@ class Admission(LenientModel):
     grown: Tally | None = None
     """The number of times that workers were added to this admission. Versions without it did not write the field."""
     declined: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
-    """The number of the last growth that was declined in whole or in part although its owner wanted it; absent after
-    any other change of the admission."""
+    """The number of the last growth of which its owner got less than he wanted; absent after any other change."""
     idle: Annotated[int, Field(ge=0, exclude_if=not_)] = 0
     """The number of granted workers that are not paid for: the job has them while nobody else can use their room."""
     nproc_per_node: Annotated[dict[TaskName, Annotated[int, Field(ge=1)]], Field(max_length=16)] | None = None
@@ -146,8 +146,7 @@ class Scaling(LenientModel):
     tries: Tally = 0
     """The number of consecutive times that added workers did not join."""
     world: WorkerIndexes | None = None
-    """In the mode InPlaceRestart, the indexes of the workers that train together while added workers wait to join them;
-    absent if none waits."""
+    """In the mode InPlaceRestart, the workers that train while added ones wait to join them; absent if none waits."""
 
     @property
     def is_all_or_none(self) -> bool:
@@ -364,6 +363,8 @@ class TorchJobStatus(LenientModel):
     """What rank 0 gave as the result of the finished job, any value as JSON; absent if it gave none."""
     restart_request: Annotated[str, Field(max_length=64)] = ""
     """The id of the latest request for a restart that was carried out."""
+    restored_from: RestoredFrom | None = None
+    """The job that this one was before `torchq restore` gave it its end; the history goes on with that job."""
     selector: Annotated[str, Field(max_length=1024)] = ""
     """The label selector of the worker pods, for the scale subresource."""
     start_time: Time | None = None

@@ -16,9 +16,10 @@ from coordinator.cli.backup import code
 from coordinator.cli.backup.code import CodeName
 from coordinator.cli.manifest_files import BadManifest, as_json, as_map
 from coordinator.code.archive import Archive
-from crds import labels, problems
+from crds import labels, problems, timestamps
 from crds.api_resources import CONFIG_MAPS, MODEL_VERSIONS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
 from crds.keys import JobKey
+from crds.metadata import LONGEST_UID, RestoredFrom
 from crds.torchjob import submission_order
 from crds.torchjob.conditions import FINISHED
 from crds.torchjob.status import TorchJobStatus
@@ -205,7 +206,7 @@ def _job(source: str, body: Manifest) -> SavedJob:
         code=needed,
         hold=policy.get("hold"),
         queue=str(policy.get("queue") or ""),
-        status=None if end is None else end.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        status=None if end is None else _status(end, uid, metadata),
         deleting=metadata.get("deletionTimestamp") is not None,
         expires=None if end is None else _expiry(end, spec),
     )
@@ -227,6 +228,17 @@ def _end(status: Manifest, source: str) -> TorchJobStatus | None:
     except ValidationError as error:
         found = "; ".join(map(str, problems.unique(problems.translate(error))))
         raise BadManifest(f"{source}: status: {found}") from error
+
+
+def _status(end: TorchJobStatus, uid: str, metadata: Manifest) -> Manifest:
+    """Return the status of a finished job with the job that it was at first, so that the history has one job."""
+    origin = end.restored_from
+    if origin is None and uid != NO_UID:
+        created = metadata.get("creationTimestamp")
+        known_time = None if timestamps.seconds_or_none(created) is None else created
+        origin = RestoredFrom.model_validate({"uid": uid[:LONGEST_UID], "created": known_time})
+    known = {} if origin is None else {"restoredFrom": origin.manifest()}
+    return end.model_dump(mode="json", by_alias=True, exclude_unset=True) | known
 
 
 def _expiry(end: TorchJobStatus, spec: Manifest) -> datetime | None:

@@ -118,10 +118,11 @@ def resume(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 def _resume(session: Session, item: Manifest, change: ChangeOptions) -> None:
     job_ref.refuse_finished(item)
     patch: dict[str, Any] = {"spec": {"suspend": False}}
-    if (item["spec"].get("schedulingPolicy") or {}).get("hold"):
+    is_held = bool((item["spec"].get("schedulingPolicy") or {}).get("hold"))
+    if is_held:
         patch["spec"]["schedulingPolicy"] = {"hold": False}
-    if _is_delayed(item):
-        patch |= _retry()
+    if is_held or _is_delayed(item):
+        patch |= _retry()  # also the time from which a job waits that was on hold
     change_job(session, item, patch, "JobResumed", "resumed", change)
 
 

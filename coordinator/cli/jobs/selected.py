@@ -15,6 +15,7 @@ from coordinator.cli.jobs import completion
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session, format_error
 from crds.api_resources import TORCHJOBS
+from kube import errors
 from kube.api import Manifest
 
 CHECK = "coordinator.cli.outlook:check_change"
@@ -46,7 +47,7 @@ class JobChoice:
         """Return all of the jobs. Raise the first error, so that nothing is done half."""
         self.check()
         names = dict.fromkeys(self.names)
-        return self.select(session) if self.selector else [job_ref.find(session, name) for name in names]
+        return self.select(session) if self.selector else [_find(session, name) for name in names]
 
     def for_each(
         self,
@@ -69,7 +70,7 @@ class JobChoice:
                 act(item)
             return
         found = self.select(session) if self.selector else []
-        failed = _attempt(lambda name: found.append(job_ref.find(session, name)), dict.fromkeys(self.names))
+        failed = _attempt(lambda name: found.append(_find(session, name)), dict.fromkeys(self.names))
         failed += _attempt(act, prepare(found))
         if failed:
             raise SystemExit(1)
@@ -82,6 +83,14 @@ jobs_argument = output.as_value(
     click.option("-l", "--selector", default="", metavar="LABELS", help="jobs with these labels, as in team=a"),
 )
 """Adds the parameters of every command about several jobs, which gets them as `jobs`."""
+
+
+def _find(session: Session, name: str) -> Manifest:
+    """Read a job. The error about a job that is gone says where its history is."""
+    try:
+        return job_ref.find(session, name)
+    except errors.NotFound as error:
+        raise errors.NotFound(f"{error}; if it is gone: torchq history {name}") from error
 
 
 def _attempt(act: Callable[[Any], object], values: Iterable[Any]) -> int:

@@ -441,6 +441,14 @@ def test_job_show_prints_image_command_and_folder_of_a_task(
     assert lines[header + 1].split(maxsplit=3) == shown
 
 
+def test_who_submitted_a_job_is_shown_beside_the_time() -> None:
+    found = item()
+    assert f"\nSubmitted:  {NOW}\n" in job_text.format_job(found, job_details.describe(found, JobContext()), ())
+    found["metadata"]["annotations"] = {labels.SUBMITTED_BY: "ann\x1b[2J"}
+    shown = job_text.format_job(found, job_details.describe(found, JobContext()), ())
+    assert f"\nSubmitted:  {NOW} by ann\\x1b[2J\n" in shown
+
+
 def test_a_long_command_is_cut_between_words() -> None:
     found = item()
     container = found["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["containers"][0]

@@ -11,6 +11,7 @@ from coordinator.cli import api_client, audit_events
 from coordinator.cli.commands import job_control
 from coordinator.cli.commands.job_control import overtakes
 from coordinator.query.queries import StoreQueries
+from coordinator.runs import submitter
 from crds import labels
 from crds.api_resources import EVENTS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
@@ -107,7 +108,7 @@ def test_an_event_names_the_kubeconfig_user_if_the_server_gives_no_name(
     create = KubernetesCluster.create
 
     def refuse(self: Any, resource: Any, *arguments: Any, **options: Any) -> Any:
-        if resource == audit_events.SELF_SUBJECT_REVIEWS:
+        if resource == submitter.SELF_SUBJECT_REVIEWS:
             raise errors.NotFound("no such resource")
         return create(self, resource, *arguments, **options)
 
@@ -312,10 +313,11 @@ def test_hold_and_resume_can_be_repeated(
     torchq("job", "hold", job)
     torchq("job", "hold", job)
     torchq("job", "resume", job)
-    torchq("job", "resume", job)
     found = stored(embedded_cluster, namespace)
     assert (found["spec"]["schedulingPolicy"]["hold"], found["spec"]["suspend"]) == (False, False)
-    assert labels.RETRY_AT not in (found["metadata"].get("annotations") or {})
+    assert labels.RETRY_AT in found["metadata"]["annotations"], "the history counts its wait from here on"
+    torchq("job", "resume", job)
+    assert stored(embedded_cluster, namespace)["metadata"]["annotations"] == found["metadata"]["annotations"]
 
 
 def test_hold_rejects_a_running_job_and_resume_ignores_it(
@@ -467,7 +469,7 @@ def test_job_list_prints_sorted_wide_and_json_output(
     names = [line.split()[1] for line in torchq("job", "list", "--no-headers", "--sort-by", "name").stdout.splitlines()]
     assert names == ["alpha", "train"]
     wide = torchq("job", "list", "-o", "wide", "--sort-by", "-priority").stdout.splitlines()
-    assert wide[0].split()[-4:] == ["PRIORITY", "ATTEMPT", "RESTARTS", "REASON"]
+    assert wide[0].split()[-5:] == ["PRIORITY", "ATTEMPT", "RESTARTS", "USER", "REASON"]
     assert wide[1].split()[1] == "alpha"
     items = json.loads(torchq("job", "list", "-o", "json", "--sort-by", "name").stdout)["items"]
     assert [each["metadata"]["name"] for each in items] == ["alpha", "train"]
@@ -513,3 +515,7 @@ def test_the_api_server_rejects_a_limit_without_effect(
     with pytest.raises(errors.Invalid, match=words) as refusal:
         embedded_cluster.create(TENANT_QUEUES, body)
     assert {cause.field for cause in refusal.value.causes} == {f"spec.{field}"}
+
+
+def test_an_error_about_a_job_that_is_gone_leads_to_its_history(torchq: Torchq) -> None:
+    assert '"gone" not found; if it is gone: torchq history gone' in torchq("job", "show", "gone", code=1).output

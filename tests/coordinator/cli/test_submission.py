@@ -9,6 +9,7 @@ import yaml
 from coordinator.cli import submission
 from coordinator.cli.jobs.making import PartlySubmitted
 from coordinator.cli.manifest_files import BadManifest
+from coordinator.runs import submitter
 from crds import labels
 from crds.api_resources import PODS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
@@ -43,6 +44,42 @@ def test_submit_creates_a_job_for_each_document_of_each_file(
     stored = cluster.get(TORCHJOBS, "one", namespace)["metadata"]
     assert made[0] == f"{namespace}/one/{stored['uid']}"
     assert stored["annotations"][labels.SUBMIT_DIRECTORY] == "/home/me"
+
+
+def test_a_job_names_who_submits_it_as_the_server_says_and_not_as_its_file_does(
+    cluster: KubernetesCluster, namespace: str, tmp_path: Path
+) -> None:
+    body = manifest("one")
+    body["metadata"]["annotations"] = {labels.SUBMITTED_BY: "somebody else", "note": "mine"}
+    submit(cluster, [file(tmp_path, body)], namespace)
+    found = cluster.get(TORCHJOBS, "one", namespace)["metadata"]["annotations"]
+    assert (found[labels.SUBMITTED_BY], found["note"]) == (submitter.find(cluster), "mine")
+    assert found[labels.SUBMITTED_BY] not in ("", "somebody else")
+
+
+class Silent:
+    """A cluster whose API server does not say who asks."""
+
+    def __init__(self, cluster: KubernetesCluster) -> None:
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def create(self, resource: Any, *arguments: Any, **options: Any) -> Any:
+        if resource == submitter.SELF_SUBJECT_REVIEWS:
+            raise errors.NotFound("no such resource")
+        return self._cluster.create(resource, *arguments, **options)
+
+
+def test_a_job_names_nobody_if_the_server_does_not_say_who_asks(
+    embedded_cluster: KubernetesCluster, namespace: str, tmp_path: Path
+) -> None:
+    body = manifest("one")
+    body["metadata"]["annotations"] = {labels.SUBMITTED_BY: "somebody else"}
+    submit(Silent(embedded_cluster), [file(tmp_path, body)], namespace)  # type: ignore[arg-type]
+    annotations = embedded_cluster.get(TORCHJOBS, "one", namespace)["metadata"]["annotations"]
+    assert labels.SUBMITTED_BY not in annotations
 
 
 def test_a_dry_run_creates_nothing(cluster: KubernetesCluster, namespace: str, tmp_path: Path) -> None:

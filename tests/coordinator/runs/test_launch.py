@@ -110,14 +110,14 @@ def test_a_run_has_its_code_and_is_let_go(
     assert files["train.py"] == b"print(1)"
 
 
-def test_a_run_needs_three_requests_beside_those_for_its_code(
+def test_a_run_needs_four_requests_beside_those_for_its_code(
     cluster: KubernetesCluster, namespace: str, folder: Path
 ) -> None:
     counting = Faulty(cluster, 0, RuntimeError())
     run.start(counting, prepare(counting, folder, namespace))  # type: ignore[arg-type]
-    # Three requests for the job: its dry run, its creation on hold, and its release. The dry run of a pod is the
-    # fourth.
-    assert counting.requests == ["create", "create", "create", "get", "create", "patch"]
+    # Four requests for the job: its dry run, who submits it, its creation on hold, and its release. The dry run of a
+    # pod is the fifth.
+    assert counting.requests == ["create", "create", "create", "create", "get", "create", "patch"]
 
 
 def test_another_copy_of_the_code_is_in_the_job_before_it_is_let_go(
@@ -135,8 +135,8 @@ def test_another_copy_of_the_code_is_in_the_job_before_it_is_let_go(
     ]  # fmt: skip
 
 
-NUMBERS = range(1, 7)
-"""The requests of a run; see `test_a_run_needs_three_requests_beside_those_for_its_code`."""
+NUMBERS = range(1, 8)
+"""The requests of a run; see `test_a_run_needs_four_requests_beside_those_for_its_code`."""
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -171,7 +171,7 @@ def test_an_interrupted_run_is_taken_back(
 def test_a_job_that_cannot_be_taken_back_is_named(
     embedded_cluster: KubernetesCluster, namespace: str, folder: Path
 ) -> None:
-    killed = Faulty(embedded_cluster, 4, errors.Unreachable("no answer"))
+    killed = Faulty(embedded_cluster, 5, errors.Unreachable("no answer"))
     killed.down = True
     with pytest.raises(PartlyStarted, match=rf"job {namespace}/train may exist on hold.*torchq job delete"):
         run.start(killed, prepare(killed, folder, namespace))  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def test_a_job_that_cannot_be_taken_back_is_named(
 def test_an_account_that_may_not_keep_code_creates_no_job(
     embedded_cluster: KubernetesCluster, namespace: str, folder: Path
 ) -> None:
-    faulty = Faulty(embedded_cluster, 4, errors.Forbidden("configmaps is forbidden: deploy/rbac/user.yaml grants it"))
+    faulty = Faulty(embedded_cluster, 5, errors.Forbidden("configmaps is forbidden: deploy/rbac/user.yaml grants it"))
     with pytest.raises(errors.Forbidden, match=r"user\.yaml"):
         run.start(faulty, prepare(faulty, folder, namespace))  # type: ignore[arg-type]
     assert jobs(embedded_cluster, namespace) == []

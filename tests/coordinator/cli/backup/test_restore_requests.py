@@ -53,6 +53,7 @@ def test_a_finished_job_gets_its_end_and_its_old_spec(cluster: KubernetesCluster
     assert (status["phase"], status["attempt"], status["completionTime"]) == ("Failed", 2, WHEN)
     assert (status["observedGeneration"], status["conditions"][0]["observedGeneration"]) == (generation, generation)
     assert status["selector"] == f"uid={found['metadata']['uid']}"
+    assert status["restoredFrom"] == {"uid": "old-train", "created": WHEN}, "the history has one job"
     assert "status" not in cluster.get(TENANT_QUEUES, "a"), "the coordinator counts attempts anew"
 
 

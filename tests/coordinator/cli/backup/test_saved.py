@@ -46,6 +46,18 @@ def test_a_new_object_gets_nothing_that_belongs_to_the_old_cluster() -> None:
     assert job.body["spec"] == body["spec"] | {"suspend": True}, "a finished job must never run"
 
 
+def test_a_finished_job_tells_what_it_was_at_first_however_often_it_is_restored() -> None:
+    first, waiting = old_job(), old_job("later", phase="Queued")
+    again = old_job(uid="new") | {"status": {"phase": "Failed", "restoredFrom": {"uid": "old-train", "created": WHEN}}}
+    for body in (first, again):
+        (job,) = read(body).jobs
+        assert (job.status or {})["restoredFrom"] == {"uid": "old-train", "created": WHEN}
+    (job,) = read(waiting).jobs
+    assert job.status is None, "it is another job in the history, because it runs again"
+    (job,) = read(old_job(uid=None)).jobs
+    assert "restoredFrom" not in (job.status or {})
+
+
 def test_a_finished_job_is_not_created_cancelled_because_it_would_end_as_cancelled() -> None:
     finished, waiting = old_job("train"), old_job("later", "2026-01-01T00:00:02Z", "Queued")
     for body in (finished, waiting):

@@ -53,7 +53,7 @@ def test_a_list_shows_places_and_causes_for_one_question(
     }
     assert source.asked == [{namespace}]
     wide = table(torchq("job", "list", "-o", "wide").stdout)[0]
-    assert wide[-4:] == ["PRIORITY", "ATTEMPT", "RESTARTS", "REASON"]
+    assert wide[-5:] == ["PRIORITY", "ATTEMPT", "RESTARTS", "USER", "REASON"]
 
 
 @pytest.mark.parametrize(

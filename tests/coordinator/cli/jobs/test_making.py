@@ -116,7 +116,7 @@ def test_a_second_ctrl_c_leaves_jobs_and_names_the_command_that_deletes_them(
     torchq: Torchq, jobs: str, embedded_cluster: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(self: Any, resource: Any, body: Any, *arguments: Any, **options: Any) -> Any:
-        if body["metadata"].get("name") == "job-3" and not options.get("dry_run"):
+        if (body.get("metadata") or {}).get("name") == "job-3" and not options.get("dry_run"):
             raise errors.Forbidden("exceeded quota")
         return CREATE(self, resource, body, *arguments, **options)
 
