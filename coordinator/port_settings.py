@@ -38,7 +38,7 @@ def _is_label(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ServiceName:
-    """The Service of the coordinators, by its namespace and name."""
+    """A Service of torchq, by its namespace and name."""
 
     namespace: str
     name: str
@@ -48,9 +48,7 @@ class ServiceName:
         """Parse NAMESPACE/NAME. Raises ValueError."""
         namespace, slash, name = text.partition("/")
         if not slash or not all(_is_label(part) for part in (namespace, name)):
-            raise ValueError(
-                "must be NAMESPACE/NAME, the coordinator's Service, as in torchq-system/torchq-coordinator"
-            )
+            raise ValueError("must be NAMESPACE/NAME, a Service, as in torchq-system/torchq-coordinator")
         return cls(namespace, name)
 
     def __str__(self) -> str:
@@ -71,7 +69,8 @@ class PortSettings(pydantic.BaseModel):
         default=0,
         ge=-1,
         le=65_535,
-        description="port of a coordinator's health, status and read-only API (/v1); 0: none, -1: any free one",
+        description="port of a coordinator's health, status and read-only API (/v1), or of a recorder's read-only API; "
+        "0: none, -1: any free one",
     )
     health_address: str = Field(
         default="127.0.0.1",
@@ -82,8 +81,8 @@ class PortSettings(pydantic.BaseModel):
         default=0,
         ge=-1,
         le=65_535,
-        description="port of /healthz, /readyz and /metrics of a coordinator, or of a worker with all its processes, "
-        "apart from /v1, which names jobs; 0: none, -1: any free one",
+        description="port of /healthz, /readyz and /metrics of a coordinator, a recorder, or a worker with all its "
+        "processes, apart from /v1, which names jobs; 0: none, -1: any free one",
     )
     metrics_address: str = Field(
         default="127.0.0.1", description="address of that port; in a pod 0.0.0.0, so that the kubelet reaches it"
@@ -128,6 +127,11 @@ class PortSettings(pydantic.BaseModel):
         default="torchq-system/torchq-coordinator",
         description="NAMESPACE/NAME of the Service that leads to health_port; the leader writes it to its Lease, where "
         "commands find it; a command that sets it asks this Service",
+    )
+    recorder_service: Annotated[str, AfterValidator(_check_service)] = Field(
+        default="torchq-system/torchq-recorder",
+        description="NAMESPACE/NAME of the Service that leads to health_port of recorders; a recorder writes it to its "
+        "Lease, where commands find it",
     )
 
     @cached_property

@@ -15,9 +15,10 @@ from urllib.parse import unquote, urlsplit
 import pydantic
 from pydantic import Field
 
-from coordinator import release
+from coordinator import history_settings, release
 from coordinator.errors import SettingsError
 from coordinator.gang_settings import GangSettings
+from coordinator.history_settings import HistorySettings
 from coordinator.lease_settings import LeaseSettings
 from coordinator.node_settings import NodeRules, Seconds
 from coordinator.port_settings import PortSettings
@@ -42,6 +43,7 @@ OF_COMMANDS = frozenset(
         "redis_url_file",
         "coordinator",
         "service",
+        "recorder_service",
         "lease_namespace",
         "api_timeout",
         "api_qps",
@@ -57,7 +59,7 @@ PASSWORD_ON_COMMAND_LINE = (
 )
 
 
-class Settings(GangSettings, LeaseSettings, NodeRules, PortSettings):
+class Settings(GangSettings, HistorySettings, LeaseSettings, NodeRules, PortSettings):
     """The settings of an admin. Times are seconds."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=False)
@@ -314,7 +316,8 @@ def describe(settings: Settings) -> dict[str, Any]:
 
 def mask(name: str, value: object) -> str:
     """Return a setting as it may be shown: a URL without its password."""
-    return url.redact(str(value)) if name == "redis_url" else str(value)
+    shown = {"redis_url": url.redact, "history_url": history_settings.redact}.get(name, str)
+    return shown(str(value))
 
 
 def parse_pool(text: str) -> dict[str, int] | Literal["nodes"] | None:

@@ -17,6 +17,7 @@ _STRICT = re.compile(r'(unknown|duplicate) field "([^"]+)"')
 _PERMISSION = re.compile(r"""User "[^"]*" cannot |can't set finalizers|can't delete""")
 """The server's messages for an account without a permission. Quotas and policies are 403 too, with other messages."""
 _LONGEST_TEXT = 300
+_REJECTED = "the server does not accept these credentials; renew those in the kubeconfig"
 
 
 def read(body: bytes) -> Mapping[str, Any]:
@@ -40,9 +41,9 @@ def error(code: int, status: Mapping[str, Any], action: str, permission_hint: st
         case 400 | 413 | 422:
             return errors.Invalid(message, tuple(causes(status)))
         case 401:
-            return errors.Unauthorized(
-                f"could not {action}: the server does not accept these credentials; renew those in the kubeconfig"
-            )
+            # An API server gives no details. A service behind its proxy gives its name, and says what it lacks.
+            reason = message if status.get("details") else _REJECTED
+            return errors.Unauthorized(f"could not {action}: {reason}")
         case 403:
             hint = permission_hint if _PERMISSION.search(message) else ""
             return errors.Forbidden("; ".join(filter(None, [f"not allowed to {action}: {message}", hint])))

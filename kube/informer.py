@@ -60,8 +60,8 @@ class Informer(Generic[T]):
         self._cache: Cache[T] = Cache()
         self._synced = threading.Event()
         source = ListWatch(self.cluster, self.resource, self.namespace, self.label_selector)
-        writer = _CacheWriter(self, self._cache, self._synced)
-        self._reflector = Reflector(source, writer, self.settings, self.clock, self.on_failure)
+        self._writer = _CacheWriter(self, self._cache, self._synced)
+        self._reflector = Reflector(source, self._writer, self.settings, self.clock, self.on_failure)
 
     def start(self, turns: Turns | None = None) -> None:
         """Begin to list and watch, as one of the loops in `turns`. The method may be called only once."""
@@ -105,6 +105,26 @@ class Informer(Generic[T]):
         """
         return self._cache.version
 
+    @property
+    def told_version(self) -> int:
+        """The version up to which `on_change` was called for every change; 0 before the first list is over."""
+        return self._writer.told_version
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether the changes that `on_change` is called for come from a list: nobody has seen when they happened."""
+        return self._writer.is_listing
+
+    @property
+    def lists(self) -> int:
+        """The number of lists for whose changes `on_change` was called. The watch did not go on between two lists."""
+        return self._writer.lists
+
+    @property
+    def breaks(self) -> int:
+        """How often the watch has begun again since the last list: what it tells then may have happened long ago."""
+        return self._reflector.restarts - self._writer.restarts_before_list
+
     def wait_for(self, resource_version: int, timeout: float) -> bool:
         """Wait until the cache has a version, such as the version of the caller's own write; return False after
         `timeout` seconds.
@@ -136,6 +156,8 @@ class _CacheWriter(Generic[T]):
         """Objects that `trim` or `index` could not read."""
         self._period = informer.settings.resync_seconds or math.inf
         self.resync_at = informer.clock() + self._period
+        self.told_version = self.lists = self.restarts_before_list = 0
+        self.is_listing = False
 
     def replace(self, pages: Iterable[Listing]) -> str:
         """Put a whole list into the cache, page by page; return the version to watch from."""
@@ -149,7 +171,11 @@ class _CacheWriter(Generic[T]):
                     entries[entry[0]] = entry[1]
         for key in absent:
             self._clear_error(key)
+        self.is_listing = True
         self._notify(self._cache.replace(entries, _number(version)))
+        self.is_listing, self.told_version = False, _number(version)
+        self.lists += 1
+        self.restarts_before_list = self._informer.restarts
         if not self._synced.is_set():
             self._synced.set()
             self._call(self._informer.on_synced)
@@ -168,6 +194,7 @@ class _CacheWriter(Generic[T]):
             self._cache.advance(version)
         else:
             self._notify(self._cache.set(*entry, version))
+        self.told_version = version
 
     def resync(self) -> None:
         """Call `on_resync` with all values."""

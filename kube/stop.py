@@ -7,14 +7,20 @@ may arrive twice). A process that ends the work of other processes needs its tim
 """
 
 import contextlib
+import logging
 import math
 import os
 import select
 import signal
 import time
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
 from types import FrameType
 
 _SECOND_SIGNAL_SECONDS = 1.0
+_DRAIN_PAUSE_SECONDS = 0.1
+"""How soon a process that drains notices a second signal."""
+log = logging.getLogger(__name__)
 
 HURRY = signal.SIGUSR2
 """The signal that asks a process to end its remaining work at once."""
@@ -114,3 +120,16 @@ class PatientStop(StopFlag):
         elif self.requested:
             self.repeated += 1
         self.request()
+
+
+def drain(futures: Sequence[Future[None]], seconds: float) -> None:
+    """Wait until all threads have ended. After `seconds`, or at a second signal, end the process without them: a thread
+    that hangs would keep it from ending."""
+    deadline = time.monotonic() + seconds
+    try:
+        while wait(futures, _DRAIN_PAUSE_SECONDS).not_done:
+            if time.monotonic() >= deadline:
+                log.error("a thread hangs %.0f s after the stop signal: the process ends without it", seconds)
+                os._exit(1)
+    except SystemExit as second:
+        os._exit(second.code if isinstance(second.code, int) else 1)

@@ -28,7 +28,7 @@ from queues.tasks import Task
 from queues.values import Reservation
 from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import NOT_ASKED, InvalidJob, Observation
+from reconcilers.values import NOT_ASKED, InvalidJob, Observation, Recording
 from reconcilers.views import node_view, pod_history, pod_view
 from reconcilers.views.claimed_devices import ClaimReader
 from reconcilers.views.node_view import NodeCache
@@ -112,6 +112,9 @@ class Caches:
     """The function that returns the latest request to save that a report of a job answers."""
     gone_pods: GonePods | None = None
     """What was seen of pods that have gone."""
+    recording: Callable[[], Recording | None] = lambda: None
+    """The function that returns how far the history is recorded, None if nobody records it. May raise any
+    ClusterError."""
 
 
 NO_CACHES = Caches()
@@ -163,6 +166,7 @@ class Observer:
             node_labels=node_view.labels_of(self.caches.nodes, pods) if self.settings.topology else {},
             next_dead=health.next,
             gone=self.caches.gone_pods.of(task.key) if self.caches.gone_pods is not None else (),
+            recording=self.caches.recording() if _may_be_over(job) else None,
         )
         return self._with_nodes(observation, job, pods) if isinstance(job, TorchJob) else observation
 
@@ -324,6 +328,16 @@ def _begins_to_scale(job: TorchJob) -> bool:
     if admission is None or admission.workers is None or job.is_finished:
         return False
     return wish != admission.workers and (scaling is None or scaling.to != wish)
+
+
+def _may_be_over(job: TorchJob | InvalidJob | None) -> bool:
+    """Return whether a job may be deleted because its time to live is over."""
+    match job:
+        case TorchJob():
+            return job.is_finished and (job.spec.ttl_seconds_after_finished is not None or job.is_cancelled)
+        case InvalidJob():
+            return job.status.is_finished and job.time_to_live is not None
+    return False
 
 
 def _invalid(manifest: Manifest, error: InvalidObject) -> InvalidJob:

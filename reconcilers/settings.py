@@ -84,6 +84,8 @@ class ReconcileSettings:
     """How long workers for which the queue has not paid may take to save and end, once their room is asked back."""
     cancelled_ttl_seconds: int = 86_400
     """How long after its end a cancelled job without a `ttlSecondsAfterFinished` is deleted."""
+    history_patience: float = 3600.0
+    """How long the deletion of such a job waits at most until its end is in the history."""
     most_writes: int = 1_000
     """The number of API writes after which a reconcile lets another key run. The limit is high because each new look at
     a job costs as much as dozens of its pods; a large job usually runs into `most_seconds` first."""

@@ -105,6 +105,16 @@ Obstacle = NoRoom | NoMemory | OverQuota | InvalidSize | InvalidPod | Blocker
 T = TypeVar("T", NoRoom, NoMemory, OverQuota, InvalidSize, InvalidPod, Blocker)
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """How far the history of jobs is recorded."""
+
+    version: int
+    """The resourceVersion of TorchJobs up to which every change is in the history."""
+    at: float
+    """When that was so last, in seconds since the epoch by the clock of this process."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """The state of one key at one moment."""
@@ -152,6 +162,8 @@ class Observation:
     claimed: Mapping[str, Amounts] | None = None
     """The devices of one pod by task type that the claims in the job's templates ask for, if no worker has counted them
     before; None if there is nothing to count, or if a claim cannot be read."""
+    recording: Recording | None = None
+    """How far the history is recorded; None if nobody records it, or if the job has no time to live."""
     obstacle: Obstacle | None = None
     """What ended the plan of the last attempt."""
     result: str | None = None

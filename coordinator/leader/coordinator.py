@@ -5,11 +5,8 @@ logs the outage once, by name, and waits for its end.
 """
 
 import logging
-import os
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Literal
@@ -20,7 +17,7 @@ from coordinator.cache.watches import Watches
 from coordinator.elastic.idle_history import Memory
 from coordinator.errors import LeadershipLost
 from coordinator.leader.control_loop import ControlLoop, Counts
-from coordinator.leader.election import Fitness, LeaderElection, LeaseConfig
+from coordinator.leader.election import Fitness, LeaderElection, LeaseConfig, process_identity
 from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.reasons import Reasons
 from coordinator.leader.router import MissingCharge
@@ -45,11 +42,6 @@ LONGEST_PAUSE = 0.1
 RETRY_SECONDS = 0.5
 """The pause before a new term, after an error of Redis or the API server has ended the last term."""
 log = logging.getLogger(__name__)
-
-
-def identity() -> str:
-    """Return a new name for this process, so that a restarted process is not mistaken for the process before it."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(slots=True)
@@ -143,7 +135,7 @@ class Coordinator:
         self.memory = Memory(settings)
         self.leadership = LeaderElection(
             leases or self.cluster,
-            LeaseConfig.from_settings(identity(), settings),
+            LeaseConfig.from_settings(process_identity(), settings),
             fitness=Fitness(unfit=self.redis.problem, hung=self._term_problem),
             skipped=lambda: self.watches.errors.summary,
         )

@@ -14,8 +14,11 @@ the hang has lasted for that time. If no coordinator is fit, none leads, and the
 """
 
 import logging
+import os
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +49,11 @@ ERRORS_ANNOTATION = f"{GROUP}/object-errors"
 them."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 log = logging.getLogger(__name__)
+
+
+def process_identity() -> str:
+    """Return a new name for this process, so that a restarted process is not mistaken for the process before it."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 def suspend_aware_clock() -> float:

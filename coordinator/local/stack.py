@@ -6,23 +6,28 @@ Redis, as on a real cluster.
 
 import contextlib
 import logging
-import os
-import random
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coordinator.access import key_files
 from coordinator.errors import LocalError
-from coordinator.local import option_checks, redis_ownership, remaining_pods, stack_shutdown, stack_state, target
-from coordinator.local.stack_shutdown import CLUSTER, DATA, NODE, NODE_NAME, TORCHQ, Say
+from coordinator.local import (
+    option_checks,
+    redis_ownership,
+    remaining_pods,
+    stack_shutdown,
+    stack_state,
+    target,
+)
+from coordinator.local.stack_shutdown import CLUSTER, DATA, NODE, NODE_NAME, Say
 from coordinator.local.stack_start import START_SECONDS, Report, StackStart, StartInterrupted, ignore_report
 from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import WATCH_SECONDS, Command, Supervisor
+from coordinator.local.torchq_processes import TorchqProcesses, noted_port
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds import generate
@@ -46,12 +51,6 @@ PROGRAMS = {"apiserver": "embedded.apiserver.api_server", NODE_NAME: "embedded.n
 """The programs of the embedded cluster, by the names of their processes."""
 PORT_SECONDS = 5.0
 """The longest time for which the API server of a killed stack may keep its port."""
-PORTS_PER_STACK = 1_000
-"""The size of a stack's block of ports for masters. Random blocks keep two stacks on one machine apart in most cases.
-"""
-FIRST_PORT, LAST_PORT = 10_000, 29_000
-"""The range of these ports. It is below those that users write into scripts after the defaults of PyTorch (29500),
-and below the ephemeral ports of Linux (32768 and up), which any program may get."""
 LEAVE = signal.SIGUSR1
 """The signal that makes the supervisor end and leave the pods running."""
 
@@ -178,13 +177,16 @@ def _start(options: StackOptions, start: StackStart) -> None:
         # The Node object of the last start may offer more than this machine has now, and a coordinator would admit
         # jobs to these resources.
         start.wait("the node", NODE_NAME, lambda: node_renew_times(cluster) not in ({}, before))
-        for command in _coordinator_and_workers(options, files, url):
+        processes = TorchqProcesses(files, options.environment, url, options.redis_file)
+        for command in processes.coordinator_and_workers(options.workers):
             supervisor.start(command)
         start.wait(
             "the coordinator and the workers",
             "coordinator",
             lambda: supervisor.told.have_told() and _leads(cluster, options, supervisor.pids().get("coordinator", 0)),
         )
+        # Nobody waits for the recorder, and a start succeeds without it.
+        supervisor.start(processes.recorder())
     except errors.ClusterError as error:
         raise start.error("the API server", "apiserver", str(error)) from error
     except QueueError as error:
@@ -208,7 +210,7 @@ def _free_port(start: StackStart, requested: int) -> int:
 
     Waits for the API server of a killed stack to free the port. Raises LocalError if another program uses the port.
     """
-    port = requested or _noted_port(start.files.port)
+    port = requested or noted_port(start.files.port)
     with contextlib.suppress(LocalError):
         start.wait("the API server", "apiserver", lambda: option_checks.is_free(port), seconds=PORT_SECONDS)
     option_checks.port(port)
@@ -298,49 +300,6 @@ def _keep_redis_startable(files: Files, status: int) -> None:
         )
 
 
-def _coordinator_and_workers(options: StackOptions, files: Files, redis_url: str) -> Iterator[Command]:
-    """Return the commands of coordinator and workers, with the settings for one machine."""
-    first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
-    for secret in files.secrets:
-        key_files.make(secret)
-    report_port = _report_port(files)
-    defaults = {
-        "TORCHQ_MASTER_ADDRESS": "loopback",
-        "TORCHQ_GANG_SCHEDULER": "none",  # the embedded scheduler binds all pods of a job or none by itself
-        "TORCHQ_IN_PLACE": "local",
-        "TORCHQ_IMPLICIT_QUEUES": "true",
-        "TORCHQ_HEALTH_PORT": "-1",  # any free port; the Lease names it
-        "TORCHQ_PORT_FIRST": str(first),
-        "TORCHQ_PORT_LAST": str(first + PORTS_PER_STACK - 1),
-    }
-    # A stack uses its own cluster, Redis and port for reports, even if the settings of the user name others, or the
-    # environment of a pod in which it starts.
-    forced = {
-        "TORCHQ_KUBECONFIG": str(files.layout.kubeconfig),
-        "TORCHQ_CONTEXT": "",
-        "TORCHQ_REDIS_URL": "" if options.redis_file else redis_url,
-        "TORCHQ_REDIS_URL_FILE": options.redis_file,
-        "TORCHQ_METRICS_PORT": "-1",  # each process has a port, and tells the supervisor of it
-        "TORCHQ_METRICS_ADDRESS": "127.0.0.1",
-        "TORCHQ_METRICS_TOKEN_FILE": str(files.metrics_token),
-        "TORCHQ_REPORT_PORT": str(report_port),
-        "TORCHQ_REPORT_KEY_FILE": str(files.report_key),
-        "TORCHQ_REPORT_URL": f"http://127.0.0.1:{report_port}",
-    }
-    environment = {**os.environ, **defaults, **options.environment, **forced}
-    names = ["coordinator", *(f"worker-{index}" for index in range(options.workers))]
-    for name in names:
-        arguments = ["coordinator"] if name == "coordinator" else ["worker", "--single"]
-        yield Command(
-            name=name,
-            arguments=[sys.executable, "-m", "coordinator.cli.main", *arguments],
-            environment=environment,
-            output=files.layout.logs(name),
-            stage=TORCHQ,
-            tells=True,
-        )
-
-
 def _module(files: Files, name: str, arguments: list[str], stage: int) -> Command:
     """Return the command of a process of the embedded cluster."""
     command = [sys.executable, "-m", PROGRAMS[name], *arguments]
@@ -355,27 +314,6 @@ def _capacity(options: StackOptions) -> list[str]:
         "--container-log-max-size": options.log_size,
     }
     return [text for flag, value in options_by_flag.items() if value for text in (flag, value)]
-
-
-def _report_port(files: Files) -> int:
-    """Return the port of the last start, which running pods know; if another program uses it, any free port."""
-    port = _noted_port(files.report_port)
-    if option_checks.is_free(port):
-        return port
-    files.report_port.unlink(missing_ok=True)
-    return _noted_port(files.report_port)
-
-
-def _noted_port(note: Path) -> int:
-    """Return the port of the last start, so that kubeconfigs stay valid; at the first start any free port."""
-    with contextlib.suppress(OSError, ValueError):
-        if 0 < (noted_port := int(note.read_text())) < 65_536:
-            return noted_port
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    note.write_text(str(port))
-    return port
 
 
 def _listable(cluster: Cluster, resource: Resource) -> bool:

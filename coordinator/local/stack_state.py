@@ -55,10 +55,17 @@ class Files:
         """The key of the tokens with which pods report; mode 0600."""
         self.metrics_token = data / "metrics.token"
         """The token that Prometheus shows at the pages of metrics; mode 0600."""
+        self.history = data / "history.sqlite"
+        """The history of the jobs, which outlives the cluster; mode 0600."""
         self.redis_url = data / REDIS_URL_NOTE
         """The URL of the stack's own Redis, for commands; missing if the stack uses another one."""
         self.secrets = (self.report_key, self.metrics_token)
         """The secrets of the stack itself, which are made at its start unless they are there."""
+
+    @property
+    def history_url(self) -> str:
+        """The URL of the history, for the setting of this name."""
+        return f"sqlite:///{self.history}"
 
 
 @contextlib.contextmanager

@@ -37,10 +37,17 @@ class ClusterTarget:
 
     @property
     def data(self) -> Path | None:
-        """The data folder of a local cluster that `torchq local` runs; else None."""
+        """The data folder of a local cluster that `torchq local` runs; else None. Raises LocalError for the folder of
+        another user."""
         folder = Path(self.kubeconfig).absolute().parent
         is_local = bool(self.kubeconfig) and Files(folder).layout.kubeconfig.name == Path(self.kubeconfig).name
-        return folder if is_local and (self.implied or Files(folder).lock.is_file()) else None
+        try:
+            return folder if is_local and (self.implied or Files(folder).lock.is_file()) else None
+        except PermissionError as error:
+            raise LocalError(
+                f"the files in {folder} cannot be read: a local cluster, with its jobs and their history, serves only "
+                "the user who has started it"
+            ) from error
 
     @property
     def runs(self) -> bool:

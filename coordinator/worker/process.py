@@ -15,6 +15,7 @@ from coordinator.reports import tokens
 from coordinator.reports.report_store import RedisReports
 from coordinator.settings import Settings
 from coordinator.worker.caches import WorkerCaches
+from coordinator.worker.recording import RecordingReader
 from coordinator.worker.worker_life import WorkerLife
 from crds.api_resources import POD_GROUPS, Resource
 from crds.keys import JobKey
@@ -95,7 +96,11 @@ def _reconciler(
         cluster,
         caches.pods,
         selected,
-        caches=replace(caches.reconcile_caches, reported_saves=_reported_saves(settings, selected)),
+        caches=replace(
+            caches.reconcile_caches,
+            reported_saves=_reported_saves(settings, selected),
+            recording=RecordingReader(cluster, settings.lease_namespace, cluster.server_time.ahead),
+        ),
         meter=meter,
         tell=tell,
     )

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from crds import integers
 from crds.torchjob import conditions
 from crds.torchjob.status import Completion, TorchJobStatus
 from crds.torchjob.torchjob import TorchJob
@@ -32,6 +33,8 @@ from reconcilers.views import pod_history, pod_view
 from reconcilers.views.pod_view import PodView
 
 Pods = tuple[PodView, ...]
+RECORDING_SECONDS = 10.0
+"""How often a worker looks how far the history is recorded."""
 
 
 def has_succeeded(granted: Grant, pods: Pods) -> bool:
@@ -152,7 +155,9 @@ def plan_finished(job: TorchJob, at: Moment) -> Plan:
         time_to_live = at.settings.cancelled_ttl_seconds
     remaining = _seconds_left(job.status.completion_time, time_to_live, at.now)
     if remaining is not None and remaining <= 0:
-        return Plan((DeleteJob(),))
+        remaining = _until_recorded(job.metadata.resource_version, -remaining, at)
+        if remaining is None:
+            return Plan((DeleteJob(),))
     # In a drained queue, and beyond activeDeadlineSeconds, no pod keeps its resources, even if the job's owner wants
     # its pods kept.
     policy = job.spec.clean_pod_policy
@@ -167,6 +172,20 @@ def plan_finished(job: TorchJob, at: Moment) -> Plan:
     changed = status.patch_from(job.status, status.observe_generation(job))
     writes = (WriteStatus({"status": changed}, job.metadata.resource_version),) if changed else ()
     return Plan(writes + deletions + at.group_deletions, requeue_after=requeue_after)
+
+
+def _until_recorded(version: str, over: float, at: Moment) -> float | None:
+    """Return the seconds after which to look again whether the end of a job is in the history; None if the job may be
+    deleted now. `over` is the time for which its time to live has been over.
+
+    The patience ends `history_patience` after the recorder was last up to date: a recorder that was removed keeps no
+    job for longer.
+    """
+    recording, patience = at.observation.recording, at.settings.history_patience
+    if recording is None or recording.version >= integers.parse(version, 0):
+        return None
+    left = patience - max(over, at.now.timestamp() - recording.at)
+    return min(RECORDING_SECONDS, left) if left > 0 else None
 
 
 def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) -> float | None:
@@ -200,7 +219,9 @@ def plan_invalid(job: InvalidJob, at: Moment) -> Plan:
     ended = job.status.completion_time if job.status.is_finished else None
     remaining = _seconds_left(ended, job.time_to_live, at.now)
     if remaining is not None and remaining <= 0:
-        return Plan((DeleteJob(),))
+        remaining = _until_recorded(job.resource_version, -remaining, at)
+        if remaining is None:
+            return Plan((DeleteJob(),))
     writes = () if job.status.is_finished else _report_invalid(job, at.now)
     deletions = at.deletion.delete(at.observation.pods, shorten=True) + report_stuck_pods(at)
     return Plan(writes + deletions + at.group_deletions, remaining)

@@ -1,9 +1,7 @@
 """Two teams on a real API server, each with its account: no byte that one reads names a job of the other."""
 
 import json
-import socket
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from coordinator.query.questions import ANOTHER
 from coordinator.rbac import account_manifests
 from coordinator.rbac.account_manifests import SYSTEM_NAMESPACE, Tenant
 from coordinator.rbac.permissions import COORDINATOR, SERVICE, proxied
-from crds.api_resources import NAMESPACES, PODS, SERVICES, TENANT_QUEUES, Resource
+from crds.api_resources import NAMESPACES, TENANT_QUEUES, Resource
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
@@ -23,10 +21,10 @@ from tests.support import ports
 from tests.support.acceptance.jobs import job, python
 from tests.support.acceptance.real_stack import RealStack
 from tests.support.acceptance.stack import CommandResult, clean_environment, fresh, run, torchq_command, until
+from tests.support.kube import proxied_service
 from tests.support.rbac import access
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.parametrize("stack", ["real"], indirect=True)]
-ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints")
 PATHS = ("/status", "/v1/queues", "/v1/next?n=50", "/v1/next?n=50&roomy=1", "/v1/scale/plan", "/v1/status",
          "/v1/settings")  # fmt: skip
 
@@ -131,46 +129,13 @@ def test_a_question_about_a_job_of_the_other_team_is_refused(teams: tuple[Team, 
 @pytest.fixture
 def proxy(stack: RealStack) -> Iterator[None]:
     """Run a second coordinator as in a pod, behind a Service that the API server is a proxy to."""
-    address = own_address()
+    address = proxied_service.own_address()
     with ports.reserve() as port:
         settings = {"TORCHQ_HEALTH_ADDRESS": address, "TORCHQ_HEALTH_PORT": str(port)}
         stack.process("behind", *torchq_command("coordinator"), environment=stack.serving(COORDINATOR) | settings)
-        objects = behind_a_service(address, port)
-        for resource, body in objects:
-            stack.api.create(resource, body, SYSTEM_NAMESPACE)
-        status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
-        stack.api.patch(PODS, SERVICE, {"status": status}, SYSTEM_NAMESPACE, subresource="status")
-        yield
+        with proxied_service.behind(stack.api, SERVICE, address, port):
+            yield
         stack.end("behind")
-        for resource, _ in reversed(objects):
-            stack.api.delete(resource, SERVICE, SYSTEM_NAMESPACE, grace_period_seconds=0)
-
-
-def behind_a_service(address: str, port: int) -> list[tuple[Resource, dict[str, Any]]]:
-    """Return the objects by which an API server is a proxy to an address: it has to be the address of a pod."""
-    metadata = {"name": SERVICE, "namespace": SYSTEM_NAMESPACE}
-    pod = {"spec": {"containers": [{"name": "torchq", "image": "torchq"}]}}
-    target = {"kind": "Pod", "name": SERVICE, "namespace": SYSTEM_NAMESPACE}
-    subset = {"addresses": [{"ip": address, "targetRef": target}], "ports": [{"name": "http", "port": port}]}
-    bodies = {PODS: pod, SERVICES: {"spec": {"ports": [{"name": "http", "port": 8080}]}},
-              ENDPOINTS: {"subsets": [subset]}}  # fmt: skip
-    return [
-        (kind, {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **body})
-        for kind, body in bodies.items()
-    ]
-
-
-def own_address() -> str:
-    """Return an address of this machine that is not on loopback, where no pod is."""
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as asking:
-        try:
-            asking.connect(("198.51.100.1", 9))  # nothing is sent: the kernel looks up the route
-            found = str(asking.getsockname()[0])
-        except OSError:
-            found = "127.0.0.1"
-    if found.startswith("127."):
-        pytest.skip("this machine has no address but loopback, and no endpoint may be there")
-    return found
 
 
 def test_the_proxy_of_the_api_server_passes_the_token_and_answers_are_bounded_by_it(

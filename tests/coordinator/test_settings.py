@@ -1,10 +1,11 @@
 """The sources of settings, and the errors for invalid settings."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from coordinator import settings
+from coordinator import history_settings, settings
 from coordinator.errors import SettingsError
 from queues.rules import PickRules
 
@@ -42,6 +43,9 @@ def test_flags_environment_file_and_defaults_take_precedence_in_this_order(tmp_p
             for wrong in ("", "name", "a/b/c", "a/B", "../a", "a/" + "b" * 64)
         ),
         ({"TORCHQ_REPORT_URL": "http://user:password@host:1"}, ("report_url", "http://HOST:PORT")),
+        ({"TORCHQ_PRICES": "gpu=1"}, ("prices", "gpu is not a resource; did you mean nvidia.com/gpu?")),
+        ({"TORCHQ_PRICES": "cpu=-1"}, ("prices", "cpu: '-1' is not a number")),
+        ({"TORCHQ_PRICES": "cpu"}, ("prices", "'cpu' is not RESOURCE=PRICE")),
     ],
 )
 def test_an_invalid_setting_is_an_error_that_names_it(environ: dict[str, str], words: tuple[str, ...]) -> None:
@@ -104,3 +108,40 @@ def test_settings_of_earlier_versions_have_no_effect_and_are_named(tmp_path: Pat
 def test_a_cost_that_is_no_resource_is_refused(cost: str) -> None:
     with pytest.raises(ValueError, match="cost: "):
         settings.Settings(cost=cost)
+
+
+def test_prices_are_a_text_or_a_table(tmp_path: Path) -> None:
+    file = tmp_path / "torchq.toml"
+    file.write_text('prices = {"nvidia.com/gpu" = 1.5, cpu = 0.00001, memory = 2}\n')
+    of_table = settings.resolve({}, {}, file).settings
+    of_text = settings.Settings(prices=of_table.prices)
+    expected = {"nvidia.com/gpu": Decimal("1.5"), "cpu": Decimal("0.00001"), "memory": Decimal(2)}
+    assert of_table.price_table == of_text.price_table == expected
+    assert settings.Settings().price_table == {}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:s3cret@db:5432/torchq?sslmode=require",
+        "postgresql://ann:s3cret?x@db/torchq",
+        "postgresql://ann:s3cret/x#y@db/torchq",
+        "postgresql://db/torchq?password=a@s3cret",
+        "postgresql://db/torchq?password=s3cret",
+        "ann:s3cret@db",
+    ],
+)
+def test_no_part_of_the_password_of_the_database_is_shown(url: str) -> None:
+    shown = settings.describe(settings.Settings(history_url=url))["settings"]["history_url"]
+    assert "s3cret" not in shown
+    assert "ann" not in shown
+
+
+def test_the_file_of_the_url_of_the_history_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    used = settings.Settings(history_url_file=str(file))
+    with pytest.raises(SettingsError, match=r"url \(history_url_file\): No such file"):
+        history_settings.history_url(used)
+    for url in ("sqlite:////a", "sqlite:////b"):
+        file.write_text(f"{url}\n")
+        assert history_settings.history_url(used) == url

@@ -219,6 +219,7 @@ def test_logs_yields_the_log_in_pieces(server: ScriptedServer, cluster: Kubernet
     [
         (status(400, "BadRequest", "bad"), errors.Invalid, "bad"),
         (status(401, "Unauthorized"), errors.Unauthorized, "credentials"),
+        (status(401, "", "no token", name="torchq-recorder"), errors.Unauthorized, "get pods .*: no token$"),
         (status(403, "Forbidden", "no"), errors.Forbidden, r"get pods 'p' in namespace a: no"),
         (status(404, "NotFound", 'pods "p" not found', name="p"), errors.NotFound, '^pods "p" not found$'),
         (Answer(404, b"404 page not found"), errors.NotFound, "torchq crds"),

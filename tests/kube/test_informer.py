@@ -157,6 +157,25 @@ def test_informer_lists_again_and_reports_differences_when_the_version_expired(
     assert len(informer.values()) == 4
 
 
+def test_informer_says_what_it_has_told_and_which_changes_come_from_a_list(
+    server: ScriptedServer, start: Callable[..., Informer[str]]
+) -> None:
+    server.play(listing(pod("a"), resource_version="5"), watching(event("MODIFIED", pod("a", 6))))
+    told: list[tuple[str | None, int, int, bool]] = []
+    is_told = threading.Event()
+
+    def note(_: str | None, after: str | None) -> None:
+        is_told.wait(SECONDS)
+        told.append((after, informer.told_version, informer.lists, informer.is_listing))
+
+    informer = start(on_change=note)
+    assert (informer.told_version, informer.lists) == (0, 0)
+    is_told.set()
+    assert until(lambda: informer.told_version == 6)
+    assert told == [("a:1", 0, 0, True), ("a:6", 5, 1, False)]
+    assert (informer.lists, informer.is_listing) == (1, False)
+
+
 def test_event_with_another_uid_is_reported_as_deletion_and_addition(
     server: ScriptedServer, start: Callable[..., Informer[str]], told: Told
 ) -> None:

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.support.acceptance.stack import Stack, alive, clean_environment, fres
 from tests.support.coordinator.hangs import ask
 
 Make = Callable[..., Stack]
-PARTS = {"supervisor", "apiserver", "redis", "node", "coordinator", "worker-0", "worker-1"}
+PARTS = {"supervisor", "apiserver", "redis", "node", "coordinator", "worker-0", "worker-1", "recorder"}
 
 
 def test_a_second_local_up_changes_nothing(shared: Stack) -> None:
@@ -40,13 +41,16 @@ def test_local_status_lists_all_processes(shared: Stack) -> None:
     assert said.out.splitlines()[-1].startswith("files of jobs: outputs ")
     assert shown.keys() == PARTS
     assert all(map(alive, shown.values()))
-    document = json.loads(shared.local("status", "-o", "json").out)
+    # No start waits for the recorder, which tells of itself a moment later.
+    document = until(
+        lambda: json.loads(shared.local("status", "-o", "json").out), lambda it: len(it["metrics_url"]) == 4
+    )
     assert document["up"] is True
-    assert document["metrics_url"].keys() == {"coordinator", "worker-0", "worker-1"}
-    assert len(set(document["metrics_url"].values())) == 3
+    assert document["metrics_url"].keys() == {"coordinator", "worker-0", "worker-1", "recorder"}
+    assert len(set(document["metrics_url"].values())) == 4
     for url in document["metrics_url"].values():
         assert ask(f"{url}/healthz") == (200, ["ok"])
-        assert ask(f"{url}/readyz") == (200, ["ok"])
+        until(partial(ask, f"{url}/readyz"), lambda answer: answer == (200, ["ok"]))
 
 
 def test_prune_removes_old_outputs_only_when_told_to_and_only_of_a_running_cluster(shared: Stack) -> None:

@@ -15,13 +15,27 @@ from pathlib import Path
 
 import yaml
 
-from coordinator.local import die_with_parent, stack
+from coordinator.local import die_with_parent
+from coordinator.local.stack_state import Files
+from coordinator.local.torchq_processes import FIRST_PORT, LAST_PORT, PORTS_PER_STACK
 from coordinator.rbac import account_manifests
 from coordinator.rbac.account_manifests import Tenant
-from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, RESTORE, ROLES, USER, WORKER, Role
+from coordinator.rbac.permissions import (
+    COORDINATOR,
+    LEASE,
+    QUEUE_ADMIN,
+    RECORDER,
+    RECORDER_LEASE,
+    RESTORE,
+    ROLES,
+    USER,
+    WORKER,
+    Role,
+)
 from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS
 from embedded.redis import server_program as embedded_redis
 from kube import client, errors
+from kube.api import Manifest
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings
 from tests.support.acceptance.stack import FINAL, CommandResult, Stack, clean_environment, run, torchq_command, until
@@ -53,7 +67,12 @@ class RealStack(Stack):
         self.wait_for(lambda: self.api.list(NODES).items)
         self.serve("coordinator", COORDINATOR)
         self.serve("worker", WORKER, "--processes", "2")
-        self.wait_for(lambda: self.api.list(LEASES, account_manifests.LEASE_NAMESPACE).items)
+        self.serve("recorder", RECORDER)
+        leases = {LEASE, RECORDER_LEASE}
+        self.wait_for(lambda: leases <= {lease["metadata"]["name"] for lease in self._leases()})
+
+    def _leases(self) -> list[Manifest]:
+        return self.api.list(LEASES, account_manifests.LEASE_NAMESPACE).items
 
     def wait_for(self, condition: Callable[[], object]) -> None:
         """Wait until the condition holds. Fail if a process of the stack ends during the wait."""
@@ -62,12 +81,12 @@ class RealStack(Stack):
             assert process.poll() is None, f"{name} ended:\n{self.log(name).read_text()[-2000:]}"
 
     def serve(self, command: str, role: Role, *arguments: str) -> "subprocess.Popen[bytes]":
-        """Start a coordinator or a worker under its account."""
+        """Start a coordinator, a worker or a recorder under its account."""
         return self.process(command, *torchq_command(command, *arguments), environment=self.serving(role))
 
     def serving(self, role: Role) -> dict[str, str]:
         """Return the environment of a process, with the settings that `torchq local` uses."""
-        first = random.randrange(stack.FIRST_PORT, stack.LAST_PORT, stack.PORTS_PER_STACK)
+        first = random.randrange(FIRST_PORT, LAST_PORT, PORTS_PER_STACK)
         return self.account(role) | {
             "TORCHQ_REDIS_URL": self.redis_url,
             "TORCHQ_MASTER_ADDRESS": "loopback",
@@ -76,7 +95,8 @@ class RealStack(Stack):
             "TORCHQ_IMPLICIT_QUEUES": "true",
             "TORCHQ_HEALTH_PORT": "-1",
             "TORCHQ_PORT_FIRST": str(first),
-            "TORCHQ_PORT_LAST": str(first + stack.PORTS_PER_STACK - 1),
+            "TORCHQ_PORT_LAST": str(first + PORTS_PER_STACK - 1),
+            "TORCHQ_HISTORY_URL": Files(self.data).history_url,
         }
 
     def process(self, name: str, *command: str, environment: dict[str, str] | None = None) -> "subprocess.Popen[bytes]":
@@ -139,7 +159,7 @@ class RealStack(Stack):
 
     def close(self) -> None:
         """End all processes of the stack and close its API clients."""
-        for name in ("worker", "coordinator", "node", "redis"):
+        for name in ("recorder", "worker", "coordinator", "node", "redis"):
             self.end(name)
         for each in (self.api, *self.clusters.values()):
             each.close()
