@@ -1,10 +1,10 @@
-"""The client of a coordinator's read-only HTTP API, which answers questions about the queues.
+"""The client of the read-only HTTP APIs: of a coordinator about the queues, and of a recorder about the history.
 
-One rule: a kubeconfig is enough. The leader's Lease has the coordinator's URL, or its Service, to which the API server
-is a proxy.
+One rule: a kubeconfig is enough. The Lease of the leader, or of the recorder, has its URL, or its Service, to which the
+API server is a proxy.
 
-The client sends nothing secret to the coordinator but a token that no other server takes (`coordinator.access`), and
-uses an answer for output only.
+The client sends nothing secret to them but a token that no other server takes (`coordinator.access`), and uses an
+answer for output only.
 """
 
 import http.client
@@ -27,15 +27,18 @@ from coordinator.errors import CoordinatorError
 from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.port_settings import ServiceName
 from coordinator.query.questions import IDENTITY, UNKNOWN_PREFIX, Document, Queries, UnknownObject, parse_document
-from coordinator.rbac.permissions import LEASE, proxied
+from coordinator.rbac.permissions import LEASE, RECORDER_LEASE, proxied
 from crds.api_resources import LEASES
 from crds.keys import JobKey
 from kube import errors, hosts
+from kube.api import Manifest
 from kube.client import KubernetesCluster
 from queues.installation import Installation
 
 T = TypeVar("T")
 DIRECT = "coordinator.query.direct:connect"
+COORDINATOR, RECORDER = "coordinator", "recorder"
+"""The kinds of processes that answer."""
 TIMEOUT_SECONDS = 10.0
 LARGEST_ANSWER = 64 * 1024 * 1024
 
@@ -61,6 +64,10 @@ class NoCoordinator(CoordinatorError):
 
 class NoCoordinatorKnown(NoCoordinator):
     """The cluster names no coordinator that answers."""
+
+
+class NoRecorder(CoordinatorError):
+    """The cluster has no recorder, or none that answers the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +183,59 @@ def _announced(session: Session) -> tuple[str, str, ServiceName | None]:
         lease = session.cluster.get(LEASES, LEASE, session.settings.lease_namespace)
     except errors.NotFound:
         return "", "", None
-    notes = lease["metadata"].get("annotations") or {}
     holder = str((lease.get("spec") or {}).get("holderIdentity") or "")
+    url, service = _places(lease)
+    return url, holder, service
+
+
+def _places(lease: Manifest) -> tuple[str, ServiceName | None]:
+    """Return the URL and the Service that a Lease names."""
+    notes = lease["metadata"].get("annotations") or {}
     try:
         service = ServiceName.parse(str(notes.get(SERVICE_ANNOTATION, "")))
     except ValueError:
         service = None
-    return str(notes.get(API_ANNOTATION, "")), holder, service
+    return str(notes.get(API_ANNOTATION, "")), service
+
+
+def recorder(session: Session) -> Fetch:
+    """Return access to the recorder that the cluster names. Raises NoRecorder if it names none, and ClusterError."""
+    namespace = session.settings.lease_namespace
+    try:
+        lease = session.cluster.get(LEASES, RECORDER_LEASE, namespace)
+    except errors.NotFound as error:
+        raise NoRecorder(
+            f"no recorder keeps the history of this cluster (namespace {namespace} has no Lease {RECORDER_LEASE}): an "
+            "admin starts one with the value recorder.enabled of the chart (docs/history.md)"
+        ) from error
+    url, service = _places(lease)
+    if not url and service is None:
+        raise NoRecorder(
+            f"the Lease {namespace}/{RECORDER_LEASE} does not say where the recorder answers: its port is off"
+        )
+    home = service.namespace if service else session.settings.service_name.namespace
+    headers = partial(session.shown_tokens.headers, home)
+    access = _recorder_service(session.cluster, service, headers) if service else via_url(url, "", headers, RECORDER)
+
+    def fetch(path: str, namespace: str = "") -> Any:
+        try:
+            return access(path, namespace)
+        except UnknownObject as error:
+            if str(error).startswith(f"{UNKNOWN_PREFIX}/v1/"):
+                raise NoRecorder(f"the recorder is of an older version and does not answer this ({error})") from error
+            raise
+
+    return fetch
+
+
+def _recorder_service(cluster: KubernetesCluster, service: ServiceName, headers: Headers) -> Fetch:
+    """Return access to the recorders' Service through the API server."""
+    gone = (
+        f"no recorder answers: namespace {service.namespace} has no service {service.name}, which the Lease "
+        f"{RECORDER_LEASE} names; an admin starts a recorder with the value recorder.enabled of the chart, or deletes "
+        "this Lease"
+    )
+    return _via_proxy(cluster, service, headers, NoRecorder(gone))
 
 
 def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
@@ -208,6 +261,16 @@ def no_headers(_namespace: str) -> Mapping[str, str]:
 
 def via_api_server(cluster: KubernetesCluster, service: ServiceName, headers: Headers = no_headers) -> Fetch:
     """Return access to the coordinator's service through the API server."""
+    unknown = (
+        "no coordinator answers questions about the queues: the Lease names no URL, and namespace "
+        f"{service.namespace} has no service {service.name}; start a coordinator with --health-port, name its service "
+        "with TORCHQ_SERVICE=NAMESPACE/NAME or its URL with --coordinator, or name Redis with --redis-url-file"
+    )
+    return _via_proxy(cluster, service, headers, NoCoordinatorKnown(unknown))
+
+
+def _via_proxy(cluster: KubernetesCluster, service: ServiceName, headers: Headers, missing: CoordinatorError) -> Fetch:
+    """Return access to a service through the API server; `missing` is the error for a service that is not there."""
 
     def fetch(path: str, namespace: str = "") -> Any:
         try:
@@ -215,24 +278,19 @@ def via_api_server(cluster: KubernetesCluster, service: ServiceName, headers: He
         except errors.NotFound as error:
             if str(error).startswith(UNKNOWN_PREFIX):
                 raise UnknownObject(str(error)) from error
-            raise NoCoordinatorKnown(
-                "no coordinator answers questions about the queues: the Lease names no URL, and namespace "
-                f"{service.namespace} has no service {service.name}; start a coordinator with --health-port, name its "
-                "service with TORCHQ_SERVICE=NAMESPACE/NAME or its URL with --coordinator, or name Redis with "
-                "--redis-url-file"
-            ) from error
+            raise missing from error
 
     return fetch
 
 
-def via_url(url: str, identity: str = "", headers: Headers = no_headers) -> Fetch:
-    """Return access to a coordinator by URL.
+def via_url(url: str, identity: str = "", headers: Headers = no_headers, kind: str = COORDINATOR) -> Fetch:
+    """Return access to a coordinator, or a process of another kind, by URL.
 
     Raises NoCoordinator for an invalid URL, and if a process with another identity answers.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise NoCoordinator(f"{url!r} is not the URL of a coordinator, as in http://127.0.0.1:8080")
+        raise NoCoordinator(f"{url!r} is not the URL of a {kind}, as in http://127.0.0.1:8080")
     handlers = [urllib.request.ProxyHandler({})] if hosts.is_loopback(parts.hostname) else []
     opener = urllib.request.build_opener(*handlers)
 
@@ -245,20 +303,20 @@ def via_url(url: str, identity: str = "", headers: Headers = no_headers) -> Fetc
                 return orjson.loads(answer.read(LARGEST_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
-                raise _error_of(url, error.code, error.read(LARGEST_ANSWER)) from error
+                raise _error_of(kind, url, error.code, error.read(LARGEST_ANSWER)) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
-            raise NoCoordinator(f"the coordinator at {url} does not answer: {reason}") from error
+            raise NoCoordinator(f"the {kind} at {url} does not answer: {reason}") from error
 
     return fetch
 
 
-def _error_of(url: str, code: int, body: bytes) -> CoordinatorError:
+def _error_of(kind: str, url: str, code: int, body: bytes) -> CoordinatorError:
     try:
         message = str(parse_document(orjson.loads(body)).get("message"))
     except (ValueError, CoordinatorError):
-        return NoCoordinator(f"the server at {url} is not a torchq coordinator (HTTP status {code})")
+        return NoCoordinator(f"the server at {url} is not a torchq {kind} (HTTP status {code})")
     if code == HTTPStatus.NOT_FOUND:
         return UnknownObject(message)
     is_refused = code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-    return (Withheld if is_refused else CoordinatorError)(f"the coordinator at {url}: {message}")
+    return (Withheld if is_refused else CoordinatorError)(f"the {kind} at {url}: {message}")

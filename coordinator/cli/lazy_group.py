@@ -16,11 +16,12 @@ import click
 from coordinator import terminal
 from coordinator.errors import CoordinatorError
 from crds.errors import InvalidObject
+from history.errors import HistoryError
 from kube.errors import ClusterError
 from queues.errors import QueueError
 
 NO_COMMANDS: Mapping[str, str] = MappingProxyType({})
-USER_ERRORS = (CoordinatorError, ClusterError, QueueError, InvalidObject)
+USER_ERRORS = (CoordinatorError, ClusterError, QueueError, InvalidObject, HistoryError)
 INTERRUPTED = 130
 """The exit code after Ctrl-C: 128 and the number of SIGINT."""
 

@@ -3,6 +3,8 @@
 One rule: columns are stable and plain, so that `awk` works on them.
 """
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -76,7 +78,7 @@ class TableOptions:
     """The output options of a list command."""
 
     form: str | None = None
-    """json, yaml, wide or None."""
+    """json, yaml, wide, csv or None."""
     no_headers: bool = False
     sort_by: str = ""
 
@@ -85,6 +87,8 @@ class TableOptions:
         ordered = self.sort(shape, items)
         if self.form in ("json", "yaml"):
             print_document({"apiVersion": "v1", "kind": "List", "items": ordered}, self.form)
+        elif self.form == "csv":
+            click.echo(self._sheet(shape, ordered), nl=False)
         elif text := self._text(shape, ordered):
             click.echo(text)
 
@@ -99,6 +103,14 @@ class TableOptions:
         )
         return text.partition("\n")[2] if self.no_headers else text
 
+    def _sheet(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:
+        """Format all columns for a spreadsheet, with plain numbers: each value is the sort key of its column."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerows([] if self.no_headers else [[column.title for column in shape]])
+        writer.writerows([[_cell(column.key(item)) for column in shape] for item in items])
+        return text.getvalue()
+
     def sort(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> list[Document]:
         """Return the items in the order that the user wants. Raises UsageError for an unknown column."""
         if not self.sort_by:
@@ -112,14 +124,29 @@ class TableOptions:
         return sorted(sortable, key=column.key, reverse=self.sort_by.startswith("-")) + missing
 
 
-table_options = as_value(
-    "listing",
-    TableOptions,
-    click.option("-o", "form", type=click.Choice(["json", "yaml", "wide"]), help="print for programs, or more columns"),
-    click.option("--no-headers", is_flag=True, help="print no header line"),
-    click.option("--sort-by", default="", metavar="COLUMN", help="sort by this column; -COLUMN sorts in reverse"),
-)
+def _cell(key: tuple[bool, Any]) -> object:
+    """Return a sort key as a cell. A text that a spreadsheet would compute is only shown."""
+    is_missing, value = key
+    if is_missing:
+        return ""
+    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if is_formula else value
+
+
+def _table_options(*forms: str) -> Callable[[Command], Command]:
+    return as_value(
+        "listing",
+        TableOptions,
+        click.option("-o", "form", type=click.Choice(forms), help="print for programs, or more columns"),
+        click.option("--no-headers", is_flag=True, help="print no header line"),
+        click.option("--sort-by", default="", metavar="COLUMN", help="sort by this column; -COLUMN sorts in reverse"),
+    )
+
+
+table_options = _table_options("json", "yaml", "wide")
 """Adds the options of every list command, which gets them as `listing`."""
+sheet_options = _table_options("json", "yaml", "wide", "csv")
+"""Adds the options of a list command that also prints for spreadsheets."""
 
 
 def show(document: Any, form: str | None, format_text: Callable[[Any], str]) -> None:

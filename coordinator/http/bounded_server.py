@@ -98,8 +98,8 @@ _ADDRESSES = 1024
 """The number of addresses from which a new one has those forgotten that have been quiet."""
 _BUSY = Answer(
     HTTPStatus.SERVICE_UNAVAILABLE,
-    b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"too many requests wait for the '
-    b'coordinator: try again in a second"}\n',
+    b'{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"too many requests wait for '
+    b'an answer: try again in a second"}\n',
     "application/json",
     {"Retry-After": "1"},
 )

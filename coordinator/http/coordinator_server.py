@@ -23,8 +23,6 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
-import orjson
-
 from coordinator import settings as settings_module
 from coordinator.access.readers import HEADER, NOBODY, Reader
 from coordinator.access.token_reviews import TokenReviews
@@ -32,9 +30,10 @@ from coordinator.cache import noted_jobs
 from coordinator.cache.routing_rules import DEFAULT_QUEUE
 from coordinator.cache.views import JobView
 from coordinator.elastic import dry_run
-from coordinator.http import life_port, listening_ports, pool_reading
+from coordinator.http import json_answers, life_port, listening_ports, pool_reading
 from coordinator.http.bounded_server import Answer, HttpServer, Question
-from coordinator.http.queue_api import NotTold, QueueApi, StaleCaches, refusal, wait_percentiles
+from coordinator.http.json_answers import NotTold, refusal
+from coordinator.http.queue_api import QueueApi, StaleCaches, wait_percentiles
 from coordinator.leader.coordinator import Coordinator
 from coordinator.life.health_checks import Check
 from coordinator.life.process_checks import cache_check, loop_checks
@@ -196,13 +195,13 @@ class RequestHandler:
         try:
             return self.answer_probe(request) or self._answer(request.path, self._reader(request))
         except NotTold as error:
-            return _json(*refusal(error.code, error))
+            return json_answers.encode(*refusal(error.code, error))
         except ClusterError as error:
             log.warning("a token cannot be reviewed: %s", error)
-            return _json(*refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNREVIEWED))
+            return json_answers.encode(*refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNREVIEWED))
         except Exception:
             log.exception("GET %s", request.path[:100])
-            return _text(500, "the request failed in the coordinator: see its log")
+            return json_answers.text(500, "the request failed in the coordinator: see its log")
 
     def _reader(self, request: Question) -> Reader:
         """Return who asks. Raises NotTold for a token that is not valid, or where one is missing, and ClusterError if
@@ -223,18 +222,10 @@ class RequestHandler:
     def _answer(self, path: str, reader: Reader) -> Answer:
         match path:
             case "/status":
-                return _json(200, status(self.coordinator, reader))
+                return json_answers.encode(200, status(self.coordinator, reader))
             case _ if self.api is not None and path.startswith("/v1/"):
-                return _json(*self.api.answer(path, reader))
-        return _text(404, "try /healthz, /readyz or /status")
-
-
-def _text(code: int, message: str) -> Answer:
-    return Answer(code, message.encode() + b"\n", "text/plain")
-
-
-def _json(code: int, document: Any) -> Answer:
-    return Answer(code, orjson.dumps(document) + b"\n", "application/json")
+                return json_answers.encode(*self.api.answer(path, reader))
+        return json_answers.text(404, "try /healthz, /readyz or /status")
 
 
 def queue_api(coordinator: Coordinator, queries: StoreQueries) -> QueueApi:

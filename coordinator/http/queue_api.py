@@ -30,6 +30,7 @@ import pydantic
 
 from coordinator.access.readers import Reader
 from coordinator.cache.views import JobView
+from coordinator.http.json_answers import NotTold, refusal
 from coordinator.http.openapi import description
 from coordinator.query import figures, supposition
 from coordinator.query.bounds import Bounds
@@ -50,16 +51,8 @@ KNOWN_PATHS = (
 )
 
 
-class InvalidQuery(ValueError):
+class MalformedQuery(ValueError):
     """The query of a request is wrong; the message says why."""
-
-
-class NotTold(Exception):
-    """Who asks may not know the answer; the message says why."""
-
-    def __init__(self, code: HTTPStatus, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class StaleCaches(Exception):
@@ -97,7 +90,7 @@ class QueueApi:
             return HTTPStatus.OK, self._answer(path, self.bounds(reader))
         except UnknownObject as error:
             return refusal(HTTPStatus.NOT_FOUND, error)
-        except InvalidQuery as error:
+        except MalformedQuery as error:
             return refusal(HTTPStatus.BAD_REQUEST, error)
         except NotTold as error:
             return refusal(error.code, error)
@@ -212,7 +205,7 @@ def _parse_queues(query: Mapping[str, str]) -> list[str]:
 def _parse_count(query: Mapping[str, str]) -> int:
     text = query.get("n", str(NEXT))
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_FORECAST_PICKS):
-        raise InvalidQuery(f"n: {text[:20]!r} is not a number from 1 to {MOST_FORECAST_PICKS}")
+        raise MalformedQuery(f"n: {text[:20]!r} is not a number from 1 to {MOST_FORECAST_PICKS}")
     return int(text)
 
 
@@ -222,13 +215,7 @@ def _parse_job(query: Mapping[str, str]) -> JobRequest:
     except pydantic.ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(map(str, ("job", *problem["loc"])))
-        raise InvalidQuery(f"{where}: {problem['msg']}") from error
-
-
-def refusal(code: int, error: Exception | str) -> tuple[int, Document]:
-    """Return an error as an API server writes it, so that its proxy passes the message on."""
-    return code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": str(error),
-                  "details": {"name": "torchq-coordinator"}}  # fmt: skip
+        raise MalformedQuery(f"{where}: {problem['msg']}") from error
 
 
 def wait_percentiles(jobs: Iterable[JobView]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 One rule: a metric that is not listed here is not on /metrics, and docs/metrics.md is made from this list.
 """
 
-from coordinator.metrics import leader_metrics, process_metrics
+from coordinator.metrics import leader_metrics, process_metrics, recorder_metrics
 from kube.process import request_metrics
 from queues import metrics as queue_metrics
 from reconcilers import metrics as job_metrics
@@ -13,6 +13,7 @@ GROUPS = {
     "Jobs": job_metrics.METRICS,
     "Picks, work and Redis": queue_metrics.METRICS,
     "The API server": request_metrics.METRICS,
+    "The history": recorder_metrics.METRICS,
     "Processes": process_metrics.METRICS,
 }
 """The metrics under the headings of the documentation."""

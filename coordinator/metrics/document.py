@@ -14,7 +14,8 @@ WHO = {
     "leader": "the coordinator that leads",
     "coordinator": "each coordinator",
     "worker": "the workers",
-    "each": "coordinators and workers",
+    "recorder": "each recorder",
+    "each": "each process",
 }
 OPENING = """# Metrics
 
@@ -22,7 +23,7 @@ OPENING = """# Metrics
 
 This page answers: which metrics are there, what do they count, and which process shows them? It is for admins.
 
-Coordinators and workers show metrics in the text format of Prometheus at `/metrics` of `metrics_port`
+Coordinators, workers and recorders show metrics in the text format of Prometheus at `/metrics` of `metrics_port`
 ([probes.md](probes.md)). `torchq worker` has one page for all its processes; `torchq local` gives each process a port,
 which asks for a token ([one-machine.md](one-machine.md#jobs-on-one-machine)); `torchq local status -o json` lists them.
 

@@ -13,7 +13,17 @@ from typing import Any
 import yaml
 
 from coordinator import release
-from coordinator.rbac.permissions import QUEUE_ADMIN, ROLES, SERVICE, USER, WORKER, PolicyRule, Role, proxied
+from coordinator.rbac.permissions import (
+    QUEUE_ADMIN,
+    RECORDER_SERVICE,
+    ROLES,
+    SERVICE,
+    USER,
+    WORKER,
+    PolicyRule,
+    Role,
+    proxied,
+)
 
 RBAC = "rbac.authorization.k8s.io"
 SYSTEM_NAMESPACE = "torchq-system"
@@ -34,9 +44,11 @@ class RoleNames:
     accounts: str = SYSTEM_NAMESPACE
     """The namespace of the accounts."""
     lease: str = LEASE_NAMESPACE
-    """The namespace of the leader's Lease."""
+    """The namespace of the Leases."""
     service: str = SERVICE
     """The name of the coordinator's Service."""
+    recorder_service: str = RECORDER_SERVICE
+    """The name of the recorders' Service."""
     user_role: str = "torchq-user"
     """The ClusterRole of users, which each tenant's namespace binds."""
 
@@ -64,12 +76,10 @@ def role_manifests(role: Role, names: RoleNames, namespaces: Sequence[str] = ())
     permissions.
     """
     if role in (USER, QUEUE_ADMIN):
-        return _with_caution(
-            _labelled([_role(full_name(role), _with_service(role.rules, names.service))], role.name), role
-        )
+        return _with_caution(_labelled([_role(full_name(role), _with_services(role.rules, names))], role.name), role)
     subject = account(role, names.accounts)
     worker_namespaces = namespaces if role is WORKER else ()
-    rules = _with_service(role.cluster_wide if worker_namespaces else role.rules, names.service)
+    rules = _with_services(role.cluster_wide if worker_namespaces else role.rules, names)
     documents = [
         _object("v1", "ServiceAccount", full_name(role), names.accounts),
         _role(full_name(role), rules),
@@ -93,7 +103,7 @@ def tenant_manifests(tenant: Tenant, names: RoleNames = DEFAULT_NAMES) -> list[M
     people = [{"apiGroup": RBAC, "kind": "User", "name": user} for user in tenant.users]
     people += [{"apiGroup": RBAC, "kind": "Group", "name": group} for group in tenant.groups]
     subjects = [account(USER, tenant.namespace), *people]
-    rules = [replace(rule, name=rule.name or queue) for rule in _with_service(USER.queue, names.service)]
+    rules = [replace(rule, name=rule.name or queue) for rule in _with_services(USER.queue, names)]
     documents = [
         _object("v1", "ServiceAccount", user_name, tenant.namespace),
         _binding(user_name, subjects, tenant.namespace, role=names.user_role),
@@ -178,9 +188,10 @@ def _with_caution(documents: Iterable[Manifest], role: Role) -> list[Manifest]:
     return [each | {"metadata": each["metadata"] | note} for each in documents]
 
 
-def _with_service(rules: Iterable[PolicyRule], service: str) -> list[PolicyRule]:
-    """Return rules that name this Service instead of the default one."""
-    return [replace(rule, name=proxied(service)) if rule.name == proxied(SERVICE) else rule for rule in rules]
+def _with_services(rules: Iterable[PolicyRule], names: RoleNames) -> list[PolicyRule]:
+    """Return rules that name these Services instead of the default ones."""
+    services = {proxied(SERVICE): proxied(names.service), proxied(RECORDER_SERVICE): proxied(names.recorder_service)}
+    return [replace(rule, name=services.get(rule.name, rule.name)) for rule in rules]
 
 
 def _role(name: str, rules: Iterable[PolicyRule], namespace: str = "") -> Manifest:

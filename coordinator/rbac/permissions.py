@@ -73,7 +73,7 @@ class Role:
     rules: tuple[PolicyRule, ...] = ()
     """The rules for every namespace; for users, for each of their namespaces."""
     lease: tuple[PolicyRule, ...] = ()
-    """The rules for the namespace of the leader's Lease."""
+    """The rules for the namespace of the Leases."""
     queue: tuple[PolicyRule, ...] = ()
     """The rules for a user's queue, unless a rule names another object."""
     caution: str = ""
@@ -139,6 +139,10 @@ LEASE = "torchq-coordinator"
 """The name of the leader's Lease."""
 SERVICE = "torchq-coordinator"
 """The name of the coordinator's Service, unless the setting `service` names another one."""
+RECORDER_LEASE = "torchq-recorder"
+"""The name of the Lease by which recorders say up to when everything is recorded, and where they answer."""
+RECORDER_SERVICE = "torchq-recorder"
+"""The name of the recorders' Service, unless the setting `recorder_service` names another one."""
 SYSTEM_NAMESPACE = "kube-system"
 """The namespace whose uid identifies the cluster (`queues.installation`)."""
 _FOLLOW = ("list", "watch")
@@ -147,21 +151,24 @@ _POD_GROUPS = {kind.group: kind for kind in reversed(backends.KINDS)}.values()
 
 
 def proxied(service: str) -> str:
-    """Return the coordinator's Service as the API server's proxy names it: protocol, name and port."""
+    """Return a Service of torchq as the API server's proxy names it: protocol, name and port."""
     return f"http:{service}:http"
 
 
-_ASK = (
+_ASK_COORDINATOR = (
     PolicyRule(resource=LEASES, name=LEASE, verbs=("get",)),
     PolicyRule(resource=SERVICES, subresource="proxy", name=proxied(SERVICE), verbs=("get",)),
 )
 """The permissions to query a coordinator, directly or through the API server."""
-_ASK_ABOUT_ALL = (
-    # The token that a command shows to the coordinator, which then names the jobs of all namespaces.
-    PolicyRule(resource=SERVICE_ACCOUNTS, subresource="token", name=READER_ACCOUNT, verbs=("create",)),
-    *_ASK,
+_ASK = (
+    *_ASK_COORDINATOR,
+    PolicyRule(resource=LEASES, name=RECORDER_LEASE, verbs=("get",)),
+    PolicyRule(resource=SERVICES, subresource="proxy", name=proxied(RECORDER_SERVICE), verbs=("get",)),
 )
-"""The permissions to query a coordinator about the jobs of all namespaces."""
+"""The permissions to query a coordinator and a recorder."""
+_ABOUT_ALL = PolicyRule(resource=SERVICE_ACCOUNTS, subresource="token", name=READER_ACCOUNT, verbs=("create",))
+"""The permission for the token that a command shows to coordinators and recorders, which then name the jobs of all
+namespaces."""
 
 COORDINATOR = Role(
     name="coordinator",
@@ -225,6 +232,26 @@ WORKER = Role(
         # all the same.
         *(PolicyRule(resource=MODEL_VERSIONS, verbs=(verb,), optional=True) for verb in ("get", "create")),
     ),
+    # A job whose time to live is over is deleted once its end is recorded. Without this permission no worker waits.
+    lease=(PolicyRule(resource=LEASES, name=RECORDER_LEASE, verbs=("get",), optional=True),),
+)
+RECORDER = Role(
+    name="recorder",
+    purpose="`torchq recorder`: watches jobs, queues and pods for the history, and writes its Lease",
+    rules=(
+        *_of_each(TORCHJOBS, TENANT_QUEUES, PODS, verbs=_FOLLOW),
+        # The database has the history of one cluster.
+        PolicyRule(resource=NAMESPACES, name=SYSTEM_NAMESPACE, verbs=("get",)),
+        # Who asks, and whose jobs the answer may name.
+        *_of_each(TOKEN_REVIEWS, SUBJECT_ACCESS_REVIEWS, verbs=("create",)),
+        # What the pool has. The Service has another name in other releases, so no start may ask for this one.
+        *(replace(rule, optional=True) for rule in _ASK_COORDINATOR),
+    ),
+    lease=(
+        # RBAC cannot restrict create to a name.
+        PolicyRule(resource=LEASES, verbs=("create",)),
+        PolicyRule(resource=LEASES, name=RECORDER_LEASE, verbs=("get", "patch")),
+    ),
 )
 USER = Role(
     name="user",
@@ -248,7 +275,7 @@ USER = Role(
         # `job show` uses them for a job that waits for a ResourceQuota.
         PolicyRule(resource=RESOURCE_QUOTAS, verbs=("list",)),
         *_of_each(*_POD_GROUPS, verbs=("list",)),
-        # The token that a command shows to the coordinator. The account has no other rights than its users.
+        # The token that a command shows to coordinators and recorders. The account has no other rights than its users.
         PolicyRule(resource=SERVICE_ACCOUNTS, subresource="token", name=ACCOUNT, verbs=("create",)),
     ),
     queue=(PolicyRule(resource=TENANT_QUEUES, verbs=("get",)), *_ASK),
@@ -265,7 +292,8 @@ QUEUE_ADMIN = Role(
         # `queue delete` refuses a queue that unfinished jobs name.
         PolicyRule(resource=TORCHJOBS, verbs=("list",)),
         PolicyRule(resource=EVENTS, verbs=("create",)),
-        *_ASK_ABOUT_ALL,
+        _ABOUT_ALL,
+        *_ASK,
     ),
 )
 DOCTOR = Role(
@@ -286,7 +314,7 @@ DOCTOR = Role(
 READER = Role(
     name="reader",
     purpose="answers that name the jobs of all namespaces: admins get tokens of this account, which lists TorchJobs",
-    # The coordinator looks whether the account has the right; nobody else uses it.
+    # Coordinators and recorders look whether the account has the right; nobody else uses it.
     rules=(PolicyRule(resource=TORCHJOBS, verbs=(), by_hand=("list",)),),
 )
 RESTORE = Role(
@@ -303,9 +331,10 @@ RESTORE = Role(
         PolicyRule(resource=CONFIG_MAPS, verbs=("get", "create", "patch"), by_hand=("delete",)),
         # Whether a coordinator can lead on the Redis that it finds.
         PolicyRule(resource=NAMESPACES, name=SYSTEM_NAMESPACE, verbs=("get",)),
-        *_ASK_ABOUT_ALL,
+        _ABOUT_ALL,
+        *_ASK_COORDINATOR,
     ),
 )
-ROLES = {role.name: role for role in (COORDINATOR, WORKER, USER, QUEUE_ADMIN, DOCTOR, READER, RESTORE)}
+ROLES = {role.name: role for role in (COORDINATOR, WORKER, RECORDER, USER, QUEUE_ADMIN, DOCTOR, READER, RESTORE)}
 STANDING = {name: role for name, role in ROLES.items() if not role.option}
 """The roles that an installation has at all times."""

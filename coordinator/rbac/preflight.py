@@ -57,7 +57,8 @@ def questions(role: Role, settings: Settings) -> Iterator[Question]:
         if not rule.optional and not (role is COORDINATOR and rule.resource is NODES and settings.pool != "nodes"):
             yield from ((rule, verb, "") for verb in rule.all_verbs)
     for rule in role.lease:
-        yield from ((rule, verb, settings.lease_namespace) for verb in rule.all_verbs)
+        if not rule.optional:
+            yield from ((rule, verb, settings.lease_namespace) for verb in rule.all_verbs)
 
 
 def _is_allowed(cluster: Cluster, question: Question) -> bool:

@@ -13,7 +13,19 @@ from click.testing import CliRunner
 from coordinator.cli import main
 from coordinator.code import config_maps
 from coordinator.rbac import account_manifests, preflight
-from coordinator.rbac.permissions import COORDINATOR, QUEUE_ADMIN, ROLES, STANDING, USER, WORKER, PolicyRule, Role
+from coordinator.rbac.permissions import (
+    COORDINATOR,
+    LEASE,
+    QUEUE_ADMIN,
+    RECORDER,
+    RECORDER_LEASE,
+    ROLES,
+    STANDING,
+    USER,
+    WORKER,
+    PolicyRule,
+    Role,
+)
 from coordinator.settings import Settings
 from crds.api_resources import (
     CONFIG_MAPS,
@@ -46,7 +58,7 @@ EACH = [
     for rule in role.all_rules()
     for verb in rule.all_verbs
 ]
-PROCESSES = [each for each in EACH if each.values[0] in (COORDINATOR, WORKER) and not each.values[1].optional]
+PROCESSES = [each for each in EACH if each.values[0] in (COORDINATOR, WORKER, RECORDER) and not each.values[1].optional]
 SETTINGS = Settings()
 
 
@@ -56,7 +68,8 @@ def stage(
 ) -> Iterator[Stage]:
     yield Stage(access, monkeypatch, caplog, tmp_path)
     clear(access.admin)
-    remove(access.admin, LEASES, "torchq-coordinator", account_manifests.LEASE_NAMESPACE)
+    for name in (LEASE, RECORDER_LEASE):
+        remove(access.admin, LEASES, name, account_manifests.LEASE_NAMESPACE)
     remove(access.admin, RESOURCE_QUOTAS, "team", TENANT)
     remove(access.admin, POD_DISRUPTION_BUDGETS, "train-evictions-1", TENANT)
     for item in access.admin.list(CONFIG_MAPS, TENANT).items:
@@ -117,13 +130,13 @@ def test_a_process_checks_its_permissions_before_it_starts(
     assert role.file in str(missing.value)
 
 
-@pytest.mark.parametrize("rule", [each for each in WORKER.rules if each.optional], ids=of_rule)
+@pytest.mark.parametrize("rule", [each for each in WORKER.all_rules() if each.optional], ids=of_rule)
 def test_a_worker_starts_without_an_optional_permission(access: Access, rule: PolicyRule) -> None:
     with access.without(WORKER, rule, *rule.verbs):
         preflight.check(access.cluster(WORKER), WORKER, SETTINGS)
 
 
-@pytest.mark.parametrize("role", [COORDINATOR, WORKER], ids=lambda role: role.name)
+@pytest.mark.parametrize("role", [COORDINATOR, WORKER, RECORDER], ids=lambda role: role.name)
 def test_all_missing_permissions_are_named_together(access: Access, role: Role) -> None:
     with pytest.raises(preflight.PermissionMissing) as missing:
         preflight.check(access.cluster(USER), role, SETTINGS)
@@ -166,12 +179,16 @@ FORBIDDEN = [
     (WORKER, "get", EVENTS, ""),
     (WORKER, "patch", RECREATE_REQUESTS, ""),
     (WORKER, "list", SERVICES, ""),
-    (WORKER, "get", LEASES, ""),
+    (WORKER, "patch", LEASES, ""),
     (COORDINATOR, "create", PODS, ""),
     (COORDINATOR, "delete", PODS, ""),
     (COORDINATOR, "patch", TORCHJOBS, ""),
     (COORDINATOR, "create", POD_GROUPS, ""),
     (COORDINATOR, "patch", TENANT_QUEUES, ""),
+    (RECORDER, "patch", TORCHJOBS, "status"),
+    (RECORDER, "delete", TORCHJOBS, ""),
+    (RECORDER, "delete", PODS, ""),
+    (RECORDER, "list", CONFIG_MAPS, ""),
 ]
 
 
@@ -221,14 +238,23 @@ def test_users_may_access_only_their_namespace_and_their_queue(granted: Granted)
 
 
 @pytest.mark.apiserver
-def test_a_coordinator_may_read_only_its_lease(granted: Granted) -> None:
-    coordinator = granted.cluster(COORDINATOR)
-    for call in (
-        lambda: coordinator.get(LEASES, "another", account_manifests.LEASE_NAMESPACE),
-        lambda: coordinator.get(LEASES, "torchq-coordinator", "default"),
-    ):
-        with pytest.raises(errors.Forbidden):
-            call()
+@pytest.mark.parametrize(
+    ("role", "name", "namespace"),
+    [
+        (COORDINATOR, "another", account_manifests.LEASE_NAMESPACE),
+        (COORDINATOR, LEASE, "default"),
+        (COORDINATOR, RECORDER_LEASE, account_manifests.LEASE_NAMESPACE),
+        (WORKER, LEASE, account_manifests.LEASE_NAMESPACE),
+        (WORKER, RECORDER_LEASE, TENANT),
+        (RECORDER, "another", account_manifests.LEASE_NAMESPACE),
+        (RECORDER, RECORDER_LEASE, "default"),
+    ],
+)
+def test_a_process_may_read_only_the_leases_that_it_needs(
+    granted: Granted, role: Role, name: str, namespace: str
+) -> None:
+    with pytest.raises(errors.Forbidden):
+        granted.cluster(role).get(LEASES, name, namespace)
 
 
 # The files.
@@ -262,6 +288,7 @@ def test_roles_of_single_occasions_are_printed_only_when_asked_for() -> None:
         assert {each["metadata"]["name"] for each in documents if each["kind"] != "Namespace"} == {  # type: ignore[index]
             "torchq-coordinator",
             "torchq-worker",
+            "torchq-recorder",
             "torchq-user",
             "torchq-doctor",
             "torchq-reader",
@@ -291,16 +318,18 @@ def test_rbac_places_accounts_in_the_chosen_system_namespace() -> None:
 
 
 def test_rbac_names_the_service_and_the_users_role_of_an_installation() -> None:
-    chosen = ("--tenant", "b", "--service", "batch/mine-coordinator", "--user-role", "mine-user")
+    services = ("--service", "batch/mine-coordinator", "--recorder-service", "batch/mine-recorder")
+    chosen = ("--tenant", "b", *services, "--user-role", "mine-user")
     documents = printed(*chosen)
     [reader] = [each for each in documents if each["kind"] == "ClusterRole"]
-    rules = {rule["resources"][0]: rule["resourceNames"] for rule in reader["rules"]}  # type: ignore[attr-defined]
-    assert rules["services/proxy"] == ["http:mine-coordinator:http"]
-    assert rules["leases"] == ["torchq-coordinator"]
+    named = {(rule["resources"][0], *rule["resourceNames"]) for rule in reader["rules"]}  # type: ignore[attr-defined]
+    services = {("services/proxy", f"http:mine-{each}:http") for each in ("coordinator", "recorder")}
+    assert named == {("tenantqueues", "b"), ("leases", LEASE), ("leases", RECORDER_LEASE), *services}
     roles = {each["roleRef"]["name"] for each in documents if "roleRef" in each}  # type: ignore[index]
     assert roles == {"mine-user", "torchq-queue-b-of-b"}
     [admin, _] = printed("--queue-admin", "ann", "--service", "batch/mine")
-    assert admin["rules"][-1]["resourceNames"] == ["http:mine:http"]  # type: ignore[index]
+    names = [rule["resourceNames"] for rule in admin["rules"] if rule["resources"] == ["services/proxy"]]  # type: ignore[index, attr-defined]
+    assert names == [["http:mine:http"], ["http:torchq-recorder:http"]]
     printed("--service", "no-slash", code=1)
 
 

@@ -8,8 +8,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -21,21 +21,16 @@ from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.completions import Completions
 from coordinator.health.hang_watch import HangWatch
-from coordinator.http import coordinator_metrics, coordinator_server, life_port, report_port
+from coordinator.http import coordinator_metrics, coordinator_server, life_port, report_port, signs_of_life
 from coordinator.http.coordinator_server import CoordinatorLife
 from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.queue_statuses import QueueStatuses
 from coordinator.leader.trouble_logs import ClockLog, WorkerLog
-from coordinator.life import channel
-from coordinator.life import children as life_children
-from coordinator.life.channel import Report
 from coordinator.life.children import Children, SupervisorLife
-from coordinator.life.health_checks import Probes
 from coordinator.local import supervisor
 from coordinator.metrics import process_page
-from coordinator.metrics.increments import Increments
 from coordinator.metrics.process_page import ProcessMetrics
 from coordinator.metrics.queue_names import QueueNames
 from coordinator.query.queries import StoreQueries
@@ -52,7 +47,7 @@ from kube import threads
 from kube.client import KubernetesCluster
 from kube.errors import ClusterError
 from kube.process.turns import Turns
-from kube.stop import Stop
+from kube.stop import Stop, drain
 from queues import rules
 from queues.dispatch.redis_work import RedisWork
 from queues.placement.places import Places
@@ -66,8 +61,6 @@ log = logging.getLogger(__name__)
 
 START_SECONDS = 2.0
 """The longest wait for an answer of Redis at the start of workers, which go on without one."""
-PAUSE_SECONDS = 0.1
-"""How soon a coordinator that stops notices a second signal."""
 
 
 class _Loop(Protocol):
@@ -121,7 +114,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
     hangs = HangWatch(lane, watches, RedisStore(reports), RedisReports(reports))
     key, reviews = _report_key(settings), TokenReviews(session.review_cluster)
     with (
-        _alive(session, CoordinatorLife(coordinator), figures),
+        signs_of_life.alive(session.settings, CoordinatorLife(coordinator), figures),
         _checked(session, COORDINATOR),
         coordinator_server.serving(coordinator, settings.health_port, queries, reviews, key),
         report_port.serving(coordinator, key, RedisReports(reports)) as port,
@@ -210,22 +203,9 @@ def _serve(coordinator: Coordinator, loops: Sequence[_Loop], clients: Sequence[K
         coordinator.stop.set()
         for client in clients:
             client.close()
-        _drain(futures, coordinator.settings.drain_seconds)
+        drain(futures, coordinator.settings.drain_seconds)
     for future in futures:
         future.result()  # a defect in torchq ends the process with a traceback
-
-
-def _drain(futures: Sequence[Future[None]], seconds: float) -> None:
-    """Wait until all threads have ended. After `seconds`, or at a second signal, end the process without them: a thread
-    that hangs would keep it from ending."""
-    deadline = time.monotonic() + seconds
-    try:
-        while wait(futures, PAUSE_SECONDS).not_done:
-            if time.monotonic() >= deadline:
-                log.error("a thread hangs %.0f s after the stop signal: the process ends without it", seconds)
-                os._exit(1)
-    except SystemExit as second:
-        os._exit(second.code if isinstance(second.code, int) else 1)
 
 
 @click.command()
@@ -273,26 +253,8 @@ def _run_worker(session: Session) -> None:
     source = WorkerSource(life, session.settings.implicit_queues)
     figures.registry.add_source(source.samples)
     figures.registry.queues.exists = source.exists
-    with _alive(session, life, figures, source.names):
+    with signs_of_life.alive(session.settings, life, figures, source.names):
         process.run(session.cluster, session.settings, life, figures.registry)
-
-
-@contextmanager
-def _alive(
-    session: Session, probes: Probes, figures: ProcessMetrics, queues: Callable[[], Iterable[str] | None] = lambda: None
-) -> Iterator[None]:
-    """Answer probes and show metrics at the port of the settings, and tell the supervisor, while the block runs.
-
-    A process with a port of its own tells no metrics. `queues` returns the names of all queues, if they are known.
-    """
-    told = Increments(figures.registry, queues, implicit=session.settings.implicit_queues)
-    with life_port.serving(session.settings, probes, figures.page) as url:
-
-        def report() -> Report:
-            return {**life_children.report(probes, url), **({} if url else {process_page.FIELD: told.report()})}
-
-        with channel.telling(report, figures.registry.news):
-            yield
 
 
 def _warn_of_redis(session: Session, redis: connection.Connection) -> None:

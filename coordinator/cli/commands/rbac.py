@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from coordinator.cli.session import Session, pass_session
+from coordinator.port_settings import ServiceName
 from coordinator.rbac import account_manifests
 from coordinator.rbac.account_manifests import RoleNames, Tenant
 from coordinator.rbac.permissions import RESTORE, STANDING, WORKER
@@ -30,6 +31,11 @@ from crds.label_names import DNS_LABEL
     help="let workers create pods in these namespaces only (default: all), by a RoleBinding in each",
 )
 @click.option("--service", metavar="NAMESPACE/NAME", help="the coordinator's Service (default: the setting `service`)")
+@click.option(
+    "--recorder-service",
+    metavar="NAMESPACE/NAME",
+    help="the recorders' Service (default: the setting `recorder_service`)",
+)
 @click.option("--tenant", metavar="NAMESPACE", help="print only the permissions of this namespace's users")
 @click.option("--queue", default="", help="queue that they may read (default: the queue with the namespace's name)")
 @click.option("--user", "users", multiple=True, help="another user beside the namespace's torchq-user account")
@@ -58,8 +64,8 @@ def rbac(
     namespaces: str | None,
     **options: Any,
 ) -> None:
-    """Print accounts and roles as manifests. ROLE is coordinator, worker, user, doctor or reader. The default is all
-    five. The roles of single occasions, --restore and --queue-admin, are printed only when asked for.
+    """Print accounts and roles as manifests. ROLE is coordinator, worker, recorder, user, doctor or reader. The default
+    is all six. The roles of single occasions, --restore and --queue-admin, are printed only when asked for.
 
     A worker's account may create and delete pods in every namespace, since jobs may be submitted to any. An account
     that may create any pod can read everything that pods may read. --namespaces restricts this to some namespaces. The
@@ -68,24 +74,25 @@ def rbac(
     `namespaces` that match. To add a namespace, print and apply all manifests again. To remove a namespace, delete its
     RoleBinding torchq-worker-namespaced.
     """
-    queue, users, groups = options["queue"], options["users"], options["groups"]
-    on_request = options["restore"] or bool(options["queue_admins"])
+    queue, users, groups, admins = (options[name] for name in ("queue", "users", "groups", "queue_admins"))
+    on_request = options["restore"] or bool(admins)
     if tenant is None and (queue or users or groups):
         raise click.UsageError("--queue, --user and --group go with --tenant")
     if tenant is not None and (roles or on_request):
         raise click.UsageError("--tenant prints the permissions of users; omit the roles")
     if on_request and roles:
         raise click.UsageError("--restore and --queue-admin print roles of single occasions alone; omit the others")
-    if "" in options["queue_admins"]:
+    if "" in admins:
         raise click.UsageError("--queue-admin needs the name of a user")
     if namespaces is not None and (tenant is not None or on_request or (roles and WORKER.name not in roles)):
         raise click.UsageError("--namespaces is for the role worker")
     worker_namespaces = _names(namespaces) if namespaces is not None else ()
-    settings = session.with_flags(service=options["service"]).settings
+    settings = session.with_flags(service=options["service"], recorder_service=options["recorder_service"]).settings
     names = RoleNames(
         accounts=options["system_namespace"],
         lease=settings.lease_namespace,
         service=settings.service_name.name,
+        recorder_service=ServiceName.parse(settings.recorder_service).name,
         user_role=options["user_role"],
     )
     if tenant is not None:
@@ -93,7 +100,6 @@ def rbac(
         documents = account_manifests.tenant_manifests(users_of, names)
     elif on_request:
         documents = account_manifests.role_manifests(RESTORE, names) if options["restore"] else []
-        admins = options["queue_admins"]
         documents += account_manifests.queue_admin_manifests(admins, names) if admins else []
     else:
         selected = [STANDING[name] for name in roles or STANDING]

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 import orjson
 from pydantic import TypeAdapter
 
-from coordinator.http.openapi import description, models
+from coordinator.http.openapi import description, history_description, models
+
+APIS = (description.API, history_description.API)
 
 
 def check(path: str, code: int, document: Any) -> None:
@@ -26,9 +28,10 @@ def _adapter(path: str) -> TypeAdapter[Any]:
 
 
 def answer_model(path: str) -> Any:
-    """Return the model of the answers to a path, such as /v1/queues/a; None for a path that is not in the API."""
+    """Return the model of the answers to a path, such as /v1/queues/a; None for a path that is in no API."""
     parts = path.strip("/").split("/")
-    for operation in sorted(description.OPERATIONS, key=lambda operation: "{" in operation.path):
+    every = [each for api in APIS for each in api.operations]
+    for operation in sorted(every, key=lambda operation: "{" in operation.path):
         pattern = operation.path.strip("/").split("/")
         if len(pattern) == len(parts) and all(
             expected.startswith("{") or expected == part for expected, part in zip(pattern, parts, strict=True)

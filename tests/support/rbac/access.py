@@ -166,6 +166,7 @@ class Granted:
         resource, name, namespace = self._holder(role, rule)
         found = self.admin.get(resource, name, namespace)["rules"]
         wanted = {"apiGroups": [rule.resource.group], "resources": [rule.target]}
+        wanted |= {"resourceNames": [rule.name]} if rule.name else {}
         (index,) = (at for at, each in enumerate(found) if wanted.items() <= each.items() and verb in each["verbs"])
         left = [each for each in found[index]["verbs"] if each != verb]
         less = [*found[:index], *([found[index] | {"verbs": left}] if left else []), *found[index + 1 :]]

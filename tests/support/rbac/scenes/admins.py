@@ -2,8 +2,16 @@
 
 from coordinator.doctor.collect import Collector
 from coordinator.leader import rebuild_request
-from coordinator.rbac.account_manifests import LEASE_NAMESPACE
-from coordinator.rbac.permissions import DOCTOR, LEASE, QUEUE_ADMIN, READER
+from coordinator.rbac.account_manifests import LEASE_NAMESPACE, SYSTEM_NAMESPACE
+from coordinator.rbac.permissions import (
+    DOCTOR,
+    LEASE,
+    QUEUE_ADMIN,
+    READER,
+    RECORDER_LEASE,
+    RECORDER_SERVICE,
+    proxied,
+)
 from crds.api_resources import (
     LEASES,
     TENANT_QUEUES,
@@ -11,7 +19,7 @@ from crds.api_resources import (
 )
 from kube import errors
 from tests.support.rbac.access import TENANT
-from tests.support.rbac.scenes.stage import Nothing, Stage, only_forbidden, queue, scene
+from tests.support.rbac.scenes.stage import Nothing, Stage, announce_recorder, only_forbidden, queue, scene
 
 
 @scene(QUEUE_ADMIN, "tenantqueues", "create")
@@ -27,8 +35,17 @@ def _list_queues(stage: Stage) -> str:
 @scene(QUEUE_ADMIN, "leases", "get")
 @scene(QUEUE_ADMIN, "services/proxy", "get")
 @scene(QUEUE_ADMIN, "serviceaccounts/token", "create")
-def _ask_for_figures(stage: Stage) -> str:
-    return only_forbidden(stage.run(QUEUE_ADMIN, "queue", "list", code=0))
+def _ask_for_figures_and_the_history(stage: Stage) -> str:
+    announce_recorder(stage.admin)
+    cluster = stage.access.cluster(QUEUE_ADMIN)
+    try:
+        cluster.get(LEASES, RECORDER_LEASE, LEASE_NAMESPACE)
+        cluster.service(SYSTEM_NAMESPACE, proxied(RECORDER_SERVICE), "/v1/usage", {})  # type: ignore[attr-defined]
+    except errors.NotFound:
+        return only_forbidden(stage.run(QUEUE_ADMIN, "queue", "list", code=0))
+    except errors.ClusterError as error:
+        return str(error)
+    return ""
 
 
 @scene(QUEUE_ADMIN, "events", "create")

@@ -18,12 +18,14 @@ from click.testing import CliRunner
 
 from coordinator.cache import optional_kinds, own_installation
 from coordinator.cli import main, session
+from coordinator.leader.election import SERVICE_ANNOTATION
 from coordinator.rbac.account_manifests import LEASE_NAMESPACE
-from coordinator.rbac.permissions import WORKER, Role
+from coordinator.rbac.permissions import RECORDER_LEASE, WORKER, Role
 from crds import labels
 from crds.api_resources import (
     ALPHA_POD_GROUPS,
     ALPHA_RECREATE_REQUESTS,
+    LEASES,
     NODES,
     POD_DISRUPTION_BUDGETS,
     PODS,
@@ -217,6 +219,20 @@ def only_forbidden(said: str) -> str:
     """Return the text if it is about a permission, else an empty text. No node runs the pods of these scenes, so a
     missing log is no error here."""
     return said if "not allowed" in said else ""
+
+
+def ask_recorder(stage: Stage, role: Role) -> str:
+    """Ask for the history under an account. Return what is not allowed, or an empty text."""
+    announce_recorder(stage.admin)
+    return only_forbidden(stage.run(role, "history"))
+
+
+def announce_recorder(admin: Cluster) -> None:
+    """Create the Lease of recorders that answer behind a Service."""
+    notes = {SERVICE_ANNOTATION: "torchq-system/torchq-recorder"}
+    metadata = {"name": RECORDER_LEASE, "annotations": notes}
+    body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
+    admin.create(LEASES, body | {"spec": {}}, LEASE_NAMESPACE)
 
 
 def installation(stage: Stage, role: Role) -> str:

@@ -33,7 +33,17 @@ from reconcilers.views.scale_request_view import RequestReader, RequestView
 from tests.support.coordinator.desk import manifest, task
 from tests.support.rbac.access import TENANT
 from tests.support.rbac.gatekeeper import resource_name
-from tests.support.rbac.scenes.stage import Scene, Stage, installation, only_forbidden, owner, pod, queue, scene
+from tests.support.rbac.scenes.stage import (
+    Scene,
+    Stage,
+    ask_recorder,
+    installation,
+    only_forbidden,
+    owner,
+    pod,
+    queue,
+    scene,
+)
 
 
 @scene(USER, "torchjobs", "create")
@@ -246,8 +256,8 @@ def _hold(stage: Stage) -> str:
 @scene(USER, "leases", "get")
 @scene(USER, "services/proxy", "get")
 @scene(USER, "serviceaccounts/token", "create")
-def _ask_for_the_next_picks(stage: Stage) -> str:
-    return only_forbidden(stage.run(USER, "next"))
+def _ask_for_the_next_picks_and_the_history(stage: Stage) -> str:
+    return only_forbidden(stage.run(USER, "next")) or ask_recorder(stage, USER)
 
 
 @scene(USER, "torchjobs/scale", "patch")

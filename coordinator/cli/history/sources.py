@@ -1,0 +1,132 @@
+"""Where the answers about the history come from: a recorder, or on one machine the database itself.
+
+One rule: commands open the database of this machine for reading alone, so they need no process: the history can be read
+while the cluster is down. On Kubernetes only the recorder opens the database.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote, urlencode
+
+from coordinator import history_settings
+from coordinator.cli import api_client, lazy_group
+from coordinator.cli.api_client import Fetch
+from coordinator.cli.lazy_group import USER_ERRORS
+from coordinator.cli.session import Session
+from coordinator.errors import LocalError
+from coordinator.history_settings import parse_prices
+from coordinator.local import target
+from coordinator.query import history_answers
+from coordinator.query.questions import Document, parse_document
+from history.prices import Prices
+from history.store import HistoryStore
+from queues import rules
+
+DATABASE = "history.sql.sql_history:open_history"
+"""The door to the database; few commands wait for its library."""
+DEFAULT_NAMESPACE = "default"
+
+
+class History(Protocol):
+    """The answers about the history. Each may raise HistoryError, ClusterError or CoordinatorError."""
+
+    def jobs(self, query: Mapping[str, str]) -> Document:
+        """Return one page of jobs."""
+
+    def job(self, namespace: str, name: str, uid: str) -> Document:
+        """Return one job with its holds. Raises UnknownObject."""
+
+    def usage(self, query: Mapping[str, str]) -> Document:
+        """Return who has used how much."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnHistory:
+    """The history in the database of this machine, all of which its owner may read."""
+
+    store: HistoryStore
+    prices: Prices
+    cost: str
+
+    def jobs(self, query: Mapping[str, str]) -> Document:
+        """See History."""
+        return history_answers.answer_jobs(self.store, query, None, int(time.time()))
+
+    def job(self, namespace: str, name: str, uid: str) -> Document:
+        """See History."""
+        return history_answers.answer_job(self.store, namespace, name, uid, int(time.time()))
+
+    def usage(self, query: Mapping[str, str]) -> Document:
+        """See History."""
+        return history_answers.answer_usage(self.store, query, None, int(time.time()), self.prices, self.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderHistory:
+    """The history that a recorder tells."""
+
+    fetch: Fetch
+
+    def jobs(self, query: Mapping[str, str]) -> Document:
+        """See History."""
+        return parse_document(self.fetch(f"/v1/history?{urlencode(query)}", query.get("namespace", "")))
+
+    def job(self, namespace: str, name: str, uid: str) -> Document:
+        """See History."""
+        path = f"/v1/history/{quote(namespace, safe='')}/{quote(name, safe='')}?{urlencode({'uid': uid})}"
+        return parse_document(self.fetch(path, namespace))
+
+    def usage(self, query: Mapping[str, str]) -> Document:
+        """See History."""
+        return parse_document(self.fetch(f"/v1/usage?{urlencode(query)}"))
+
+
+def find(session: Session) -> History:
+    """Return the source of the answers for an invocation."""
+    data = session.target.data
+    if data is None:
+        return RecorderHistory(api_client.recorder(session))
+    url = _url(session, data)
+    store = lazy_group.find(DATABASE)(url, "", read_only=True)
+    return OwnHistory(store, *_rules(session))
+
+
+def namespace(session: Session) -> str:
+    """Return the namespace of the jobs, also for a local cluster that is down."""
+    is_down = session.target.data is not None and not session.target.runs
+    return session.settings.namespace or DEFAULT_NAMESPACE if is_down else session.namespace
+
+
+def _url(session: Session, data: Path) -> str:
+    """Return the URL of the database of a local cluster. Raises LocalError if there is none, or it is another
+    user's."""
+    if own := history_settings.history_url(session.settings):
+        return own
+    file = data / "history.sqlite"
+    try:
+        with file.open("rb"):
+            return f"sqlite:///{file}"
+    except PermissionError:
+        raise LocalError(
+            f"the history of the local cluster in {data} can only be read by the user who runs that cluster"
+        ) from None
+    except OSError:
+        raise LocalError(
+            f"the local cluster in {data} has no history yet: it begins with the next `{target.command('up', data)}`"
+        ) from None
+
+
+def _rules(session: Session) -> tuple[Prices, str]:
+    """Return the prices, and what weights divide: the settings of the cluster if it runs, else those of this
+    command."""
+    own = session.settings
+    if not session.target.runs or own.prices:
+        return own.price_table, own.cost
+    try:
+        told = parse_document(api_client.coordinator(session)("/v1/settings"))["settings"]
+        return parse_prices(str(told.get("prices", ""))), str(told.get("cost", rules.DOMINANT))
+    except (*USER_ERRORS, KeyError, AttributeError, ValueError):
+        return own.price_table, own.cost

@@ -1,0 +1,145 @@
+"""The recorder's read-only API: the history of jobs, and who used how much.
+
+One rule: answers are bounded, come from the store alone, and name nothing of a namespace whose TorchJobs the reader may
+not list. Who shows no token of an account is told nothing of the history.
+
+    /v1/history                   one page of jobs, newest submission first
+    /v1/history/NAMESPACE/NAME    one job with its holds; ?uid= names one of several of this name
+    /v1/usage                     who used how much in a span
+    /v1/openapi.json              this API as an OpenAPI document (coordinator.http.openapi.history_description)
+"""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from coordinator.access.readers import HEADER, Reader
+from coordinator.access.token_reviews import TokenReviews
+from coordinator.http import json_answers, life_port, listening_ports
+from coordinator.http.bounded_server import Answer, HttpServer, Question
+from coordinator.http.json_answers import NotTold
+from coordinator.http.openapi import history_description
+from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
+from coordinator.query import history_answers
+from coordinator.query.questions import UNKNOWN_PREFIX, Document, UnknownObject
+from coordinator.rbac.permissions import RECORDER_SERVICE
+from coordinator.settings import Settings
+from history.errors import HistoryError, InvalidQuery
+from history.store import HistoryStore
+from kube.errors import ClusterError
+
+SETTING = "health_port"
+KNOWN_PATHS = "try /v1/history, /v1/history/NAMESPACE/NAME, /v1/usage or /v1/openapi.json"
+UNREVIEWED = "the recorder cannot ask the API server about the token of the request: try again"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryApi:
+    """Answers GET requests for paths below /v1."""
+
+    store: Callable[[], HistoryStore]
+    """A function that returns the store. Raises HistoryError while there is none."""
+    reviews: TokenReviews
+    settings: Settings
+    clock: Callable[[], float] = time.time
+
+    def refuse_quickly(self, request: Question) -> Answer | None:
+        """Return the refusal of a request that names another host; None for any other request."""
+        is_for_here = listening_ports.is_for_address(request.host, self.settings.health_address)
+        return None if is_for_here else life_port.WRONG_HOST
+
+    def answer(self, request: Question) -> Answer:
+        """Return the answer to a request; an error becomes an answer as well."""
+        try:
+            return json_answers.encode(HTTPStatus.OK, self._answer(request))
+        except UnknownObject as error:
+            return _refuse(HTTPStatus.NOT_FOUND, error)
+        except NotTold as error:
+            return _refuse(error.code, error)
+        except InvalidQuery as error:
+            return _refuse(HTTPStatus.BAD_REQUEST, error)
+        except HistoryError as error:
+            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, error)
+        except ClusterError as error:
+            log.warning("a token cannot be reviewed: %s", error)
+            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, UNREVIEWED)
+        except Exception:
+            log.exception("GET %s", request.path[:100])
+            return _refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the request failed in the recorder: see its log")
+
+    def _answer(self, request: Question) -> Document:
+        parts = urlsplit(request.path)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        path = [unquote(part) for part in parts.path.strip("/").split("/")]
+        if path == ["v1", "openapi.json"]:
+            return history_description.document()
+        return self._answer_reader(path, query, self._reader(request.token))
+
+    def _answer_reader(self, path: list[str], query: Mapping[str, str], reader: Reader) -> Document:
+        now, namespaces = int(self.clock()), None if reader.everywhere else reader.namespaces
+        match path:
+            case ["v1", "history"]:
+                return history_answers.answer_jobs(self.store(), query, namespaces, now)
+            case ["v1", "history", namespace, name]:
+                if not reader.may_read(namespace):
+                    raise NotTold(HTTPStatus.FORBIDDEN, _untold(namespace))
+                return history_answers.answer_job(self.store(), namespace, name, query.get("uid", ""), now)
+            case ["v1", "usage"]:
+                prices, cost = self.settings.price_table, self.settings.cost
+                return history_answers.answer_usage(self.store(), query, namespaces, now, prices, cost)
+        raise UnknownObject(f"{UNKNOWN_PREFIX}/{'/'.join(path)} here; {KNOWN_PATHS}")
+
+    def _reader(self, token: str) -> Reader:
+        """Return who asks. Raises NotTold without the token of an account that may list TorchJobs, and ClusterError if
+        the API server does not answer."""
+        if not token:
+            raise NotTold(HTTPStatus.UNAUTHORIZED, f"the request has no token: send one of an account in {HEADER}")
+        reader = self.reviews.reader(token)
+        if reader is None:
+            raise NotTold(HTTPStatus.UNAUTHORIZED, "the API server does not accept the token of the request")
+        if not (reader.everywhere or reader.namespaces):
+            raise NotTold(
+                HTTPStatus.FORBIDDEN, "the token is of an account that may list the TorchJobs of no namespace"
+            )
+        return reader
+
+
+@contextmanager
+def serving(
+    store: Callable[[], HistoryStore],
+    reviews: TokenReviews,
+    settings: Settings,
+    clock: Callable[[], float] = time.time,
+) -> Iterator[Mapping[str, str]]:
+    """Answer requests while the block runs; yield the annotations by which the recorder's Lease says where.
+
+    The Lease names the URL of an address on loopback, and the Service for any other address, which is that of a pod.
+    Without a `health_port` there is no API, and there are no annotations. Raises CoordinatorError, which names the
+    setting, if the port cannot be used.
+    """
+    address, port = settings.health_address, settings.health_port
+    if port == 0:
+        yield {}
+        return
+    api = HistoryApi(store, reviews, settings, clock)
+    server = HttpServer(api.refuse_quickly, api.answer, dict)
+    with listening_ports.listening(server, SETTING, address, port) as bound:
+        is_local = address in listening_ports.LOOPBACK
+        url = listening_ports.url(address, bound)
+        yield {API_ANNOTATION: url} if is_local else {SERVICE_ANNOTATION: settings.recorder_service}
+
+
+def _refuse(code: int, error: Exception | str) -> Answer:
+    return json_answers.encode(*json_answers.refusal(code, error, RECORDER_SERVICE))
+
+
+def _untold(namespace: str) -> str:
+    return (
+        f"the history of namespace {namespace} is told to accounts that may list its TorchJobs: the token of the "
+        f"request is of another one (torchq rbac --tenant {namespace})"
+    )

@@ -1,0 +1,33 @@
+"""The metrics of a recorder: what it writes, how far it is behind, and whether its database answers."""
+
+from collections.abc import Iterable
+
+from coordinator.metrics.registry import Sample, number
+from kube.process.meter import Metric
+
+ROWS = Metric(
+    name="torchq_history_rows_total",
+    kind="counter",
+    help="Rows of the history that a recorder has added or changed.",
+    of="recorder",
+)
+BEHIND = Metric(
+    name="torchq_history_behind_seconds",
+    kind="gauge",
+    help="For how long what happens in the cluster has not been recorded: the age of the newest time up to which "
+    "everything is in the database.",
+    of="recorder",
+)
+DATABASE_UP = Metric(
+    name="torchq_history_database_up",
+    kind="gauge",
+    help="Whether the database of the history has answered the recorder last, and has taken what it wrote: 1 or 0.",
+    of="recorder",
+)
+METRICS = (ROWS, BEHIND, DATABASE_UP)
+
+
+def samples(*, behind: float, is_up: bool) -> Iterable[Sample]:
+    """Yield the gauges of a recorder."""
+    yield number(BEHIND, behind)
+    yield number(DATABASE_UP, is_up)
