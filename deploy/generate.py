@@ -19,6 +19,8 @@ from coordinator.rbac.permissions import (
     DOCTOR,
     QUEUE_ADMIN,
     READER,
+    RECORDER,
+    RECORDER_SERVICE,
     SERVICE,
     USER,
     WORKER,
@@ -39,7 +41,7 @@ MONITORING = ROOT / "deploy" / "monitoring"
 MANAGED = frozenset(
     {
         *("kubeconfig", "context", "namespace", "coordinator", "redis_url", "redis_url_file", "processes", "service"),
-        "code_store",
+        *("code_store", "recorder_service", "history_url", "history_url_file"),
         *("health_port", "health_address", "metrics_port", "metrics_address", "metrics_token_file"),
         *("report_port", "report_address", "report_key_file", "report_url"),
     }
@@ -48,6 +50,9 @@ MANAGED = frozenset(
 _DIVIDED = rf"(requests[.])?({resource_names.STANDARD})={quantities.PATTERN.strip('^$')}"
 _COUNTED = rf"(jobs|pods|count/pods|(requests[.])?{resource_names.EXTENDED})={resource_names.WHOLE.strip('^$')}"
 _AMOUNT = rf"\s*({_DIVIDED}|{_COUNTED})"
+_PRICE = (
+    rf"\s*(jobs|pods|{resource_names.STANDARD}|{resource_names.EXTENDED})\s*=\s*[0-9]{{1,12}}([.][0-9]{{1,12}})?\s*"
+)
 _LABELS = r"^\s*$|^\s*[A-Za-z0-9][-A-Za-z0-9_./]*\s*(,\s*[A-Za-z0-9][-A-Za-z0-9_./]*\s*)*$"
 PATTERNS = {
     "pool": rf"^(nodes|none|{_AMOUNT}(,{_AMOUNT})*)$",
@@ -55,6 +60,7 @@ PATTERNS = {
     "topology_labels": _LABELS,
     "lease_namespace": r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
     "cost": r"^[A-Za-z0-9][-A-Za-z0-9_./]*$",
+    "prices": rf"^({_PRICE}(,{_PRICE})*)?$",
 }
 """What is known of texts that torchq itself parses at its start."""
 TYPES = (
@@ -63,6 +69,7 @@ TYPES = (
     *(f"io.k8s.api.networking.v1.{name}" for name in ("NetworkPolicyEgressRule", "NetworkPolicyPeer")),
 )
 """The types of Kubernetes that values have."""
+_PLACEHOLDERS = {proxied(SERVICE): "PROXIED_SERVICE", proxied(RECORDER_SERVICE): "PROXIED_RECORDER"}
 MARK = re.compile(r"([0-9.]+[a-z]?) # value: (\w+)")
 TABLE = re.compile(r"(?<=<!-- values -->\n).*(?=<!-- /values -->)", re.DOTALL)
 
@@ -90,6 +97,7 @@ def bases() -> dict[Path, str]:
     metrics = {"metrics": {**monitoring, "dashboards": {"enabled": True}}}
     prometheus = {"namespaceLabels": {"kubernetes.io/metadata.name": "monitoring"}}
     everything = chart.render({**metrics, "networkPolicy": {"metrics": prometheus}})
+    recorder = chart.render({"recorder": {"enabled": True}})
     own = {_identity(each) for each in rendered}
     return {
         OVERLAYS / "base" / "torchq.yaml": _stream(
@@ -100,6 +108,9 @@ def bases() -> dict[Path, str]:
         ),
         OVERLAYS / "with-monitoring" / "monitoring.yaml": _stream(
             _for_kustomize(each) for each in everything if _identity(each) not in own
+        ),
+        OVERLAYS / "with-recorder" / "recorder.yaml": _stream(
+            _for_kustomize(each) for each in recorder if _identity(each) not in own
         ),
     }
 
@@ -122,7 +133,7 @@ def definitions() -> str:
 
 
 def rules() -> dict[str, dict[str, list[Manifest]]]:
-    """Return the rules of each role. Placeholders stand for the names of the Service and of a tenant's queue."""
+    """Return the rules of each role. Placeholders stand for the names of the Services and of a tenant's queue."""
     reading = [PolicyRule(resource=rule.resource, name=rule.name, verbs=("get",)) for rule in DOCTOR.lease]
     return {
         COORDINATOR.name: {"rules": _rules(COORDINATOR.rules), "lease": _rules(COORDINATOR.lease)},
@@ -130,7 +141,9 @@ def rules() -> dict[str, dict[str, list[Manifest]]]:
             "rules": _rules(WORKER.rules),
             "clusterWide": _rules(WORKER.cluster_wide),
             "byNamespace": _rules(WORKER.by_namespace),
+            "lease": _rules(WORKER.lease),
         },
+        RECORDER.name: {"rules": _rules(RECORDER.rules), "lease": _rules(RECORDER.lease)},
         # The CronJob never repairs, so it only reads the Lease.
         DOCTOR.name: {"rules": _rules(DOCTOR.rules), "lease": _rules(reading)},
         USER.name: {"rules": _rules(USER.rules), "queue": _rules(USER.queue, "TENANT_QUEUE")},
@@ -183,7 +196,7 @@ def _rules(found: Iterable[PolicyRule], queue: str = "") -> list[Manifest]:
     documents = []
     for rule in found:
         document = rule_document(rule)
-        name = "PROXIED_SERVICE" if rule.name == proxied(SERVICE) else rule.name or queue
+        name = _PLACEHOLDERS.get(rule.name, rule.name or queue)
         documents.append(document | ({"resourceNames": [name]} if name else {}))
     return documents
 

@@ -18,7 +18,7 @@ class Case:
     release: str = "torchq"
     namespace: str = "torchq-system"
     existing: tuple[str, ...] = ()
-    """Accounts and Secrets that somebody else makes."""
+    """Accounts, Secrets and claims that somebody else makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ EVERYTHING: Values = {
     "imagePullSecrets": [{"name": "registry"}],
     "coordinator": _PROCESS,
     "worker": {**_PROCESS, "processes": 4, "podDisruptionBudget": {"enabled": True, "maxUnavailable": "34%"}},
+    "recorder": {**_PROCESS, "enabled": True, "database": {"existingSecret": "postgres", "existingSecretKey": "dsn"}},
     "settings": {"pool_patience": 1_000_000, "pool": "cpu=64,nvidia.com/gpu=8", "queued_after": 0.25,
                  "implicit_queues": True, "autoscale": False, "drain_seconds": 90, "lease_namespace": "queues"},
     "redis": {**_PLACE, "bundled": True, "maxmemory": "2gb",
@@ -69,7 +70,7 @@ EVERYTHING: Values = {
                         "pullPolicy": "Always"}},
     "reports": {"enabled": True},
     "rbac": {"create": True, "workerNamespaces": ["team-a", "team-b"],
-             "queueAdmins": {"users": ["ann@example.com"], "groups": ["platform"]}},
+             "queueAdmins": {"users": ["ann@example.com"], "groups": ["platform"]}, "verifySubmitters": True},
     "serviceAccount": {"annotations": {"example.com/role": "torchq"}},
     "crds": {"install": True, "keep": False},
     "networkPolicy": {"enabled": True, "apiServer": {"cidrs": ["10.0.0.2/32", "fd00::2/128"], "namespaceLabels": None},
@@ -77,7 +78,9 @@ EVERYTHING: Values = {
                       "apiFrom": [{"podSelector": {"matchLabels": {"app": "dashboard"}}}],
                       "reportsFrom": [{"ipBlock": {"cidr": "10.1.0.0/16"}}],
                       "egress": {"enabled": True, "apiServerPorts": [6443],
-                                 "more": [{"to": [{"ipBlock": {"cidr": "10.2.0.9/32"}}], "ports": [{"port": 26379}]}]}},
+                                 "more": [{"to": [{"ipBlock": {"cidr": "10.2.0.9/32"}}], "ports": [{"port": 26379}]}],
+                                 "recorder": [{"to": [{"ipBlock": {"cidr": "10.2.0.8/32"}}],
+                                               "ports": [{"port": 5432}]}]}},
     "metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"},
                 "interval": "15s", "scrapeTimeout": "5s"},
                 "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"},
@@ -91,10 +94,10 @@ _OWN_REDIS: Values = {"existingSecret": "my-redis", "existingSecretKey": "dsn"}
 
 CASES: Mapping[str, Case] = {
     "defaults": Case(),
-    "everything": Case(EVERYTHING),
-    "everything, other release and namespace": Case(EVERYTHING, "prod", "ml-batch"),
+    "everything": Case(EVERYTHING, existing=("postgres",)),
+    "everything, other release and namespace": Case(EVERYTHING, "prod", "ml-batch", existing=("postgres",)),
     "release that contains the name": Case(release="my-torchq", namespace="default"),
-    "longest release name": Case(EVERYTHING, "r" + "x" * 51 + "y", "n" * 63),
+    "longest release name": Case(EVERYTHING, "r" + "x" * 51 + "y", "n" * 63, existing=("postgres",)),
     "nameOverride": Case({"nameOverride": "queues"}, "team"),
     "fullnameOverride": Case({"fullnameOverride": "a" * 43}, "team"),
     "release that is a number": Case(release="1234", namespace="5678"),
@@ -109,7 +112,7 @@ CASES: Mapping[str, Case] = {
     "image by digest": Case({"image": {"digest": "sha256:" + "a" * 64}}),
     "one of each": Case({"coordinator": {"replicas": 1}, "worker": {"replicas": 1, "processes": 1}}),
     "no budgets": Case(
-        {each: {"podDisruptionBudget": {"enabled": False}} for each in ("coordinator", "worker", "redis")}
+        {each: {"podDisruptionBudget": {"enabled": False}} for each in ("coordinator", "worker", "recorder", "redis")}
     ),
     "budgets that keep one": Case(
         {each: {"podDisruptionBudget": {"minAvailable": 1}} for each in ("coordinator", "worker")}
@@ -127,12 +130,26 @@ CASES: Mapping[str, Case] = {
     ),
     "one account for both": Case({"serviceAccount": {"name": "ours"}}),
     "an account for coordinators": Case({"coordinator": {"serviceAccount": {"name": "ours"}}}),
+    "an account for recorders": Case({"recorder": {"enabled": True, "serviceAccount": {"name": "ours"}}}),
     "no roles": Case({"rbac": {"create": False}}),
+    "names that nobody verifies": Case({"rbac": {"verifySubmitters": False}}),
     "connections to what is needed alone": Case({"networkPolicy": {"egress": {"enabled": True}}}),
     "no PriorityClass": Case({"redis": {"priorityClass": {"create": False}}}),
     "no policies": Case({"networkPolicy": {"enabled": False}}),
     "no metrics": Case({"metrics": {"enabled": False}}),
     "no definitions": Case({"crds": {"install": False}}),
+    "a recorder": Case({"recorder": {"enabled": True}}),
+    "a recorder with a volume of its class": Case(
+        {"recorder": {"enabled": True, "persistence": {"size": "1Ti", "storageClass": "fast", "keep": False}},
+         "networkPolicy": {"egress": {"enabled": True}}}, "h", "elsewhere"
+    ),
+    "a recorder with a claim of its own": Case(
+        {"recorder": {"enabled": True, "persistence": {"existingClaim": "ours"}}}, existing=("ours",)
+    ),
+    "two recorders": Case(
+        {"recorder": {"enabled": True, "replicas": 2, "database": {"existingSecret": "postgres"}}},
+        existing=("postgres",),
+    ),
     "doctor alone": Case({"doctor": {"enabled": True}}, "d"),
     "tenants": Case(
         {"tenants": [{"namespace": "team-a"}, {"namespace": "team-b", "queue": "team-a"}]}, "t", "elsewhere"
@@ -222,6 +239,18 @@ REFUSED: Mapping[str, Refusal] = {
         {"redis": {"existingSecret": "mine"}, "networkPolicy": {"egress": {"enabled": True}}},
         ("networkPolicy.egress.more", "Redis"),
     ),
+    "two recorders on one volume": Refusal(
+        {"recorder": {"enabled": True, "replicas": 2}},
+        ("recorder.replicas", "2 recorders need a PostgreSQL", "recorder.database.existingSecret"),
+    ),
+    "connections to no PostgreSQL": Refusal(
+        {
+            "recorder": {"enabled": True, "database": {"existingSecret": "mine"}},
+            "networkPolicy": {"egress": {"enabled": True}},
+        },
+        ("networkPolicy.egress.recorder", "PostgreSQL"),
+    ),
+    "a volume of no size": _refused("recorder.persistence.size", "large", "/recorder/persistence/size"),
     "a misspelt field of a rule": _refused("networkPolicy.egress.more", [{"from": []}], "egress/more/0", "from"),
     "no Redis at all": _refused("redis.bundled", False, "/redis/existingSecret"),
     "an impossible Secret": _refused("redis.existingSecret", "My Redis"),

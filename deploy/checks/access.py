@@ -9,9 +9,12 @@ from coordinator.rbac.permissions import proxied
 from deploy.checks.objects import Manifest, describe, of_kind, pods
 from deploy.checks.pod_specs import environment
 
+SERVICES = {"coordinator": "TORCHQ_SERVICE", "recorder": "TORCHQ_RECORDER_SERVICE"}
+"""The variable with the Service that the pods of a component announce."""
+
 
 def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> list[str]:
-    """Return bindings without their roles or accounts, and users who may not reach the coordinator's Service."""
+    """Return bindings without their roles or accounts, and users who may not reach the Services."""
     found = list(documents)
     roles = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each
              for each in of_kind(found, "Role", "ClusterRole")}  # fmt: skip
@@ -30,21 +33,38 @@ def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> l
                 and (subject["namespace"], name) not in accounts
             ):
                 wrong.append(f"{describe(each)} binds account {name}, which is not there")
-    return wrong + _proxies(found) + _powers(list(roles.values()))
+    return wrong + _policies(found) + _proxies(found) + _powers(list(roles.values()))
+
+
+def _policies(found: list[Manifest]) -> list[str]:
+    """Check that each binding of an admission policy names one, and that each policy is bound."""
+    made = {each["metadata"]["name"] for each in of_kind(found, "ValidatingAdmissionPolicy")}
+    bindings = of_kind(found, "ValidatingAdmissionPolicyBinding")
+    bound = {each["spec"]["policyName"] for each in bindings}
+    return [f"admission policy {name} is not both made and bound" for name in sorted(made ^ bound)]
 
 
 def _proxies(found: list[Manifest]) -> list[str]:
-    """Check that the Service which the leader announces is there, and is the Service that users may reach."""
-    [variables] = [environment(each, found) for each in pods(found) if each.component == "coordinator"]
+    """Check that the Services which leader and recorders announce are there, and are those that users may reach."""
+    variables = {each.component: environment(each, found) for each in pods(found)}
     services = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in of_kind(found, "Service")}
-    announced = variables["TORCHQ_SERVICE"]
-    wrong = [] if announced in services else [f"the coordinators announce {announced}, which is not there"]
-    allowed = {name for each in of_kind(found, "ClusterRole") for rule in each["rules"]
-               if rule["resources"] == ["services/proxy"] for name in rule["resourceNames"]}  # fmt: skip
-    reachable = {proxied(announced.partition("/")[2])}
-    return wrong + (
-        [] if allowed <= reachable else [f"users may reach {sorted(allowed)}, and need {sorted(reachable)}"]
-    )
+    announced = {
+        component: variables[component][name] for component, name in SERVICES.items() if component in variables
+    }
+    wrong = [
+        f"the {each}s announce {name}, which is not there" for each, name in announced.items() if name not in services
+    ]
+    granted = [
+        {name for rule in each["rules"] if rule["resources"] == ["services/proxy"] for name in rule["resourceNames"]}
+        for each in of_kind(found, "ClusterRole")
+    ]
+    reachable = {component: proxied(name.partition("/")[2]) for component, name in announced.items()}
+    # A release without recorders lets its users reach those that it may have later.
+    later = {reachable["coordinator"].replace("-coordinator:", "-recorder:")}
+    allowed = set[str]().union(*granted)
+    if not allowed <= {*reachable.values(), *later}:
+        wrong.append(f"users may reach {sorted(allowed)}, and need {sorted(reachable.values())}")
+    return wrong
 
 
 def _powers(roles: list[Manifest]) -> list[str]:

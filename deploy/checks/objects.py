@@ -12,9 +12,12 @@ from typing import Any
 Manifest = Mapping[str, Any]
 PREFIX = "app.kubernetes.io/"
 RECOMMENDED = ("name", "instance", "version", "component", "part-of", "managed-by")
-CLUSTER_WIDE = ("Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass")
+CLUSTER_WIDE = (
+    *("Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding", "PriorityClass"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+)
 LONGEST_NAME = 63
-UNLIMITED = ("Cluster", "Custom", "Priority", "Role")
+UNLIMITED = ("Cluster", "Custom", "Priority", "Role", "Validating")
 """The beginnings of kinds whose names may be longer."""
 SERVICE_NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 

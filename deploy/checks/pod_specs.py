@@ -10,14 +10,15 @@ from coordinator.errors import CoordinatorError
 from coordinator.local import supervisor
 from deploy.checks.objects import Manifest, PodTemplate, describe, of_kind, pods
 
-NEEDS_TOKEN = frozenset({"coordinator", "worker", "doctor"})
+NEEDS_TOKEN = frozenset({"coordinator", "worker", "recorder", "doctor"})
 START_OF_END = 5
 """The seconds after a signal in which a process hears it, and after a drain in which it closes its connections."""
 ADDRESSES = {"metrics": "METRICS", "http": "HEALTH", "reports": "REPORT"}
 
 
 def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> list[str]:
-    """Return the problems of the pods. `existing` has the accounts and Secrets that the chart does not make."""
+    """Return the problems of the pods. `existing` has the accounts, Secrets and claims that the chart does not
+    make."""
     found = list(documents)
     return [
         f"{describe(each.owner)}: {text}"
@@ -38,7 +39,8 @@ def _restricted(pod: PodTemplate) -> list[str]:
     if any(spec.get(name) for name in ("hostNetwork", "hostPID", "hostIPC")):
         wrong.append("uses a namespace of the host")
     kinds = {name for volume in spec.get("volumes", ()) for name in volume if name != "name"}
-    if kinds - {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "projected", "secret"}:
+    claims = {"ephemeral", "persistentVolumeClaim"}
+    if kinds - {"configMap", "csi", "downwardAPI", "emptyDir", "projected", "secret"} - claims:
         wrong.append(f"has volumes of {sorted(kinds)}")
     for container in pod.containers:
         context = own | container.get("securityContext", {})
@@ -59,10 +61,12 @@ def _restricted(pod: PodTemplate) -> list[str]:
 
 def _references(pod: PodTemplate, found: list[Manifest], existing: Collection[str]) -> list[str]:
     names = {kind: {each["metadata"]["name"] for each in of_kind(found, kind)} | set(existing)
-             for kind in ("Secret", "ConfigMap", "ServiceAccount")}  # fmt: skip
+             for kind in ("Secret", "ConfigMap", "ServiceAccount", "PersistentVolumeClaim")}  # fmt: skip
     used = [("ServiceAccount", pod.spec["serviceAccountName"])] if "serviceAccountName" in pod.spec else []
     volumes = {each["name"]: each for each in pod.spec.get("volumes", ())}
     used += [("Secret", each["secret"]["secretName"]) for each in volumes.values() if "secret" in each]
+    claims = [each["persistentVolumeClaim"] for each in volumes.values() if "persistentVolumeClaim" in each]
+    used += [("PersistentVolumeClaim", each["claimName"]) for each in claims]
     for container in pod.containers:
         used += [("ConfigMap", each["configMapRef"]["name"]) for each in container.get("envFrom", ())]
     wrong = [f"names {kind} {name}, which is not there" for kind, name in used if name not in names[kind]]
@@ -89,7 +93,7 @@ def _settings(pod: PodTemplate, found: list[Manifest]) -> list[str]:
         made = settings.resolve({}, variables, None).settings
     except CoordinatorError as error:
         return [*wrong, str(error)]
-    if pod.component not in ("coordinator", "worker"):
+    if pod.component not in ("coordinator", "worker", "recorder"):
         return wrong
     for port, prefix in ADDRESSES.items():
         set_to = variables.get(f"TORCHQ_{prefix}_PORT")

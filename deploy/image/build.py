@@ -8,7 +8,7 @@ if all lines say `ok`, 1 if a line does not or the build failed, and 2 if a valu
               base is made here
     BUILDER   buildah, podman or docker; the first of them that is on PATH if not given
 
-The build itself asks no package index: pip of this machine downloads the wheels of requirements.lock before, with their
+The build itself asks no package index: pip of this machine downloads the wheels of the lock files before, with their
 hashes and this machine's settings. So no address or password of an index gets into an image.
 """
 
@@ -33,6 +33,7 @@ from kube.errors import ClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path("deploy/image")
+LOCKS = ("requirements.lock", "requirements-postgres.lock")
 BASE = f"{LOCAL}torchq-base:bookworm"
 """The base that is made here, of Debian 12, which has Python 3.11."""
 USER = "65532:65532"
@@ -48,6 +49,7 @@ _FIND_SHELLS = (
     f"found = (os.path.join(each, name) for each in folders for name in {_SHELLS}); "
     "print(*sorted({os.path.realpath(path) for path in found if os.path.exists(path)}))"
 )
+_FIND_POSTGRES = "import psycopg; print(f'psycopg {psycopg.__version__}, libpq {psycopg.pq.version()}')"
 _TRY_TO_WRITE = """
 import errno, os, pathlib
 assert (os.getuid(), os.getgid()) == (65532, 65532), "the user is %d:%d" % (os.getuid(), os.getgid())
@@ -198,7 +200,7 @@ def _pip() -> list[str]:
         if succeeds(program, "-m", "pip", "--version"):
             return [program, "-m", "pip"]
     raise ImageError(
-        "pip is missing, which downloads the wheels of requirements.lock (on Debian: apt install python3-pip)"
+        "pip is missing, which downloads the wheels of the lock files (on Debian: apt install python3-pip)"
     )
 
 
@@ -207,7 +209,7 @@ def _build(builder: Builder, image: str, labels: Mapping[str, str]) -> None:
     base, wheels = labels["base.name"], FOLDER / "wheels"
     with builder.opened(base) as commands:
         python = run(commands(Run(["-c", _PYTHON_VERSION], program="python3"))).strip()
-    count = download_wheels((ROOT / "requirements.lock").read_text(), ROOT / wheels, python)
+    count = download_wheels("".join((ROOT / each).read_text() for each in LOCKS), ROOT / wheels, python)
     print(f"image: Python {python} in {base}; {count} wheels downloaded to {wheels}", flush=True)
     print(f"image: {builder.name} builds {image}", flush=True)
     # Labels are options, since buildah takes one of a build argument from its cache even if the argument has changed.
@@ -230,6 +232,7 @@ def _check(table: Table, builder: Builder, image: str, labels: Mapping[str, str]
             return run(commands(Run(arguments, program, hidden=shells))).strip()
 
         table.check("version", lambda: _version(output(["--version"]), labels["version"]))
+        table.check("PostgreSQL", lambda: output(["-c", _FIND_POSTGRES], PYTHON))
         table.check("read-only", lambda: output(["-c", _TRY_TO_WRITE], PYTHON))
         table.check("no shell", lambda: _no_shell(commands, shells))
         with trial.trial() as running:

@@ -3,6 +3,7 @@
 One rule: a panel shows one thing, in one unit, and its text explains how to read the panel.
 """
 
+from deploy.monitoring.history_panels import HISTORY
 from deploy.monitoring.queries import RATE, Panel, Q, T, newest, quantile, rate, total
 
 LEADER = f'leader_election_master_status{{name="torchq-coordinator", {T}}}'
@@ -298,9 +299,8 @@ LEADERSHIP = (
     Panel(
         title="Time of a cycle",
         text="A cycle reads the queues, picks and commits.",
-        queries=(
-            (quantile(0.5, "torchq_cycle_duration_seconds", ""), "50 %"),
-            (quantile(0.99, "torchq_cycle_duration_seconds", ""), "99 %"),
+        queries=tuple(
+            (quantile(part, "torchq_cycle_duration_seconds", ""), f"{part * 100:.0f} %") for part in (0.5, 0.99)
         ),
         unit="s",
         width=6,
@@ -393,5 +393,6 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     ("Reconciles and backlog", RECONCILES),
     ("Leader and Redis", LEADERSHIP),
     ("API server", API_SERVER),
+    ("The history", HISTORY),
     ("Processes", PROCESSES),
 )

@@ -165,7 +165,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
     ),
     "users who may reach another Service": (
         lambda found: found["ClusterRole torchq-queue-admin"]["rules"][-1].update(resourceNames=["http:other:http"]),
-        "users may reach ['http:other:http', 'http:torchq-coordinator:http']",
+        "users may reach ['http:other:http', 'http:torchq-coordinator:http', 'http:torchq-recorder:http']",
     ),
     "an account that may read all Secrets": (
         lambda found: found["Role torchq-system/torchq-secrets"]["rules"][0].pop("resourceNames"),

@@ -28,7 +28,7 @@ DOCKERFILE = (ROOT / "deploy/image/Dockerfile").read_text()
 DIGEST = "sha256:" + "0" * 64
 SECRETS = (".env", "coordinator/.env", "kubeconfig", "coordinator/kubeconfig", "crds/a/tls.key", ".git/config",
            "tests/redis.password", "deploy/redis/users.acl", "deploy/image/wheels/.netrc")  # fmt: skip
-WANTED = ("requirements.lock", "LICENSE", "crds/manifests/a.yaml", "queues/lua/lib/store.lua", "coordinator/a/b/c.py",
+WANTED = (*build.LOCKS, "LICENSE", "crds/manifests/a.yaml", "queues/lua/lib/store.lua", "coordinator/a/b/c.py",
           "deploy/image/wheels/a.whl", "deploy/image/wheels/.gitignore")  # fmt: skip
 
 
@@ -109,13 +109,14 @@ def test_the_labels_agree_with_the_project() -> None:
 
 
 def test_the_lock_is_split_into_what_builds_torchq_and_what_runs_it(tmp_path: Path) -> None:
-    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    for name in build.LOCKS:
+        shutil.copy(ROOT / name, tmp_path)
     [install] = [rest for rest in arguments(stages()[0], "RUN") if "requirements.lock" in rest]
     for command in re.findall(r"sed [^;]+", install):
         subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     tools, packages = (entries(tmp_path / f"{name}.lock") for name in ("tools", "packages"))
     assert [pin.partition("==")[0] for pin in tools] == ["setuptools"]
-    assert tools | packages == entries(ROOT / "requirements.lock")
+    assert tools | packages == {pin: found for name in build.LOCKS for pin, found in entries(ROOT / name).items()}
     assert not tools.keys() & packages.keys()
 
 

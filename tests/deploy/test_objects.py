@@ -13,7 +13,7 @@ from click import Context
 from coordinator.cli import main
 from coordinator.rbac import account_manifests
 from coordinator.rbac.account_manifests import RoleNames, Tenant
-from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, USER, WORKER, Role
+from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, RECORDER, USER, WORKER, Role
 from crds import generate as crds
 from crds import labels
 from deploy import chart, generate
@@ -33,6 +33,11 @@ def defaults() -> dict[str, Any]:
     return rendered()
 
 
+@pytest.fixture(scope="module")
+def recording() -> dict[str, Any]:
+    return rendered({"recorder": {"enabled": True}})
+
+
 def _template(found: dict[str, Any], component: str) -> Any:
     return found[f"Deployment torchq-system/torchq-{component}"]["spec"]["template"]
 
@@ -42,19 +47,56 @@ def _content(document: Any) -> Any:
     return {key: value for key, value in document.items() if key in ("rules", "roleRef", "subjects")}
 
 
-def test_the_chart_grants_what_torchq_rbac_prints(defaults: dict[str, Any]) -> None:
-    for role in (COORDINATOR, WORKER, USER):
+def test_the_chart_grants_what_torchq_rbac_prints(recording: dict[str, Any]) -> None:
+    for role in (COORDINATOR, WORKER, RECORDER, USER):
         printed = {describe(each): each for each in account_manifests.role_manifests(role, RoleNames())}
         for name in (name for name in printed if name.startswith(ACCESS)):
-            assert _content(defaults[name]) == _content(printed[name]), name
+            assert _content(recording[name]) == _content(printed[name]), name
     [admin] = account_manifests.role_manifests(QUEUE_ADMIN, RoleNames())
-    assert _content(defaults["ClusterRole torchq-queue-admin"]) == _content(admin)
+    assert _content(recording["ClusterRole torchq-queue-admin"]) == _content(admin)
+
+
+def test_without_a_recorder_nothing_of_it_is_made(defaults: dict[str, Any], recording: dict[str, Any]) -> None:
+    assert not [name for name in defaults if "torchq-recorder" in name]
+    assert {name for name in recording if name not in defaults} == {
+        *(f"{kind} torchq-system/torchq-recorder" for kind in ("ServiceAccount", "Deployment", "Service")),
+        *(f"{kind} torchq-system/torchq-recorder" for kind in ("PersistentVolumeClaim", "PodDisruptionBudget")),
+        *(f"{kind} torchq-recorder" for kind in ("ClusterRole", "ClusterRoleBinding")),
+        *(f"{kind} kube-system/torchq-recorder" for kind in ("Role", "RoleBinding")),
+        "NetworkPolicy torchq-system/torchq-recorder",
+        "Service torchq-system/torchq-recorder-metrics",
+    }
+
+
+def test_one_recorder_has_sqlite_on_a_volume_that_stays(recording: dict[str, Any]) -> None:
+    deployment = recording["Deployment torchq-system/torchq-recorder"]["spec"]
+    assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
+    pod = _template(recording, "recorder")["spec"]
+    [volume] = pod["volumes"]
+    assert volume["persistentVolumeClaim"] == {"claimName": "torchq-recorder"}, "and no Secret of Redis"
+    assert "initContainers" not in pod
+    claim = recording["PersistentVolumeClaim torchq-system/torchq-recorder"]
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+
+
+def test_several_recorders_have_a_postgresql_whose_tables_are_brought_up_to_date_first() -> None:
+    found = rendered({"recorder": {"enabled": True, "replicas": 2, "database": {"existingSecret": "ours"}}})
+    assert "strategy" not in found["Deployment torchq-system/torchq-recorder"]["spec"]
+    pod = _template(found, "recorder")["spec"]
+    [migrate], [own] = pod["initContainers"], pod["containers"]
+    assert (migrate["args"], own["args"]) == (["history", "migrate"], ["recorder"])
+    place = {"name": "TORCHQ_HISTORY_URL_FILE", "value": "/etc/torchq/history/url"}
+    assert place in migrate["env"]
+    assert place in own["env"]
+    assert [volume["secret"]["secretName"] for volume in pod["volumes"]] == ["ours"]
+    assert not [name for name in found if name.startswith("PersistentVolumeClaim")]
 
 
 def test_a_tenant_gets_what_torchq_rbac_prints() -> None:
     tenant = {"namespace": "team-a", "queue": "shared", "users": ["ann"], "groups": ["crew"]}
     found = rendered({"tenants": [tenant]}, release="mine", namespace="batch")
-    names = RoleNames(service="mine-torchq-coordinator", user_role="batch:mine-torchq-user")
+    services = {"service": "mine-torchq-coordinator", "recorder_service": "mine-torchq-recorder"}
+    names = RoleNames(**services, user_role="batch:mine-torchq-user")
     printed = account_manifests.tenant_manifests(
         Tenant(namespace="team-a", queue="shared", users=["ann"], groups=["crew"]), names
     )
@@ -117,10 +159,11 @@ def test_the_api_server_alone_reaches_the_read_only_api_and_nobody_the_metrics(d
     assert "metrics" not in ports
 
 
-@pytest.mark.parametrize("component", ["coordinator", "worker"])
+@pytest.mark.parametrize("component", ["coordinator", "worker", "recorder"])
 def test_prometheus_reaches_the_metrics_once_its_namespace_is_named(component: str) -> None:
     home = {"kubernetes.io/metadata.name": "monitoring"}
-    found = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}})
+    recorder = {"recorder": {"enabled": True}}
+    found = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}, **recorder})
     spec = found[f"NetworkPolicy torchq-system/torchq-{component}-metrics"]["spec"]
     [rule] = spec["ingress"]
     assert rule["ports"] == [{"protocol": "TCP", "port": "metrics"}]
@@ -128,7 +171,7 @@ def test_prometheus_reaches_the_metrics_once_its_namespace_is_named(component: s
     assert rule["from"] == [{"namespaceSelector": {"matchLabels": home}, "podSelector": {"matchLabels": pods}}]
     others = found[f"NetworkPolicy torchq-system/torchq-{component}"]["spec"]
     assert spec["podSelector"] == others["podSelector"]
-    off = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}, "metrics": {"enabled": False}})
+    off = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}, "metrics": {"enabled": False}, **recorder})
     assert f"NetworkPolicy torchq-system/torchq-{component}-metrics" not in off
 
 
@@ -152,8 +195,10 @@ def test_a_policy_without_any_source_lets_nobody_in() -> None:
 
 def test_pods_connect_to_names_the_api_server_and_redis_alone_where_egress_is_restricted() -> None:
     more = {"to": [{"ipBlock": {"cidr": "10.2.0.9/32"}}], "ports": [{"protocol": "TCP", "port": 26379}]}
-    policy = {"egress": {"enabled": True, "more": [more]}, "apiServer": {"cidrs": ["10.0.0.2/32"]}}
-    found = rendered({"networkPolicy": policy, "doctor": {"enabled": True}})
+    database = {"to": [{"ipBlock": {"cidr": "10.2.0.8/32"}}], "ports": [{"protocol": "TCP", "port": 5432}]}
+    egress = {"enabled": True, "more": [more], "recorder": [database]}
+    policy = {"egress": egress, "apiServer": {"cidrs": ["10.0.0.2/32"]}}
+    found = rendered({"networkPolicy": policy, "doctor": {"enabled": True}, "recorder": {"enabled": True}})
     specs = {name.rpartition("-")[2]: each["spec"] for name, each in found.items() if name.startswith("NetworkPolicy")}
     names, api, redis, last = specs["worker"]["egress"]
     assert names == {"ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
@@ -166,7 +211,8 @@ def test_pods_connect_to_names_the_api_server_and_redis_alone_where_egress_is_re
     for name in ("coordinator", "doctor"):
         assert specs[name]["egress"] == specs["worker"]["egress"]
     restricted = {name for name, spec in specs.items() if "Egress" in spec["policyTypes"]}
-    assert restricted == {"coordinator", "worker", "doctor", "redis"}
+    assert specs["recorder"]["egress"] == [names, api, database], "a recorder has no part in Redis"
+    assert restricted == {"coordinator", "worker", "recorder", "doctor", "redis"}
     assert "egress" not in specs["redis"], "Redis connects to nothing"
     unknown = rendered({"networkPolicy": {"egress": {"enabled": True}}})
     _, api, _ = unknown["NetworkPolicy torchq-system/torchq-worker"]["spec"]["egress"]

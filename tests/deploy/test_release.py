@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.local import die_with_parent
-from coordinator.rbac.permissions import LEASE
+from coordinator.rbac.permissions import LEASE, RECORDER_LEASE
 from crds.api_resources import CRDS, LEASES, NAMESPACES, PODS, SCALE_INS, SCALE_OUTS, TENANT_QUEUES, TORCHJOBS, Resource
 from deploy.chart import ROOT
 from deploy.checks.objects import PodTemplate, pods
@@ -32,6 +32,7 @@ from tests.support.rbac import access
 
 pytestmark = pytest.mark.apiserver
 SECRETS = Resource("", "v1", "secrets", "Secret")
+CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
@@ -169,8 +170,8 @@ def test_a_release_beside_coordinators_that_hold_the_lease_is_refused(helm: Helm
 
 
 def blocks(heading: str) -> list[str]:
-    """Return the blocks of commands of a section of docs/operators.md or docs/access.md."""
-    text = "".join((ROOT / "docs" / page).read_text() for page in ("operators.md", "access.md"))
+    """Return the blocks of commands of a section of docs/operators.md, docs/access.md or docs/recorder.md."""
+    text = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("operators", "access", "recorder"))
     [section] = re.findall(rf"^##+ {heading}\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     return re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
@@ -231,11 +232,12 @@ def test_what_kubectl_applied_is_adopted_by_the_commands_of_the_page(
 def remove_rest(helm: Helm, folder: Path) -> None:
     """Delete what an installation by kubectl leaves behind, except the definitions and the namespace."""
     kinds = "deployment,service,secret,configmap,serviceaccount,poddisruptionbudget,networkpolicy,role,rolebinding"
+    wide = "clusterrole,clusterrolebinding,priorityclass,validatingadmissionpolicy,validatingadmissionpolicybinding"
     ours = "-l app.kubernetes.io/part-of=torchq"
     in_shell(
         helm,
         folder,
-        f"kubectl delete clusterrole,clusterrolebinding,priorityclass {ours}\nkubectl delete {kinds} -A {ours}",
+        f"kubectl delete {wide} {ours}\nkubectl delete {kinds} -A {ours}",
     )
 
 
@@ -314,7 +316,7 @@ def test_the_commands_of_the_page_carry_a_release_from_its_install_to_its_end(
 
     def follow(block: str) -> None:
         """Run a block without the commands that query processes, since no pod runs here."""
-        asked = re.sub(r"^torchq (doctor|status).*\n", "", block, flags=re.MULTILINE)
+        asked = re.sub(r"^(torchq (doctor|status|usage)|kubectl .* rollout status).*\n", "", block, flags=re.MULTILINE)
         in_shell(helm, tmp_path, re.sub("|".join(words), lambda word: words[word[0]], asked))
 
     def template(name: str) -> Any:
@@ -350,11 +352,32 @@ def test_the_commands_of_the_page_carry_a_release_from_its_install_to_its_end(
         "--from-file=ca.crt", f"--from-file={tmp_path}/ca.crt"))  # fmt: skip
     assert {each["secret"]["secretName"] for each in template("worker")["spec"]["volumes"]} == {
         "torchq-own-redis", "torchq-reports"}  # fmt: skip
+    _follow_the_recorder(admin, follow, tmp_path)
     follow(blocks("Several clusters and installations")[0])
     Helm(helm.kubeconfig, tmp_path, "torchq", "queues").uninstall()
     follow(blocks("Uninstall")[0])
     assert has_definitions(admin)
-    admin.delete(SECRETS, "torchq-own-redis", "torchq-system")
+    for name in ("torchq-own-redis", "torchq-history"):
+        admin.delete(SECRETS, name, "torchq-system")
+    admin.delete(CLAIMS, "torchq-recorder", "torchq-system")
+
+
+def _follow_the_recorder(admin: KubernetesCluster, follow: Callable[[str], None], folder: Path) -> None:
+    """Run the commands of docs/recorder.md: SQLite on a volume, PostgreSQL, and the end."""
+
+    def volume() -> Any:
+        spec = admin.get(DEPLOYMENTS, "torchq-recorder", "torchq-system")["spec"]["template"]["spec"]
+        return spec["volumes"][0]
+
+    follow(blocks("Install it")[0])
+    assert volume()["persistentVolumeClaim"] == {"claimName": "torchq-recorder"}
+    follow(blocks("PostgreSQL, and several recorders")[1].replace("history.url", f"{folder}/redis.url").replace(
+        "--from-file=ca.crt", f"--from-file={folder}/ca.crt"))  # fmt: skip
+    assert volume()["secret"]["secretName"] == "torchq-history"
+    assert admin.get(CLAIMS, "torchq-recorder", "torchq-system"), "the history in the volume stays"
+    follow(blocks("Switch it off")[0])
+    with pytest.raises(errors.NotFound):
+        volume()
 
 
 def templates(admin: KubernetesCluster) -> dict[str, PodTemplate]:
@@ -365,9 +388,9 @@ def templates(admin: KubernetesCluster) -> dict[str, PodTemplate]:
 
 def test_pod_security_restricted_admits_every_pod_of_the_chart(helm: Helm, admin: KubernetesCluster) -> None:
     make_namespace(admin, "batch", **{"pod-security.kubernetes.io/enforce": "restricted"})
-    helm.install({"doctor": {"enabled": True}})
+    helm.install({"doctor": {"enabled": True}, "recorder": {"enabled": True}})
     found = templates(admin)
-    assert found.keys() == {"coordinator", "worker", "redis", "doctor"}
+    assert found.keys() == {"coordinator", "worker", "recorder", "redis", "doctor"}
     for each in found.values():
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}, "spec": dict(each.spec)}
         admin.create(PODS, body, "batch", dry_run=True)
@@ -413,6 +436,8 @@ class Installation:
             (self.folder / name).write_text(text)
         # 127.0.0.2 is an address of this machine only, which the coordinator does not publish as a URL.
         given |= {name: "127.0.0.2" for name in given if name.endswith("_ADDRESS")}
+        history = f"sqlite:///{self.folder}/history.sqlite"
+        given |= {name: history for name in given if name == "TORCHQ_HISTORY_URL"}
         given |= {name: "-1" for name in given if name.endswith("_PORT")} | {
             name: str(self.folder / name) for name in files
         }
@@ -444,7 +469,8 @@ class Installation:
 @pytest.fixture
 def installation(helm: Helm, admin: KubernetesCluster, tmp_path: Path) -> Iterator[Installation]:
     settings = {"pool": "none", "gang_scheduler": "none"}
-    made = helm.install({"tenants": [{"namespace": TENANT}], "settings": settings, "doctor": {"enabled": True}})
+    parts = {"doctor": {"enabled": True}, "recorder": {"enabled": True}}
+    made = helm.install({"tenants": [{"namespace": TENANT}], "settings": settings, **parts})
     secret = data_of(admin, "prod-torchq-redis")
     accounts = tmp_path / "users.acl"
     accounts.write_text(secret["users.acl"])
@@ -462,7 +488,7 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
     installation: Installation, admin: KubernetesCluster, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        logs = [stack.enter_context(installation.running(each)) for each in ("coordinator", "worker")]
+        logs = [stack.enter_context(installation.running(each)) for each in ("coordinator", "worker", "recorder")]
         queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": TENANT}}
         admin.create(TENANT_QUEUES, queue | {"spec": {"weight": 1}})
         admin.create(TORCHJOBS, manifest("train", TENANT), TENANT)
@@ -475,19 +501,22 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
         notes = admin.get(LEASES, LEASE, "kube-system")["metadata"]["annotations"]
         assert notes[SERVICE_ANNOTATION] == "batch/prod-torchq-coordinator"
         assert API_ANNOTATION not in notes
+        until(lambda: annotations(admin, RECORDER_LEASE).get(SERVICE_ANNOTATION) == "batch/prod-torchq-recorder")
         [look] = [each for each in blocks("Install") if "get lease" in each]
         in_shell(installation.helm, tmp_path, look.replace("torchq-system", "batch"))
         # No controller lists the pods of the Service here. The API server finds the Service and lets the user pass, but
         # no pod can answer.
-        nobody = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "prod-torchq-coordinator"}}
-        admin.create(ENDPOINTS, nobody, "batch")
+        for part in ("coordinator", "recorder"):
+            nobody = {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": f"prod-torchq-{part}"}}
+            admin.create(ENDPOINTS, nobody, "batch")
         [command] = re.findall(r"^ *(torchq rbac --tenant NAMESPACE .*)$", installation.notes, re.MULTILINE)
         in_shell(installation.helm, tmp_path, command.replace("NAMESPACE", "queues"))
         server = Server("real", "", "", installation.helm.kubeconfig)
         for home in (TENANT, "queues"):
             config = account(admin, server, tmp_path, home, "torchq-user")
-            said = run("next", cwd=tmp_path, environment=clean_environment(TORCHQ_KUBECONFIG=str(config)))
-            assert 'no endpoints available for service "prod-torchq-coordinator"' in said.err, said
+            for command, part in (("next", "coordinator"), ("usage", "recorder")):
+                said = run(command, cwd=tmp_path, environment=clean_environment(TORCHQ_KUBECONFIG=str(config)))
+                assert f'no endpoints available for service "prod-torchq-{part}"' in said.err, said
         doctor = run("doctor", cwd=tmp_path, environment=installation.variables("doctor"))
         assert (doctor.code, doctor.out) == (0, "cluster, queues and RQ agree\n"), doctor
         for log in logs:
@@ -495,5 +524,14 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
     admin.delete(TENANT_QUEUES, TENANT)
     for each in admin.list(PODS, TENANT).items:
         admin.delete(PODS, each["metadata"]["name"], TENANT)
-    admin.delete(LEASES, LEASE, "kube-system")
+    for name in (LEASE, RECORDER_LEASE):
+        admin.delete(LEASES, name, "kube-system")
+
+
+def annotations(admin: KubernetesCluster, lease: str) -> dict[str, str]:
+    """Return the annotations of a Lease; none if there is no such Lease yet."""
+    try:
+        return admin.get(LEASES, lease, "kube-system")["metadata"].get("annotations") or {}
+    except errors.NotFound:
+        return {}
     admin.delete(ENDPOINTS, "prod-torchq-coordinator", "batch")

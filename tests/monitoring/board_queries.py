@@ -12,7 +12,7 @@ from tests.monitoring.prometheus import Prometheus
 
 BOARD = Path(__file__).parents[2] / "deploy/monitoring/board.json"
 RATE_SECONDS = 60
-_JOBS = "torchq-coordinator|torchq-worker"
+_JOBS = "torchq-coordinator|torchq-worker|torchq-recorder"
 _VARIABLES = {
     "$__rate_interval": f"{RATE_SECONDS}s",
     "$namespace": ".*",

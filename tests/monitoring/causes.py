@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.chaos.arena import COORDINATORS
 from tests.monitoring.doctor_runs import NAME
-from tests.monitoring.installation import FAIL, HANG, NAMESPACE, WORKERS, Installation
+from tests.monitoring.installation import FAIL, HANG, NAMESPACE, RECORDER, WORKERS, Installation
 from tests.monitoring.load import LONG, QUICK, TEAM_A, TEAM_C, Load
 
 Make = Callable[[Installation, Load], AbstractContextManager[object]]
@@ -155,6 +155,21 @@ GROUPS: tuple[tuple[Cause, ...], ...] = (
             alert="TorchqWorkerClock",
             text="a worker's clock is ten minutes ahead",
             make=lambda site, _: site.late_workers(),
+        ),
+    ),
+    (
+        Cause(
+            alert="TorchqHistoryBehind",
+            text="the database of the history is locked",
+            make=lambda site, _: site.locked_history(),
+        ),
+    ),
+    (
+        Cause(
+            alert="TorchqHistoryBehind",
+            text="kill the recorder",
+            make=lambda site, _: site.down(RECORDER),
+            labels={"cause": "nothing-scraped"},
         ),
     ),
     (Cause(alert="TorchqRedisUnfit", text="Redis evicts keys", make=_evicting_redis),),

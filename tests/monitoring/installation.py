@@ -1,4 +1,5 @@
-"""An installation under watch: two coordinators, two workers, Redis, an API server and a node, as real processes.
+"""An installation under watch: two coordinators, two workers, a recorder, Redis, an API server and a node, as real
+processes.
 
 One rule: every process of torchq serves /metrics at a port. The process keeps this port when it is started again.
 """
@@ -6,6 +7,7 @@ One rule: every process of torchq serves /metrics at a port. The process keeps t
 import contextlib
 import os
 import signal
+import sqlite3
 import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -24,6 +26,7 @@ from tests.support.acceptance.warm import CommandResult
 
 NAMESPACE = "torchq-system"
 WORKERS, OLD_WORKERS, LATE_WORKERS = "workers", "old-workers", "late-workers"
+RECORDER = "recorder"
 TIMES = Times(lease=9.0, deadline=6.0, renew=1.0, running_lease=5.0, resync=10.0)
 SETTINGS = {"TORCHQ_HEALTH_PORT": "-1", "TORCHQ_ADMISSION_TIMEOUT": "6", "TORCHQ_ADMISSION_BACKOFF": "1"}
 CPUS = 8
@@ -46,7 +49,8 @@ class Installation(Arena):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, 0, TIMES, CPUS, more=SETTINGS)
-        self.ports = {name: self._kept.enter_context(ports.reserve()) for name in (*CLIENTS, OLD_WORKERS)}
+        self.ports = {name: self._kept.enter_context(ports.reserve()) for name in (*CLIENTS, OLD_WORKERS, RECORDER)}
+        self.history = folder / "history.sqlite"
 
     @property
     def targets(self) -> list[Target]:
@@ -54,7 +58,18 @@ class Installation(Arena):
         behind may be no targets either.
         """
         jobs = {**dict.fromkeys(COORDINATORS, "torchq-coordinator"), WORKERS: "torchq-worker"}
+        jobs[RECORDER] = "torchq-recorder"
         return [Target(job, NAMESPACE, self.ports[name]) for name, job in jobs.items()]
+
+    def start(self) -> None:
+        """Start all processes, and last the recorder, which needs no Redis."""
+        super().start()
+        environment = clean_environment(
+            TORCHQ_KUBECONFIG=str(self.layout.kubeconfig),
+            TORCHQ_HISTORY_URL=f"sqlite:///{self.history}",
+            TORCHQ_METRICS_PORT=str(self.ports[RECORDER]),
+        )
+        self._add(RECORDER, torchq_command("recorder"), environment)
 
     def start_beside(self, name: str, command: Sequence[str]) -> None:
         """Start a process that belongs to no cluster, and start it again when it dies."""
@@ -146,6 +161,13 @@ class Installation(Arena):
         finally:
             for client in clients:
                 self.network.redis(client, "")
+
+    @contextlib.contextmanager
+    def locked_history(self) -> Iterator[None]:
+        """Let the database of the history take no writes of the recorder."""
+        with contextlib.closing(sqlite3.connect(self.history, isolation_level=None, timeout=60)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
 
     @contextlib.contextmanager
     def old_workers(self) -> Iterator[None]:

@@ -33,6 +33,7 @@ ROWS = [
     "Reconciles and backlog",
     "Leader and Redis",
     "API server",
+    "The history",
     "Processes",
 ]
 every_panel = pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])

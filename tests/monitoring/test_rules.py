@@ -25,6 +25,7 @@ PROMISED = {
     "TorchqRedisDown",
     "TorchqRedisUnfit",
     "TorchqWorkerClock",
+    "TorchqHistoryBehind",
     "TorchqBacklog",
     "TorchqReconcileErrors",
     "TorchqApiErrors",

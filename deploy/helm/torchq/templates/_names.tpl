@@ -59,13 +59,26 @@ metadata:
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default .root.Chart.AppVersion $image.tag }}{{ end -}}
 {{- end }}
 
-{{- /* The account of coordinator, worker or doctor. */ -}}
+{{- /* The account of coordinator, worker, recorder or doctor. */ -}}
 {{- define "torchq.account" -}}
 {{- $own := "" -}}
-{{- if has .component (list "coordinator" "worker") -}}
+{{- if has .component (list "coordinator" "worker" "recorder") -}}
 {{- $own = default .root.Values.serviceAccount.name (index .root.Values .component).serviceAccount.name -}}
 {{- end -}}
 {{- default (printf "%s-%s" (include "torchq.fullname" .root) .component) $own -}}
+{{- end }}
+
+{{- /* The processes that are Deployments of this chart, as JSON. */ -}}
+{{- define "torchq.processes" -}}
+{{- $found := list "coordinator" "worker" -}}
+{{- if .Values.recorder.enabled }}{{ $found = append $found "recorder" }}{{ end -}}
+{{- toJson $found -}}
+{{- end }}
+
+{{- /* The rules of the roles, with the Services of this release. */ -}}
+{{- define "torchq.rules" -}}
+{{- $fullname := include "torchq.fullname" . -}}
+{{- .Files.Get "files/rbac.yaml" | replace "PROXIED_SERVICE" (printf "http:%s-coordinator:http" $fullname) | replace "PROXIED_RECORDER" (printf "http:%s-recorder:http" $fullname) -}}
 {{- end }}
 
 {{- define "torchq.leaseNamespace" -}}

@@ -31,7 +31,37 @@ TORCHQ_{{ upper $name }}: {{ include "torchq.settingText" (dict "name" $name "va
     {{- end }}
 {{- end }}
 
-{{- /* Where a pod may run: values of coordinator, worker or redis. */ -}}
+{{- /* The database of the history: PostgreSQL by a URL in a Secret, else SQLite on a volume. */ -}}
+{{- define "torchq.historyEnv" -}}
+{{- $database := .Values.recorder.database -}}
+{{- if $database.existingSecret -}}
+- {name: TORCHQ_HISTORY_URL_FILE, value: {{ printf "/etc/torchq/history/%s" $database.existingSecretKey | quote }}}
+{{- else -}}
+- {name: TORCHQ_HISTORY_URL, value: "sqlite:////var/lib/torchq/history.sqlite"}
+{{- end -}}
+{{- end }}
+
+{{- define "torchq.historyMount" -}}
+{{- if .Values.recorder.database.existingSecret -}}
+- {name: history, mountPath: /etc/torchq/history, readOnly: true}
+{{- else -}}
+- {name: history, mountPath: /var/lib/torchq}
+{{- end -}}
+{{- end }}
+
+{{- define "torchq.historyVolume" -}}
+- name: history
+{{- if .Values.recorder.database.existingSecret }}
+  secret:
+    secretName: {{ .Values.recorder.database.existingSecret | quote }}
+    defaultMode: 288
+{{- else }}
+  persistentVolumeClaim:
+    claimName: {{ default (printf "%s-recorder" (include "torchq.fullname" .)) .Values.recorder.persistence.existingClaim | quote }}
+{{- end }}
+{{- end }}
+
+{{- /* Where a pod may run: values of coordinator, worker, recorder or redis. */ -}}
 {{- define "torchq.placement" -}}
 {{- with .nodeSelector }}
 nodeSelector:
@@ -50,11 +80,14 @@ priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 
-{{- /* The Deployment of coordinator or worker: root, component, env, ports. */ -}}
+{{- /* The Deployment of coordinator, worker or recorder: root, component, env, ports. A recorder uses no Redis, takes no
+reports, and has a database. */ -}}
 {{- define "torchq.deployment" -}}
 {{- $root := .root -}}
 {{- $component := .component -}}
 {{- $values := index $root.Values $component -}}
+{{- $records := eq $component "recorder" -}}
+{{- $reports := and $root.Values.reports.enabled (not $records) -}}
 {{- $selector := include "torchq.selector" . | fromYaml -}}
 {{- /* The coordinators fill Secrets that have no values. Their own pods must not wait for them. */ -}}
 {{- $fills := dict -}}
@@ -64,6 +97,10 @@ kind: Deployment
 {{ include "torchq.metadata" (dict "root" $root "component" $component "name" (printf "%s-%s" (include "torchq.fullname" $root) $component) "namespace" $root.Release.Namespace) }}
 spec:
   replicas: {{ $values.replicas }}
+  {{- if and $records (not $values.database.existingSecret) }}
+  # A volume is at one node, and SQLite on it has one recorder.
+  strategy: {type: Recreate}
+  {{- end }}
   selector:
     matchLabels:
       {{- toYaml $selector | nindent 6 }}
@@ -125,6 +162,24 @@ spec:
         - {name: {{ $part }}, mountPath: /etc/torchq/{{ $part }}, readOnly: true}
         {{- end }}
       {{- end }}
+      {{- if and $records $values.database.existingSecret }}
+      initContainers:
+      # A change of the tables only adds: recorders of the version before go on meanwhile.
+      - name: migrate
+        image: {{ include "torchq.image" (dict "root" $root "image" $root.Values.image) | quote }}
+        imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+        args: [history, migrate]
+        envFrom:
+        - configMapRef: {name: {{ printf "%s-settings" (include "torchq.fullname" $root) | quote }}}
+        env:
+        {{- include "torchq.historyEnv" $root | nindent 8 }}
+        resources:
+          {{- toYaml $values.resources | nindent 10 }}
+        securityContext:
+          {{- toYaml $values.securityContext | nindent 10 }}
+        volumeMounts:
+        {{- include "torchq.historyMount" $root | nindent 8 }}
+      {{- end }}
       containers:
       - name: {{ $component }}
         image: {{ include "torchq.image" (dict "root" $root "image" $root.Values.image) | quote }}
@@ -133,11 +188,11 @@ spec:
         envFrom:
         - configMapRef: {name: {{ printf "%s-settings" (include "torchq.fullname" $root) | quote }}}
         env:
-        {{- include "torchq.redisEnv" $root | nindent 8 }}
+        {{- include (ternary "torchq.historyEnv" "torchq.redisEnv" $records) $root | nindent 8 }}
         - {name: TORCHQ_METRICS_ADDRESS, value: 0.0.0.0}
         - {name: TORCHQ_METRICS_PORT, value: "8081"}
         {{- toYaml .env | nindent 8 }}
-        {{- if $root.Values.reports.enabled }}
+        {{- if $reports }}
         - name: TORCHQ_REPORT_KEY_FILE
           value: {{ printf "/etc/torchq/reports/%s" (ternary $root.Values.reports.existingSecretKey "key" (ne $root.Values.reports.existingSecret "")) | quote }}
         {{- end }}
@@ -154,16 +209,24 @@ spec:
         securityContext:
           {{- toYaml $values.securityContext | nindent 10 }}
         volumeMounts:
+        {{- if $records }}
+        {{- include "torchq.historyMount" $root | nindent 8 }}
+        {{- else }}
         - {name: redis, mountPath: /etc/torchq/redis, readOnly: true}
-        {{- if $root.Values.reports.enabled }}
+        {{- end }}
+        {{- if $reports }}
         - {name: reports, mountPath: /etc/torchq/reports, readOnly: true}
         {{- end }}
       volumes:
+      {{- if $records }}
+      {{- include "torchq.historyVolume" $root | nindent 6 }}
+      {{- else }}
       {{- include "torchq.redisVolume" $root | nindent 6 }}
           {{- if hasKey $fills "redis" }}
           optional: true
           {{- end }}
-      {{- if $root.Values.reports.enabled }}
+      {{- end }}
+      {{- if $reports }}
       - name: reports
         secret:
           secretName: {{ include "torchq.reportsSecret" $root | quote }}
@@ -176,7 +239,7 @@ spec:
       {{- end }}
 {{- end }}
 
-{{- /* The PodDisruptionBudget of coordinator or worker: root, component. */ -}}
+{{- /* The PodDisruptionBudget of coordinator, worker or recorder: root, component. */ -}}
 {{- define "torchq.budget" -}}
 {{- $values := index .root.Values .component -}}
 {{- with $values.podDisruptionBudget }}
