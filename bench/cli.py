@@ -15,6 +15,7 @@ from bench.benchmarks import (
     commands,
     elastic,
     fairness,
+    history,
     hostile,
     idle,
     ingest,
@@ -97,6 +98,13 @@ BENCHMARKS = (
         other=Benchmark("worst", worst),
         flag="--worst",
         flag_help="measure the objects that are slowest to read, one by one",
+    ),
+    Benchmark(
+        "history",
+        history,
+        "Measure writing and reading of the history.\n\n"
+        "The figures are multiples of what the bare driver of the database needs for the same rows.",
+        note=f"The database is SQLite, unless {history.VARIABLE} names an empty one of PostgreSQL.",
     ),
     Benchmark(
         "reconcile",
