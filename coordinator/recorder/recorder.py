@@ -78,6 +78,8 @@ class Recorder:
         """Whether the absence before them is in the database."""
         self._renew_at = self._prune_at = self._sweep_at = clock()
         self._recorded_until = now()
+        self._stated = 0
+        """Up to when this process has said that everything is recorded."""
         self._has_begun = False
         self._pool: PoolRow | None = None
         self._found_pool: PoolRow | None = None
@@ -116,6 +118,8 @@ class Recorder:
                     self._read = ()
                 if self._sights.synced and self._clock() >= self._renew_at:
                     self._renew_at = self._clock() + RENEW_SECONDS
+                    if store.recorded_until() < self._stated:  # the database was lost, or is restored from a backup
+                        self._read, self._stated = (), 0
                     self._read_again(store, lists, until)
                     if is_current:
                         self._state(store, version, until)
@@ -149,6 +153,7 @@ class Recorder:
                 self._write_pool(store)
                 self._prune(store)
                 store.record_until(int(until))
+                self._stated = int(until)
                 self._lease.renew(version, until)
             self._recorded_until = until
             self._outage.report_recovery()

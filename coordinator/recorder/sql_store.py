@@ -47,11 +47,11 @@ class SqlStores:
         return sql_history.open_history(self._url(), self._cluster)
 
     def shared(self) -> HistoryStore:
-        """Return the store of all threads that only read, opened anew when the URL in its file has changed. Raises
-        HistoryError."""
+        """Return the store of all threads that only read, opened anew when the URL in its file has changed, or the
+        file of SQLite. Raises HistoryError."""
         with self._lock:
             url = self._url()
-            if self._shared is None or url != self._shared_url:
+            if self._shared is None or self._shared.is_replaced or url != self._shared_url:
                 self._close()
                 self._shared_url = url
                 self._shared = sql_history.open_history(url, self._cluster, read_only=True)

@@ -39,10 +39,18 @@ class Database:
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self._read_only = read_only
         self._engine = self._open()
+        self._file = self._found_file()
+        """Which file of SQLite is open."""
 
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another file, or none, has taken the place of the file that is open. What is written to a file without
+        a name is lost."""
+        return self._found_file() != self._file
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -60,6 +68,8 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """Open the one transaction that writes, and commit what the block has written. Raise NotReachable if the
         database does not answer or takes no writes."""
+        if self.is_replaced:
+            raise NotReachable(f"{self.name} was removed or replaced")
         with self._told(), self._engine.connect() as connection:
             connection.execution_options(**{_WRITES: True})
             with connection.begin():
@@ -68,6 +78,15 @@ class Database:
                     connection.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_SECONDS}s'"))
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
                 yield connection
+
+    def _found_file(self) -> tuple[int, int] | None:
+        if not self.is_sqlite:
+            return None
+        try:
+            found = os.stat(str(self._url.database))
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _open(self) -> Engine:
         if self.is_sqlite:
@@ -98,7 +117,7 @@ class Database:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as error:
             raise NotReachable(f"the history {path} cannot be opened: {error.strerror}") from None
-        return _file_engine(f"file:{quote(str(path))}", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL")
+        return _file_engine(f"file:{quote(str(path))}?mode=rw", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL")
 
     def _open_read_only(self, path: Path) -> Engine:
         address = f"file:{quote(str(path))}?mode=ro"

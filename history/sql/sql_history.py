@@ -47,6 +47,11 @@ class SqlHistory:
         """Close all connections."""
         self._database.close()
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether the file that is open has lost its place to another one."""
+        return self._database.is_replaced
+
     def write(self, rows: Iterable[Row]) -> int:
         """See HistoryStore."""
         with self._database.writing() as connection:

@@ -1,5 +1,6 @@
 """What a recorder writes: sights, absences, the Lease, and a database that is away."""
 
+import copy
 import logging
 from typing import Any, TypeVar
 
@@ -382,6 +383,17 @@ class TestDatabase:
         assert {row.name for row in rows(store, JobRow)} == {"lost", *(f"job-{number}" for number in range(10))}
         assert record(store, "lost").job.outcome == "Deleted"
         assert [gap.start for gap in rows(store, GapRow)] == [NOON + 9]
+
+    def test_database_that_is_restored_from_a_backup_gets_what_exists(
+        self, recorded: RecordedCluster, process: RecorderProcess, store: FailingHistory
+    ) -> None:
+        backup = copy.deepcopy(store.kept)
+        recorded.submit("digits")
+        process.step(20)
+        store.kept = backup
+        process.step(10)
+        assert record(store, "digits").job.outcome == ""
+        assert [(gap.start, gap.end) for gap in rows(store, GapRow)] == [(NOON - 1, NOON + 29)]
 
     def test_row_that_the_database_cannot_take_keeps_no_other_row_out(
         self,

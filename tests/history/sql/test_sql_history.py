@@ -203,6 +203,20 @@ class TestSqliteFiles:
             open_history(f"sqlite:///{tmp_path}/history.sqlite", "", read_only=True)
         assert list(tmp_path.iterdir()) == []
 
+    def test_that_are_removed_while_they_are_open_take_no_rows(self, tmp_path: Path) -> None:
+        """Linux keeps a removed file for who has opened it: what is written there is lost."""
+        url = f"sqlite:///{tmp_path}/history.sqlite"
+        store = open_history(url, "")
+        for path in tmp_path.iterdir():
+            path.unlink()
+        with pytest.raises(NotReachable, match="was removed or replaced"):
+            store.write(BEFORE)
+        assert store.is_replaced
+        store.close()
+        store = open_history(url, "")
+        assert store.write(BEFORE) == len(BEFORE)
+        store.close()
+
     def test_in_a_folder_that_does_not_exist_are_refused(self, tmp_path: Path) -> None:
         with pytest.raises(NotReachable, match="cannot be opened: No such file"):
             open_history(f"sqlite:///{tmp_path}/nowhere/history.sqlite", "")
