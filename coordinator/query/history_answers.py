@@ -82,7 +82,7 @@ def answer_job(store: HistoryStore, namespace: str, name: str, uid: str, now: in
         "until": timestamps.format_time(until),
         **_summary(record, until, _known_to(store, [record.job], now)),
         "holds": [_hold(each, until) for each in record.holds],
-        "pods": [_pod(each, until) for each in record.pods],
+        "pods": [_pod(each, until) for each in record.pods if each.start != each.end],
         "others": [_other(each) for each in listed[:MOST_EARLIER]],
         "hasMoreOthers": len(listed) > MOST_EARLIER,
     }

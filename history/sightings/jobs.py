@@ -252,13 +252,19 @@ def _admitted(sight: _Sight) -> ClosedHold | None:
     since = max(ends) if ends else _time(admission.get("admittedAt"))
     charge, others = holds.bounded(untrusted.amounts(admission.get("charge")))
     fields = {"number": holds.next_number(sight.closed, attempt), "attempt": attempt, "ended": ""}
-    fields |= {"from": since, "to": since, "running": _time(admission.get("running"))}
+    fields |= {"from": since, "to": since, "running": _time(_running(sight))}
     fields |= {"queue": text(admission.get("queue")), "workers": number(admission.get("workers")) or None}
     fields |= {"charge": charge, "unpaid": dict(untrusted.amounts(sight.job.get(UNPAID))), "others": others}
     try:
         return ClosedHold.model_validate(fields)
     except ValidationError:
         return None
+
+
+def _running(sight: _Sight) -> object:
+    """Return since when a job runs; a worker of an older version wrote that into the condition alone."""
+    found = sight.admission.get("running")
+    return sight.condition.get("lastTransitionTime") if not found and sight.status.get("phase") == "Running" else found
 
 
 def _hold_row(sight: _Sight, hold: ClosedHold) -> HoldRow:

@@ -82,6 +82,12 @@ def test_a_running_job_has_one_open_hold_from_its_admission() -> None:
     )
 
 
+def test_a_job_that_ran_before_an_upgrade_runs_since_its_condition_says_so() -> None:
+    told = status_of("Running", admission=ADMISSION)
+    (hold,) = hold_rows(jobs.of_job(sight(status=told), SEEN))
+    assert hold.running == int(timestamps.parse(told["conditions"][0]["lastTransitionTime"]).timestamp())
+
+
 def test_the_open_hold_begins_where_the_last_one_of_its_attempt_ended_and_tells_idle_growth_apart() -> None:
     idle = status_of("Running", admission=ADMISSION | {"workers": 2, "idle": 1}, holds=[HOLD])
     first, second = hold_rows(jobs.of_job(sight(status=idle), SEEN))

@@ -128,6 +128,7 @@ def test_one_job_has_each_hold_and_the_pods_that_went_on() -> None:
         hold("u1", T, T + 3600, 8, workers=2, ended="Resized", unpaid={GPU: 4}, others=2),
         hold("u1", T + 3600, T + 7200, 4, number=2, attempt=2, ended="Failed", is_approximate=True),
         pod("p1", "u1", T + 7200, T + 9000, 2),
+        pod("p2", "u1", T + 7200, T + 7200, 2),
         job("u0", name="big", created=T - 5),
     )
     document = history_answers.answer_job(stored(*rows), "red", "big", "", NOW)
