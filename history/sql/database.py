@@ -48,8 +48,8 @@ class Database:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another file, or none, has taken the place of the file that is open. What is written to a file without
-        a name is lost."""
+        """Whether another file, or none, has taken the place of the file that is open. What is written to a file
+        without a name is lost."""
         return self._found_file() != self._file
 
     @contextmanager
@@ -117,7 +117,9 @@ class Database:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as error:
             raise NotReachable(f"the history {path} cannot be opened: {error.strerror}") from None
-        return _file_engine(f"file:{quote(str(path))}?mode=rw", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL")
+        return _file_engine(
+            f"file:{quote(str(path))}?mode=rw", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"
+        )
 
     def _open_read_only(self, path: Path) -> Engine:
         address = f"file:{quote(str(path))}?mode=ro"

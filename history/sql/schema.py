@@ -21,7 +21,7 @@ def found(connection: Connection, name: str) -> int:
     tables = inspect(connection).get_table_names()
     if VERSION_TABLE not in tables:
         if tables:
-            raise WrongSchema(f"{name} belongs to another program: it has the table {min(tables)}. Name an own one")
+            raise WrongSchema(f"{name} belongs to another program: it has the table {min(tables)}. Name another one")
         return 0
     versions = table(VERSION_TABLE, column("version_num"))
     version = connection.scalar(select(versions.c.version_num))

@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from coordinator import settings
-from coordinator.cli import output
+from coordinator.cli import lazy_group, output
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import Command
 from coordinator.cli.session import Session, pass_session, start_log
@@ -46,6 +46,9 @@ from crds.api_resources import MODEL_VERSIONS, TORCHJOBS
 from kube import client
 from kube.settings import ConnectionSettings
 from queues.redis import url
+
+HISTORY = "coordinator.cli.history.sources:recorded_until"
+"""How far the history is recorded; no other command here waits for the library of its database."""
 
 
 class DataFolder(click.Path):
@@ -288,6 +291,7 @@ def status(session: Session, data: Path, form: str | None) -> None:
         document = {"up": bool(pids), "current": is_current, "kubeconfig": str(layout.kubeconfig), "processes": pids}
         document["metrics_url"] = stack_state.metrics_urls(data)
         document["metrics_token_file"] = str(Files(data).metrics_token)
+        document["history"] = lazy_group.find(HISTORY)(session, data)
         document["bytes"] = {name: job_files.measure(root) for name, root in _job_files(data).items()}
         output.print_document(document, form)
     elif pids:
@@ -297,6 +301,7 @@ def status(session: Session, data: Path, form: str | None) -> None:
         click.echo(f"torchq's commands go to: {session.cluster_name}{' (this cluster)' * is_current}")
         sizes = (f"{name} {size_text(job_files.measure(root))}" for name, root in _job_files(data).items())
         click.echo(f"files of jobs: {', '.join(sizes)} (torchq local prune)")
+        click.echo(f"history: {lazy_group.find(HISTORY)(session, data)}")
     else:
         click.echo(_not_up(data))
         for line in messages.not_here(session.environ, data):

@@ -28,8 +28,6 @@ T = TypeVar("T")
 MIGRATION = "coordinator.recorder.sql_store:migrate"
 PROGRAMS = ("json", "yaml", "csv")
 """The forms for programs, which are always complete."""
-FRESH_SECONDS = 60
-"""A history that ends earlier than this is said to."""
 TIMES = "7d, 12h, 2026-11-20 or 2026-11-20T09:00"
 _UID = (8, 4, 4, 4, 12)
 """The lengths of the parts of a uid."""
@@ -215,6 +213,6 @@ def _say_until(session: Session, until: str, zone: ZoneInfo, end: str | None = N
     now = output.now()
     missing = min(now, timestamps.parse(end) if end else now) - timestamps.parse(until)
     is_down = session.is_embedded and not session.target.runs
-    if missing.total_seconds() > (0 if is_down else FRESH_SECONDS):
+    if missing.total_seconds() > (0 if is_down else sources.FRESH_SECONDS):
         reason = "the cluster is down" if is_down else "nothing newer is recorded"
         click.echo(f"note: {reason}; history up to {tables.stamp(until, zone)}", err=True)

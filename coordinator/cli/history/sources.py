@@ -6,6 +6,7 @@ while the cluster is down. On Kubernetes only the recorder opens the database.
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +22,7 @@ from coordinator.history_settings import parse_prices
 from coordinator.local import target
 from coordinator.query import history_answers
 from coordinator.query.questions import Document, parse_document
+from crds import timestamps
 from history.prices import Prices
 from history.store import HistoryStore
 from queues import rules
@@ -28,6 +30,8 @@ from queues import rules
 DATABASE = "history.sql.sql_history:open_history"
 """The door to the database; few commands wait for its library."""
 DEFAULT_NAMESPACE = "default"
+FRESH_SECONDS = 60
+"""A history that ends earlier than this is said to."""
 
 
 class History(Protocol):
@@ -92,6 +96,17 @@ def find(session: Session) -> History:
     url = _url(session, data)
     store = lazy_group.find(DATABASE)(url, "", read_only=True)
     return OwnHistory(store, *_rules(session))
+
+
+def recorded_until(session: Session, data: Path) -> str:
+    """Say up to when the history of a local cluster is recorded, or why nobody can read that."""
+    try:
+        with closing(lazy_group.find(DATABASE)(_url(session, data), "", read_only=True)) as store:
+            until = store.recorded_until()
+    except USER_ERRORS as error:
+        return str(error)
+    missing = " only" if until < time.time() - FRESH_SECONDS else ""
+    return f"up to {timestamps.format_time(until)}{missing}" if until else "nothing is recorded yet"
 
 
 def namespace(session: Session) -> str:

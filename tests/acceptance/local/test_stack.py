@@ -35,10 +35,11 @@ def test_a_second_local_up_changes_nothing(shared: Stack) -> None:
 def test_local_status_lists_all_processes(shared: Stack) -> None:
     said = shared.local("status")
     assert said.code == 0
-    shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-3]}
+    shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-4]}
     assert shown == shared.pids()
-    assert said.out.splitlines()[-2].startswith("torchq's commands go to: ")
-    assert said.out.splitlines()[-1].startswith("files of jobs: outputs ")
+    assert said.out.splitlines()[-3].startswith("torchq's commands go to: ")
+    assert said.out.splitlines()[-2].startswith("files of jobs: outputs ")
+    assert said.out.splitlines()[-1].startswith("history: up to 20")
     assert shown.keys() == PARTS
     assert all(map(alive, shown.values()))
     # No start waits for the recorder, which tells of itself a moment later.
