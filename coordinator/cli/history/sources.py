@@ -99,14 +99,16 @@ def find(session: Session) -> History:
 
 
 def recorded_until(session: Session, data: Path) -> str:
-    """Say up to when the history of a local cluster is recorded, or why nobody can read that."""
+    """Say up to when the history of a local cluster that runs is recorded, or why nobody can read that."""
+    nothing = "nothing is recorded yet"
     try:
         with closing(lazy_group.find(DATABASE)(_url(session, data), "", read_only=True)) as store:
             until = store.recorded_until()
     except USER_ERRORS as error:
-        return str(error)
+        is_missing = isinstance(error, LocalError) and not (data / "history.sqlite").exists()
+        return nothing if is_missing else str(error)
     missing = " only" if until < time.time() - FRESH_SECONDS else ""
-    return f"up to {timestamps.format_time(until)}{missing}" if until else "nothing is recorded yet"
+    return f"up to {timestamps.format_time(until)}{missing}" if until else nothing
 
 
 def namespace(session: Session) -> str:

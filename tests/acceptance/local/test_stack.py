@@ -33,7 +33,8 @@ def test_a_second_local_up_changes_nothing(shared: Stack) -> None:
 
 
 def test_local_status_lists_all_processes(shared: Stack) -> None:
-    said = shared.local("status")
+    # The start of a cluster does not wait for its recorder.
+    said = until(lambda: shared.local("status"), lambda each: "history: up to 20" in each.out)
     assert said.code == 0
     shown = {line.split()[0]: int(line.split()[1]) for line in said.out.splitlines()[1:-4]}
     assert shown == shared.pids()
