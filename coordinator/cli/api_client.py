@@ -224,6 +224,8 @@ def recorder(session: Session) -> Fetch:
             if str(error).startswith(f"{UNKNOWN_PREFIX}/v1/"):
                 raise NoRecorder(f"the recorder is of an older version and does not answer this ({error})") from error
             raise
+        except errors.ServerError as error:  # no pod of the recorder is ready, or its database does not answer
+            raise NoRecorder(f"the recorder does not answer now, and jobs do not need it: {error}") from error
 
     return fetch
 

@@ -73,8 +73,9 @@ def test_a_command_about_all_namespaces_shows_the_reader_beside_the_recorder() -
         ({SERVICE_ANNOTATION: "no service/../x"}, None, "does not say where the recorder answers"),
         (SERVED, errors.NotFound('services "x" not found'), "namespace batch has no service mine-recorder"),
         (SERVED, errors.NotFound("there is no /v1/usage here; try /v1/history"), "is of an older version"),
+        (SERVED, errors.ServerError("503: no endpoints available"), "does not answer now.*no endpoints"),
     ],
-    ids=["no Lease", "no place", "unreadable place", "no Service", "older"],
+    ids=["no Lease", "no place", "unreadable place", "no Service", "older", "down"],
 )
 def test_a_recorder_that_does_not_answer_is_named_in_words(
     annotations: Mapping[str, str] | None, error: Exception | None, words: str
