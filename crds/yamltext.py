@@ -19,6 +19,7 @@ _MOST_NODES = 1_000_000
 """Maximum number of values in one document, including those that its aliases repeat."""
 _DEEPEST = 200
 """Maximum nesting depth of a document."""
+_TOO_DEEP = f"must not be nested deeper than {_DEEPEST} levels"
 _LONGEST_KEY = 80
 """Maximum number of characters of a key in a message."""
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -57,14 +58,24 @@ def documents(text: str) -> Iterator[Any]:
 def check_depth(text: str) -> None:
     """Raise ConstructorError for a text so deeply nested that composing it would overflow the stack of the process."""
     depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in _events(text):
         if isinstance(event, CollectionStartEvent):
             depth += 1
             if depth > _DEEPEST:
                 mark: Any = event.start_mark
-                raise ConstructorError(None, None, f"must not be nested deeper than {_DEEPEST} levels", mark)
+                raise ConstructorError(None, None, _TOO_DEEP, mark)
         elif isinstance(event, CollectionEndEvent):
             depth -= 1
+
+
+def _events(text: str) -> Iterator[Any]:
+    """Yield the events of a text. The library reads brackets ahead of their events, and has its own limit for them."""
+    try:
+        yield from yaml.parse(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        if error.problem != "exceeded maximum nesting depth":
+            raise
+        raise ConstructorError(None, None, _TOO_DEEP, error.problem_mark) from error
 
 
 def _check(root: Node) -> None:

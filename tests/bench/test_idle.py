@@ -16,6 +16,6 @@ def test_the_window_in_which_the_whole_cluster_used_least_counts() -> None:
 def test_every_process_of_a_cluster_is_measured() -> None:
     found = idle.run(Options(windows=1, seconds=1.0))
     assert found["shares_by_process"].keys() == {
-        "supervisor", "apiserver", "node", "redis", "coordinator", "worker-0", "worker-1"
+        "supervisor", "apiserver", "node", "redis", "coordinator", "worker-0", "worker-1", "recorder"
     }  # fmt: skip
     assert 0 <= found["share_of_a_core"] < 2

@@ -34,6 +34,7 @@ NOW = "2026-01-01T00:00:00Z"
 RUN: dict[str, list[tuple[str, ...]]] = {
     "config": [(), ("-o", "json")],
     "doctor": [(), ("-o", "json")],
+    "history migrate": [()],
     "job bump": [("train",)],
     "job cancel": [("other", "--reason", EVIL)],
     "job delete": [("gone",)],
@@ -75,11 +76,13 @@ RUN: dict[str, list[tuple[str, ...]]] = {
     "status": [(), ("-o", "json")],
     "submit": [("{folder}/evil.yaml",), ("{folder}/evil.yaml", "--dry-run"), (EVIL,)],
     "top": [("--count", "1")],
+    "usage": [(), ("--tz", EVIL), ("--month", EVIL)],
 }
 """The arguments with which each command is run; most of the runs end with an error, which has the text in it."""
 NOT_RUN = {
     "coordinator": "writes a log, which passes the same door",
     "worker": "writes a log, which passes the same door",
+    "recorder": "writes a log, which passes the same door",
     "rpc": "its output is a protocol; tests/coordinator/cli/rpc has its texts",
     "crds": "prints what is installed with it",
     "redis acl": "prints what is installed with it",

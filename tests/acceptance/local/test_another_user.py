@@ -84,7 +84,7 @@ def read_all(port: int, paths: list[str]) -> list[tuple[str, int, str]]:
 
 def test_another_user_of_the_machine_reads_nothing_at_any_port(stack: Stack, running: dict[str, str]) -> None:
     ports = ports_of({pid for name, pid in stack.pids().items() if name != "supervisor"})
-    assert len(ports) == 6, "the API server, the coordinator's three, and one of each worker"
+    assert len(ports) == 7, "the API server, the coordinator's three, and one of each worker and of the recorder"
     paths = [path.format(**running) for path in PATHS]
     answers = as_another_user(lambda: [each for port in ports for each in read_all(port, paths)])
     assert len(answers) >= len(ports) * len(paths)

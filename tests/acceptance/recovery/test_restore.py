@@ -25,9 +25,12 @@ def code(stack: Stack) -> list[Any]:
     return [each for each in stack.api.list(CONFIG_MAPS).items if labels.CODE in each["metadata"].get("labels", {})]
 
 
+_OF_OBJECT = ("observedGeneration", "selector", "restoredFrom")
+
+
 def comparable(found: dict[str, Any]) -> dict[str, Any]:
     """Return the spec and the status of a job without the fields that name the object or its generation."""
-    status = {name: value for name, value in found["status"].items() if name not in ("observedGeneration", "selector")}
+    status = {name: value for name, value in found["status"].items() if name not in _OF_OBJECT}
     status["conditions"] = [
         {name: value for name, value in each.items() if name != "observedGeneration"} for each in status["conditions"]
     ]
@@ -60,7 +63,8 @@ def test_a_restored_cluster_runs_waiting_jobs_and_no_finished_job_again(
     after = stack.job(ended)
     assert comparable(after) == comparable(before)
     assert after["status"]["observedGeneration"] == after["metadata"]["generation"]
-    assert json.dumps(after["status"]).count(before["metadata"]["uid"]) == 0
+    assert after["status"]["restoredFrom"]["uid"] == before["metadata"]["uid"]
+    assert json.dumps(after["status"]).count(before["metadata"]["uid"]) == 1
     assert "0 restored" in stack.try_run("restore", str(file)).err
 
 
