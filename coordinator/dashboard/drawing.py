@@ -1,0 +1,64 @@
+"""Pages as HTML.
+
+One rule: this is the only module that uses Jinja2. Everything is escaped, and an undefined name is an error.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from coordinator.dashboard.elements import Drawn, DrawnPage, Element, Page
+
+KEPT_ELEMENTS = 8192
+"""The most elements whose text is kept for other readers of the same page."""
+_ENVIRONMENT = Environment(
+    loader=PackageLoader("coordinator.dashboard"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_MARK = Markup("\0")
+"""Stands for the attributes by which the script of the page knows an element, until its text is known."""
+
+
+def draw(page: Page) -> DrawnPage:
+    """Return the elements of a page as text."""
+    return {section: tuple(map(_draw, elements)) for section, elements in page.sections.items()}
+
+
+def document(page: Page, drawn: DrawnPage, frame: Mapping[str, Any]) -> str:
+    """Return a whole page. `frame` has what is around all pages: see `templates/frame.html`."""
+
+    def section(name: str) -> Markup:
+        return Markup("".join(each.html for each in drawn[name]))
+
+    return _template(f"pages/{page.template}.html").render(title=page.title, section=section, **page.fixed, **frame)
+
+
+def _draw(element: Element) -> Drawn:
+    try:
+        return _drawn_once(element)
+    except TypeError:  # the values cannot be hashed
+        return _drawn(element)
+
+
+@lru_cache(KEPT_ELEMENTS)
+def _drawn_once(element: Element) -> Drawn:
+    return _drawn(element)
+
+
+def _drawn(element: Element) -> Drawn:
+    text = _template(f"elements/{element.template}.html").render(it=element.values, mark=_MARK)
+    version = hashlib.blake2s(text.encode(), digest_size=6).hexdigest()
+    mark = Markup('id="{}" data-version="{}"').format(element.id, version)
+    return Drawn(element.id, version, text.replace(_MARK, mark, 1).strip())
+
+
+@lru_cache(None)
+def _template(name: str) -> Template:
+    return _ENVIRONMENT.get_template(name)

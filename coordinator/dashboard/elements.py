@@ -1,0 +1,47 @@
+"""What a page consists of: elements in sections.
+
+One rule: a page is a value. An element is made again when its values differ, and only then.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """A part of a page that is replaced as a whole, such as a row of a table."""
+
+    id: str
+    """The identity within the page. Two elements of one page never have the same."""
+    template: str
+    """The template, by its name below `templates/elements`."""
+    values: Any
+    """What the template shows, as `it`: a frozen value that can be hashed, or JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: its elements by section, in their order."""
+
+    template: str
+    """The template, by its name below `templates/pages`. The template says where each section is."""
+    title: str
+    sections: Mapping[str, tuple[Element, ...]]
+    fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """What the template shows beside its sections. These values do not change while the page is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """An element as text."""
+
+    id: str
+    version: str
+    """Differs if the text differs."""
+    html: str
+
+
+DrawnPage = Mapping[str, tuple[Drawn, ...]]
+"""The drawn elements of a page, by section."""

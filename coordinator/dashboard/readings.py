@@ -1,0 +1,157 @@
+"""What the cluster shows, read once a second for everybody who looks.
+
+One rule: nothing is asked while nobody looks, and a part that does not answer is named while the rest is shown.
+"""
+
+import contextlib
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TypeVar
+
+from coordinator.errors import CoordinatorError
+from coordinator.follow.job_feed import Inbox, JobFeed
+from coordinator.query.questions import Document, Queries
+from kube import errors
+from kube.api import Manifest
+from queues.errors import QueueError
+
+EVERY_SECONDS = 1.0
+LOOKED_SECONDS = 5.0
+"""How long after the last look the cluster is read on. A browser that goes to the next page finds fresh figures."""
+FIRST_SECONDS = 10.0
+"""The longest wait of a page for a first reading."""
+PICKS = 10
+"""The forecast picks that a page shows."""
+FAILURES = (errors.ClusterError, QueueError, CoordinatorError)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the cluster showed at one time."""
+
+    number: int
+    """Counts readings; two readings of the same number are the same."""
+    at: float
+    """The time, in seconds since 1970."""
+    jobs: Sequence[Manifest] = ()
+    """All jobs that this process sees, trimmed, in no order."""
+    jobs_version: int = 0
+    """Differs if the jobs differ."""
+    queues: Sequence[Document] = ()
+    upcoming: Document = field(default_factory=dict)
+    """The answer to `next` for the picks that fit now."""
+    in_order: Document = field(default_factory=dict)
+    """The answer to `next` as if the pool had room for all jobs."""
+    status: Document = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What does not answer, by its name, and why."""
+
+    def jobs_by(self, key: Callable[[Manifest], str]) -> Mapping[str, Sequence[Manifest]]:
+        """Return the jobs by a text that each has."""
+        found = defaultdict[str, list[Manifest]](list)
+        for job in self.jobs:
+            found[key(job)].append(job)
+        return found
+
+
+class Readings:
+    """Reads the cluster on a thread as long as someone looks, and keeps the newest reading."""
+
+    def __init__(
+        self,
+        feed: JobFeed,
+        queries: Callable[[], Queries],
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._feed, self._queries, self._clock, self._monotonic = feed, queries, clock, monotonic
+        self._inbox = Inbox()
+        self._changed = threading.Condition()
+        self._newest = Reading(number=0, at=0.0)
+        self._looked = -LOOKED_SECONDS
+        self._stopped = False
+        self._jobs_version = 0
+        self._thread = threading.Thread(target=self._run, name="dashboard-readings", daemon=True)
+
+    def __enter__(self) -> "Readings":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def newest(self) -> Reading:
+        """Return the newest reading, and let the cluster be read for some seconds from now. Waits for a first reading
+        if nobody has looked for a while."""
+        with self._changed:
+            idle = self._monotonic() - self._looked > LOOKED_SECONDS
+            number = self._newest.number
+            self._looked = self._monotonic()
+            if idle:
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._stopped or self._newest.number != number, FIRST_SECONDS)
+            return self._newest
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped or self._is_wanted())
+                if self._stopped:
+                    return
+            found = self._read()
+            with self._changed:
+                self._newest = found
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._stopped, EVERY_SECONDS)
+
+    def _is_wanted(self) -> bool:
+        return self._monotonic() - self._looked <= LOOKED_SECONDS
+
+    def _read(self) -> Reading:
+        problems = dict[str, str]()
+
+        def attempt(part: str, read: Callable[[], T], otherwise: T) -> T:
+            if part in problems:
+                return otherwise
+            try:
+                return read()
+            except FAILURES as error:
+                problems[part] = str(error)
+                return otherwise
+
+        jobs = attempt("API server", self._read_jobs, self._newest.jobs)
+        queries = attempt("coordinator", self._queries, None)
+        nothing = Document()
+        status = attempt("coordinator", lambda: queries.status() if queries else nothing, nothing)
+        queues = attempt("coordinator", lambda: queries.queues() if queries else [], [])
+        upcoming = attempt("coordinator", lambda: queries.next(PICKS) if queries else nothing, nothing)
+        ordered = attempt("coordinator", lambda: queries.next(PICKS, roomy=True) if queries else nothing, nothing)
+        return Reading(
+            number=self._newest.number + 1,
+            at=self._clock(),
+            jobs=jobs,
+            jobs_version=self._jobs_version,
+            queues=tuple(queues),
+            upcoming=upcoming,
+            in_order=ordered,
+            status=status,
+            problems=MappingProxyType(problems),
+        )
+
+    def _read_jobs(self) -> Sequence[Manifest]:
+        jobs: Iterable[Manifest] = self._feed.all(self._inbox)
+        changed = self._newest.number == 0
+        with contextlib.suppress(StopIteration):
+            while self._inbox.take(0) is not None:
+                changed = True
+        if not changed:
+            return self._newest.jobs
+        self._jobs_version += 1
+        return tuple(jobs)

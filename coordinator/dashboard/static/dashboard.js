@@ -1,0 +1,129 @@
+// The script of the dashboard: it keeps the page as the server says it is now.
+//
+// One rule: the server decides what is shown. The script applies changes to elements, and shows times as their reader
+// knows them.
+"use strict";
+
+const QUIET_SECONDS = 30; // the server sends a line at least every 10 s
+const LONGEST_PAUSE = 15;
+const connection = document.getElementById("connection");
+let open = null; // aborts the stream
+let heard = 0;
+let pause = 1;
+
+function shown() {
+  const sections = {};
+  for (const section of document.querySelectorAll("[id]:has(> [data-version])")) sections[section.id] = [];
+  for (const each of document.querySelectorAll("[data-version]")) {
+    (sections[each.parentElement.id] ??= []).push([each.id, each.dataset.version]);
+  }
+  return sections;
+}
+
+function parse(html) {
+  const holder = document.createElement("template");
+  holder.innerHTML = html;
+  return holder.content.firstElementChild;
+}
+
+function apply(change) {
+  let element = document.getElementById(change.id);
+  if (change.section === undefined) return element?.remove();
+  const section = document.getElementById(change.section);
+  const before = change.before ? document.getElementById(change.before) : null;
+  if (change.html !== undefined) {
+    const made = parse(change.html);
+    keep(element, made);
+    if (element) element.replaceWith(made);
+    element = made;
+  }
+  const next = element.nextElementSibling;
+  if (element.parentElement !== section || next !== before) section.insertBefore(element, before);
+}
+
+// What the reader has done to an element stays: opened details and the focus.
+function keep(old, made) {
+  if (!old) return;
+  const opened = old.querySelectorAll("details");
+  made.querySelectorAll("details").forEach((each, place) => { each.open = opened[place]?.open ?? each.open; });
+  if (!old.contains(document.activeElement)) return;
+  const path = [...old.querySelectorAll("a, button, summary, input, select")].indexOf(document.activeElement);
+  queueMicrotask(() => made.querySelectorAll("a, button, summary, input, select")[path]?.focus({ preventScroll: true }));
+}
+
+function say(text) {
+  if (connection.textContent !== text) connection.textContent = text;
+}
+
+async function follow() {
+  const aborter = open = new AbortController();
+  heard = Date.now();
+  try {
+    const answer = await fetch("/stream", {
+      method: "POST",
+      headers: { "Content-Type": "application/json", "Torchq-Secret": document.body.dataset.secret },
+      body: JSON.stringify({ page: document.body.dataset.page, shown: shown() }),
+      signal: aborter.signal,
+    });
+    if (answer.status === 401 || answer.status === 403 || answer.status === 404) return location.reload();
+    if (!answer.ok) throw new Error(answer.statusText);
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      heard = Date.now();
+      pause = 1;
+      text += value;
+      const messages = text.split("\n\n");
+      text = messages.pop();
+      for (const message of messages) {
+        if (message.startsWith("data: ")) JSON.parse(message.slice(6)).forEach(apply);
+        if (message.startsWith("event: end")) return location.reload();
+      }
+      say("");
+      tell();
+    }
+  } catch (error) {
+    if (open !== aborter) return;
+  }
+  if (open !== aborter || document.hidden) return;
+  if (!connection.textContent) say(`connection lost since ${new Date(heard).toLocaleTimeString([], { timeStyle: "short" })}`);
+  setTimeout(() => { if (open === aborter && !document.hidden) follow(); }, pause * 1000 * (0.5 + Math.random()));
+  pause = Math.min(LONGEST_PAUSE, pause * 2);
+}
+
+function close() {
+  const aborter = open;
+  open = null;
+  aborter?.abort();
+}
+
+function age(seconds) {
+  const whole = Math.max(0, Math.floor(seconds));
+  if (whole < 120) return `${whole}s`;
+  if (whole < 7200) return `${Math.floor(whole / 60)}m`;
+  if (whole < 172800) return `${Math.floor(whole / 3600)}h${String(Math.floor((whole % 3600) / 60)).padStart(2, "0")}m`;
+  return `${Math.floor(whole / 86400)}d`;
+}
+
+function tell() {
+  for (const each of document.querySelectorAll("time[datetime]")) {
+    const at = new Date(each.dateTime);
+    const text = each.classList.contains("age") ? age((Date.now() - at) / 1000) : at.toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
+    if (!each.title) each.title = each.textContent;
+    if (each.textContent !== text) each.textContent = text;
+  }
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) close();
+  else { tell(); follow(); }
+});
+setInterval(() => {
+  if (document.hidden) return;
+  tell();
+  if (open && Date.now() - heard > QUIET_SECONDS * 1000) { const quiet = open; quiet.abort(); }
+}, 1000);
+tell();
+if (!document.hidden) follow();

@@ -1,0 +1,80 @@
+"""Who looks at the dashboard: one visitor for each browser that is logged in.
+
+One rule: everything that a visitor reads or changes is asked with the visitor's own rights.
+"""
+
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from coordinator.query.bounds import Bounds
+from coordinator.query.questions import Document, Queries
+from kube.client import KubernetesCluster
+
+
+class HistoryFetch(Protocol):
+    """Access to the recorder."""
+
+    def __call__(self, path: str, namespace: str = "") -> Document:
+        """Return the JSON at a path. Raises CoordinatorError and ClusterError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A browser that is logged in."""
+
+    name: str
+    """The account as which the visitor acts, for people."""
+    cluster: KubernetesCluster
+    """The API server, asked with the visitor's own rights."""
+    queries: Callable[[], Queries]
+    """A function that returns access to a coordinator for questions about single jobs."""
+    history: Callable[[], HistoryFetch]
+    """A function that returns access to the recorder. Raises CoordinatorError where there is none."""
+    bounds: Callable[[], Bounds]
+    """A function that returns what of the answers for everybody this visitor is told. Raises ClusterError."""
+    may_act: bool
+    """Whether pages show what changes jobs and queues."""
+    secret: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    """What a request that changes something has to show, beside the cookie."""
+
+
+class Visitors(Protocol):
+    """Who may look, by what their browsers send."""
+
+    def find(self, cookies: Mapping[str, str]) -> Visitor | None:
+        """Return the visitor whose cookie a browser sent; None if there is none, or no longer."""
+
+
+class OneVisitor:
+    """The visitor of a dashboard that a user runs: whoever opens the printed address first."""
+
+    def __init__(self, visitor: Visitor, clock: Callable[[], float] = time.monotonic) -> None:
+        self._visitor = visitor
+        self._code: str | None = secrets.token_urlsafe(24)
+        self._value = secrets.token_urlsafe(32)
+        self._lock = threading.Lock()
+        # All ports of a machine share cookies, so another dashboard must not replace this one's.
+        self.cookie = f"torchq-{secrets.token_hex(6)}"
+
+    @property
+    def code(self) -> str:
+        """The code that opens the dashboard once; empty after that."""
+        return self._code or ""
+
+    def open(self, code: str) -> str | None:
+        """Return the value of the cookie for the code; None for a wrong code, and for the right one the second time."""
+        with self._lock:
+            if self._code is None or not hmac.compare_digest(self._code.encode(), code.encode()):
+                return None
+            self._code = None
+            return self._value
+
+    def find(self, cookies: Mapping[str, str]) -> Visitor | None:
+        """See `Visitors`."""
+        value = cookies.get(self.cookie, "")
+        return self._visitor if hmac.compare_digest(self._value.encode(), value.encode()) else None
