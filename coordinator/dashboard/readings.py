@@ -128,9 +128,9 @@ class Readings:
 
         jobs = attempt("API server", self._read_jobs, self._newest.jobs)
         queries = attempt("coordinator", self._queries, None)
-        nothing = Document()
+        nothing, no_queues = Document(), list[Document]()
         status = attempt("coordinator", lambda: queries.status() if queries else nothing, nothing)
-        queues = attempt("coordinator", lambda: queries.queues() if queries else [], [])
+        queues = attempt("coordinator", lambda: queries.queues() if queries else no_queues, no_queues)
         upcoming = attempt("coordinator", lambda: queries.next(PICKS) if queries else nothing, nothing)
         ordered = attempt("coordinator", lambda: queries.next(PICKS, roomy=True) if queries else nothing, nothing)
         return Reading(

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import signal
 import webbrowser
+from collections.abc import Callable
 from functools import partial
 
 import click
@@ -57,7 +58,7 @@ def dashboard(session: Session, port: int | None, no_open: bool, all_namespaces:
         _serve(frame, ports, ready)
 
 
-def _serve(frame: Frame, ports: list[int], ready: "server.Callable[[int], None]") -> None:
+def _serve(frame: Frame, ports: list[int], ready: Callable[[int], None]) -> None:
     for port in ports:
         try:
             return asyncio.run(server.serve(frame, port, ready, _until_signal))
