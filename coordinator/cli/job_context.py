@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from coordinator.cli import api_client, in_place, job_ref, output
-from coordinator.cli.job_details import JobContext
 from coordinator.cli.session import Session
 from coordinator.follow import job_objects
 from coordinator.query.questions import Document
+from coordinator.wording import job_growth
+from coordinator.wording.job_details import JobContext
 from crds.api_resources import EVENTS, RESOURCE_QUOTAS
 from crds.keys import JobKey
 from crds.torchjob import resource_quota
@@ -101,3 +102,20 @@ def read_reports(session: Session, item: Manifest, pods: Iterable[Manifest]) -> 
 def reports_of(session: Session, key: JobKey) -> Document:
     """Return the reports of a job's pods, or why they are not known."""
     return api_client.ask(session, lambda queries: queries.reports(key), lambda error: {"unknown": str(error)})
+
+
+def read_growth(session: Session, item: Manifest) -> Document:
+    """Return how many workers a job has and wants, and why the missing workers wait; empty if the job waits for no
+    workers. If no coordinator answers, the reason says so.
+    """
+    counts = job_growth.counts_of(item)
+    if counts["wanted"] <= counts["granted"]:
+        return {}
+    key = job_ref.key(item)
+    answer = api_client.ask(
+        session,
+        lambda queries: queries.job(key),
+        lambda error: {"rest": {"code": "Unknown", "message": str(error)}},
+    )
+    reason = answer.get("rest") or answer.get("growth") or {"code": "New", "message": "no request is known yet"}
+    return {**reason, **counts}

@@ -16,13 +16,13 @@ import click
 from coordinator.cache import gang_shapes, pod_grace, views
 from coordinator.cli import api_client
 from coordinator.cli.api_client import Fetch
-from coordinator.cli.job_ref import display_name
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
 from coordinator.query.questions import UnknownObject
 from coordinator.routing import feasibility
 from coordinator.routing.feasibility import JobRequest, Obstacle
 from coordinator.runs.submission_findings import CheckedJob, CheckUnavailable, Verb, Vetting
+from coordinator.wording import job_state
 from crds.errors import InvalidObject
 from crds.torchjob import torchjob
 from crds.torchjob.demand import FirstPods
@@ -127,7 +127,7 @@ def _parse(item: Manifest, change: str) -> TorchJob:
         return torchjob.parse(item)
     except InvalidObject as error:
         causes = tuple(errors.FieldCause(problem.field, problem.message) for problem in error.problems)
-        raise errors.Invalid(f"{change}: TorchJob {display_name(item)} would be invalid", causes) from error
+        raise errors.Invalid(f"{change}: TorchJob {job_state.display_name(item)} would be invalid", causes) from error
 
 
 def _ask(session: Session, jobs: Sequence[TorchJob]) -> Iterator[list[Obstacle]]:

@@ -8,13 +8,14 @@ from functools import partial
 import click
 
 from coordinator.cli import job_context as surroundings
-from coordinator.cli import job_details, job_growth, job_text, outlook, output, submission, text
+from coordinator.cli import job_sheet, outlook, output, submission
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.session import Session, pass_session, with_namespace
 from coordinator.runs.submission_findings import Vetting
+from coordinator.wording import explanations, job_details, job_growth
 from kube.api import Manifest
 
 
@@ -74,12 +75,12 @@ def _show(session: Session, item: Manifest, form: str | None) -> None:
     job_context = surroundings.read(session.cluster, item, embedded=session.is_embedded)
     training = surroundings.read_reports(session, item, job_context.pods)
     document = job_details.describe(item, job_context) | {
-        "workers": job_growth.read(session, item),
+        "workers": surroundings.read_growth(session, item),
         "size": job_growth.size_of(item),
         "training": training,
-        "silence": text.describe_silence(item, training, output.now()),
+        "silence": explanations.describe_silence(item, training, output.now()),
     }
     if form in ("json", "yaml"):
         output.print_document({**item, "details": document}, form)
     else:
-        click.echo(job_text.format_job(item, document, job_context.pods, wide=form == "wide"))
+        click.echo(job_sheet.format_job(item, document, job_context.pods, wide=form == "wide"))

@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
-from coordinator.cli import api_client, audit_events, columns, job_ref, queue_moves
+from coordinator.cli import api_client, audit_events, job_ref, queue_moves
 from coordinator.cli.audit_events import ChangeOptions, change_job, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
 from coordinator.errors import CoordinatorError
 from coordinator.query.questions import ANOTHER
+from coordinator.wording import job_state
 from crds import labels, timestamps
 from crds.api_resources import TORCHJOBS
 from crds.torchjob.jobspec import MAX_PRIORITY
@@ -53,8 +54,8 @@ def hold(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Keep a waiting job out of the order. `resume` returns it; the job keeps its age."""
 
     def act(item: Manifest) -> None:
-        if job_ref.is_admitted(item):
-            name = job_ref.display_name(item)
+        if job_state.is_admitted(item):
+            name = job_state.display_name(item)
             raise errors.Conflict(f"job {name} holds room already: torchq job suspend deletes its pods")
         change_job(session, item, {"spec": {"schedulingPolicy": {"hold": True}}}, "JobHeld", "held", change)
 
@@ -77,8 +78,8 @@ def cancel(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """
 
     def act(item: Manifest) -> None:
-        if job_ref.is_finished(item):
-            name, phase = job_ref.display_name(item), item["status"]["phase"]
+        if job_state.is_finished(item):
+            name, phase = job_state.display_name(item), item["status"]["phase"]
             raise errors.Conflict(f"job {name} has ended already ({phase}): torchq job delete removes it")
         change_job(session, item, {"spec": {"cancel": True}}, "JobCancelled", "cancelled", change)
 
@@ -136,10 +137,10 @@ def bump(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 
 
 def _bump(session: Session, item: Manifest, change: ChangeOptions) -> None:
-    queue = columns.queue_of(item)
-    if job_ref.is_admitted(item) or job_ref.is_finished(item):
+    queue = job_state.queue_of(item)
+    if job_state.is_admitted(item) or job_state.is_finished(item):
         raise errors.Conflict(
-            f"job {job_ref.display_name(item)} does not wait, so its place in the queue cannot change"
+            f"job {job_state.display_name(item)} does not wait, so its place in the queue cannot change"
         )
     figures = api_client.find(session).queue(queue)
     priority = _priority_for_head(item, figures)
@@ -147,7 +148,7 @@ def _bump(session: Session, item: Manifest, change: ChangeOptions) -> None:
     if priority is not None:
         patch["spec"] = {"schedulingPolicy": {"priority": priority}}
     if not patch:
-        click.echo(f"job {job_ref.display_name(item)} is already the first of queue {queue}")
+        click.echo(f"job {job_state.display_name(item)} is already the first of queue {queue}")
         return
     change_text = f"bumped in queue {queue}" + ("" if priority is None else f" to priority {priority}")
     change_job(session, item, patch, "JobBumped", change_text, change)
@@ -168,7 +169,7 @@ def _first(figures: Manifest) -> str:
 def _priority_for_head(item: Manifest, figures: Manifest) -> int | None:
     """Return the priority that makes a job the first of its queue, or comes nearest; None if it is already first."""
     first, score = figures["status"].get("first"), figures["status"].get("firstScore")
-    if first is None or first == job_ref.display_name(item):
+    if first is None or first == job_state.display_name(item):
         return None
     aging = figures["spec"]["agingSeconds"]
     most = min(MAX_PRIORITY, int(BOOST_LIMIT_SECONDS // aging))
@@ -229,23 +230,23 @@ def move(
 
 def _check_moves(session: Session, items: list[Manifest], queue: str, requeue: bool, anyway: bool) -> list[Manifest]:
     """Return jobs in the order of their moves. Raises NeverRuns if one of those that move could never run then."""
-    moving = [item for item in items if not job_ref.is_finished(item) and columns.queue_of(item) != queue]
-    moving = [item for item in moving if requeue or not job_ref.is_admitted(item)]
+    moving = [item for item in items if not job_state.is_finished(item) and job_state.queue_of(item) != queue]
+    moving = [item for item in moving if requeue or not job_state.is_admitted(item)]
     queue_moves.check(session, moving, queue, anyway=anyway)
     # Room that a job gives up in the old queue goes to the first job that waits there: that must be none of these.
-    return sorted(items, key=job_ref.is_admitted)
+    return sorted(items, key=job_state.is_admitted)
 
 
 def _move(session: Session, item: Manifest, queue: str, requeue: bool, timeout: float, change: ChangeOptions) -> None:
     job_ref.refuse_finished(item)
-    if job_ref.is_admitted(item) and columns.queue_of(item) != queue:
+    if job_state.is_admitted(item) and job_state.queue_of(item) != queue:
         item = _release(session, item, queue, requeue, timeout, change)
     resumed = requeue and bool(item["spec"].get("suspend"))
-    if columns.queue_of(item) == queue and not resumed:
-        click.echo(f"job {job_ref.display_name(item)} is in queue {queue} already")
+    if job_state.queue_of(item) == queue and not resumed:
+        click.echo(f"job {job_state.display_name(item)} is in queue {queue} already")
         return
     if not (
-        change.dry_run and job_ref.is_admitted(item)
+        change.dry_run and job_state.is_admitted(item)
     ):  # the API server refuses to move an admitted job, and a dry run does not suspend it
         queue_moves.move(session, item, queue, change, resume=resumed)
 
@@ -256,16 +257,16 @@ def _release(
     """Suspend a job and return it once it holds no room. Called again after an interruption, it continues there."""
     if not requeue:
         raise errors.Conflict(
-            f"job {job_ref.display_name(item)} holds room in queue {columns.queue_of(item)}: "
+            f"job {job_state.display_name(item)} holds room in queue {job_state.queue_of(item)}: "
             f"--requeue suspends it, moves it to {queue} and resumes it there"
         )
     change_text = f"suspended, to be moved to queue {queue}"
     item = change_job(session, item, {"spec": {"suspend": True}}, "JobSuspended", change_text, change)
     if change.dry_run:
         return item
-    name, deadline = job_ref.display_name(item), time.monotonic() + timeout
-    while job_ref.is_admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
-        if job_ref.is_finished(item):
+    name, deadline = job_state.display_name(item), time.monotonic() + timeout
+    while job_state.is_admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
+        if job_state.is_finished(item):
             raise MoveFailed(f"job {name} finished before it could be suspended")
         if time.monotonic() > deadline:
             raise MoveFailed(

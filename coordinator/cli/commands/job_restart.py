@@ -12,6 +12,7 @@ from coordinator.cli.audit_events import ChangeOptions, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
+from coordinator.wording import job_state
 from crds import labels
 from crds.api_resources import TORCHJOBS
 from crds.torchjob import torchjob
@@ -54,16 +55,16 @@ def _restart(
     patch = {"metadata": {"uid": job.metadata.uid, "annotations": {labels.RESTART_REQUEST: text}}}
     item_after = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=change.dry_run)
     what = "the whole job" if task is None else f"task {task}" if index is None else f"{task} {index}"
-    change_text = f"job {job_ref.display_name(item)}: {HOW[request.how]} of {what} requested"
+    change_text = f"job {job_state.display_name(item)}: {HOW[request.how]} of {what} requested"
     audit_events.report(session, item_after, "JobRestartRequested", change_text, change)
 
 
 def _refuse_without_pods(item: Manifest) -> None:
     job_ref.refuse_finished(item)
-    name = job_ref.display_name(item)
+    name = job_state.display_name(item)
     if item["spec"].get("suspend"):
         raise errors.Conflict(f"job {name} is suspended: torchq job resume {name} starts it again")
-    if not job_ref.is_admitted(item):
+    if not job_state.is_admitted(item):
         raise errors.Conflict(f"job {name} waits and has no pods: torchq job why {name} explains why")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from coordinator.cli import api_client, audit_events, columns, output
+from coordinator.cli import api_client, audit_events, output
 from coordinator.cli.audit_events import ChangeOptions, change_options
 from coordinator.cli.jobs import completion, draining, holders, selected
 from coordinator.cli.lazy_group import USER_ERRORS
@@ -17,6 +17,8 @@ from coordinator.cli.queue_moves import empty
 from coordinator.cli.session import Session, pass_session
 from coordinator.query.questions import UnknownObject
 from coordinator.rbac.permissions import QUEUE_ADMIN, USER
+from coordinator.wording import ages, queue_columns, room_holders
+from coordinator.wording.amounts import format_amounts
 from crds import tenantqueue
 from crds.api_resources import TENANT_QUEUES
 from crds.errors import InvalidObject, Problem
@@ -55,7 +57,7 @@ def list_queues(session: Session, names: tuple[str, ...], all_namespaces: bool, 
         except (errors.Forbidden, errors.NotFound, UnknownObject):
             raise refusal from None
         click.echo(f"note: the queue of namespace {session.namespace} alone; other queues by their names", err=True)
-    listing.show(columns.queue_columns(output.now()), items)
+    listing.show(queue_columns.queue_columns(output.now()), items)
 
 
 def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manifest]:
@@ -119,13 +121,13 @@ def show(session: Session, name: str, form: str | None) -> None:
         output.print_document(item, form)
         return
     spec, status = item["spec"], item.get("status") or {}
-    facts = [(column.title.capitalize(), column.text(item)) for column in columns.queue_columns(output.now())]
+    facts = [(column.title.capitalize(), column.text(item)) for column in queue_columns.queue_columns(output.now())]
     if status.get("idleUsage"):
-        facts.append(("Idle growth", columns.format_amounts(status["idleUsage"]) + " of the usage"))
+        facts.append(("Idle growth", format_amounts(status["idleUsage"]) + " of the usage"))
     facts += [
         ("Namespaces", ", ".join(spec.get("namespaces") or ()) or "any"),
         ("Aging", f"{spec.get('agingSeconds', 600)} s of waiting for one step of priority"),
-        ("Waiting since", output.duration(status.get("oldestWaitSeconds"))),
+        ("Waiting since", ages.duration(status.get("oldestWaitSeconds"))),
     ]
     facts += [("Gang queues", listed)] if (listed := _gang_queues(spec)) else []
     facts += [("Held by", held)] if (held := _held_by(session, name)) else []
@@ -145,7 +147,7 @@ def _gang_queues(spec: Manifest) -> str:
 def _held_by(session: Session, name: str) -> str:
     """Return the jobs that hold most of what a queue uses; empty if no coordinator says so."""
     status = api_client.ask(session, lambda queries: queries.queue(name)["status"], lambda _: {})
-    return holders.format_holders(holders.read(session, status))
+    return room_holders.format_holders(holders.read(session, status))
 
 
 def ineffective(item: Manifest) -> tuple[Problem, ...]:

@@ -3,10 +3,11 @@
 One rule: the name of a job that this account may not read is not shown.
 """
 
-from coordinator.cli import columns, job_ref
+from coordinator.cli import job_ref
 from coordinator.cli.session import Session
 from coordinator.follow import deletion
 from coordinator.query.questions import ANOTHER, Document
+from coordinator.wording import job_state
 from crds import labels
 from crds.api_resources import PODS
 from crds.keys import JobKey
@@ -46,7 +47,7 @@ def _ending(item: Manifest | None) -> str:
         return "being deleted"
     if item["spec"].get("cancel"):
         return "cancelled"
-    if job_ref.is_finished(item):
+    if job_state.is_finished(item):
         return "ended"
     return "suspended" if item["spec"].get("suspend") else ""
 
@@ -58,22 +59,3 @@ def _until(session: Session, key: JobKey) -> str:
     except errors.ClusterError:
         return ""
     return max((pod["metadata"].get("deletionTimestamp") or "" for pod in pods), default="")
-
-
-def format_holders(answer: Document) -> str:
-    """Return the holders of room in one line; empty if none are known."""
-    parts = [_format(each) for each in answer.get("holders") or ()]
-    if more := answer.get("otherHolders"):
-        parts.append(f"{more} other{'' if more == 1 else 's'}")
-    *first, last = parts or [""]
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def _format(holder: Document) -> str:
-    name = f"job {holder['job']}" if holder["uid"] else ANOTHER
-    queue = f" of queue {holder['queue']}" if holder["queue"] else ""
-    end = ""
-    if holder.get("ending"):
-        until = f"its pods end by {holder['until']}" if holder["until"] else "its pods are still to end"
-        end = f"; {holder['ending']}, {until}"
-    return f"{name}{queue} ({columns.format_amounts(holder['charge'])}{end})"

@@ -12,8 +12,9 @@ from typing import Any
 from rich.text import Text
 
 from coordinator import terminal
-from coordinator.cli import columns, job_columns, job_ref, job_text, output
-from coordinator.cli.output import Document
+from coordinator.cli import job_ref
+from coordinator.query.questions import Document
+from coordinator.wording import ages, amounts, job_columns, job_facts, pick_columns, queue_columns
 from crds.keys import JobKey
 from crds.resources import quantities
 
@@ -33,7 +34,7 @@ class Reading:
     """The findings of one look at the cluster."""
 
     status: Document
-    """The document of `coordinator.cli.top.summary.summarize`, with the name of the cluster."""
+    """The document of `coordinator.wording.system_health.summarize`, with the name of the cluster."""
     queues: Sequence[Document] = ()
     picks: Sequence[Document] = ()
     jobs: Sequence[Document] = ()
@@ -172,8 +173,8 @@ def _usage(queue: Document) -> Document:
 
 
 def _queue_columns(queues: Sequence[Document], resource: str) -> list[ScreenColumn]:
-    status, states = [queue.get("status") or {} for queue in queues], map(columns.queue_state, queues)
-    shares = [bar(columns.part(queue, "share"), columns.part(queue, "target")) for queue in queues]
+    status, states = [queue.get("status") or {} for queue in queues], map(queue_columns.queue_state, queues)
+    shares = [bar(queue_columns.part(queue, "share"), queue_columns.part(queue, "target")) for queue in queues]
     return [
         ScreenColumn("QUEUE", [Text(queue["metadata"]["name"], "bold") for queue in queues]),
         ScreenColumn("STATE", [Text(state, "" if state == "Open" else "yellow") for state in states]),
@@ -183,7 +184,7 @@ def _queue_columns(queues: Sequence[Document], resource: str) -> list[ScreenColu
         ScreenColumn("SHARE", [Text(each.get("share") or "-") for each in status], right=True),
         ScreenColumn(f"OF {_MARK} TARGET", shares),
         ScreenColumn("GPUS" if resource == GPU else "CPUS", [_amount(queue, resource) for queue in queues]),
-        ScreenColumn("OLDEST", [Text(output.duration(each.get("oldestWaitSeconds"))) for each in status], right=True),
+        ScreenColumn("OLDEST", [Text(ages.duration(each.get("oldestWaitSeconds"))) for each in status], right=True),
     ]
 
 
@@ -200,9 +201,9 @@ def _pick_columns(picks: Sequence[Document]) -> list[ScreenColumn]:
         ScreenColumn("NEXT", [Text(str(pick["pick"])) for pick in picks], right=True),
         ScreenColumn("JOB", [Text(pick["job"], "bold") for pick in picks]),
         ScreenColumn("QUEUE", [Text(pick.get("queue", "-")) for pick in picks]),
-        ScreenColumn("WAITED", [Text(output.duration(pick.get("waitSeconds"))) for pick in picks], right=True),
-        ScreenColumn("WHEN", [Text(when, "green" if when == columns.NOW else "") for when in whens]),
-        ScreenColumn("DEMAND", [Text(columns.format_amounts(pick.get("demand"))) for pick in picks]),
+        ScreenColumn("WAITED", [Text(ages.duration(pick.get("waitSeconds"))) for pick in picks], right=True),
+        ScreenColumn("WHEN", [Text(when, "green" if when == pick_columns.NOW else "") for when in whens]),
+        ScreenColumn("DEMAND", [Text(amounts.format_amounts(pick.get("demand"))) for pick in picks]),
     ]  # fmt: skip
 
 
@@ -212,7 +213,7 @@ def _job_columns(jobs: Sequence[Document], training: Mapping[JobKey, Document], 
         ScreenColumn(title, [Text(str(shape[title].text(job))) for job in jobs])
         for title in ("QUEUE", "PHASE", "PODS", "RUNTIME", "REASON")
     ]
-    steps = [Text(job_text.progress(training.get(job_ref.key(job), {})) or "-") for job in jobs]
+    steps = [Text(job_facts.progress(training.get(job_ref.key(job), {})) or "-") for job in jobs]
     names = [Text(job["metadata"]["name"], "bold") for job in jobs]
     return [ScreenColumn("JOB", names), *shown[:-1], ScreenColumn("TRAINING", steps), shown[-1]]
 

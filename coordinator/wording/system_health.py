@@ -1,14 +1,12 @@
-"""The health of the whole system as one document and as text, for `torchq status` and `torchq top`.
+"""The health of the whole system as one document and as facts, for `torchq status` and `torchq top`.
 
 One rule: the same document is printed for programs.
 """
 
 from collections import Counter
 
-from coordinator.cli import output
 from coordinator.query.questions import Document
-
-LABEL = 14
+from coordinator.wording import ages
 
 
 def summarize(lease: Document, numbers: Document, rates: Document) -> Document:
@@ -42,9 +40,9 @@ def rates(before: Document, after: Document) -> Document:
     return {f"{name}PerSecond": round(count / seconds, 1) for name, count in counted.items()}
 
 
-def format_status(document: Document) -> str:
-    """Format the health of the system, one line per part."""
-    lines = [("Cluster", document["cluster"])] if "cluster" in document else []
+def facts(document: Document) -> list[tuple[str, object]]:
+    """Return the health of the system, one fact per part. The title of a failing part ends with an exclamation mark."""
+    lines: list[tuple[str, object]] = [("Cluster", document["cluster"])] if "cluster" in document else []
     lines += [("Leader", _leader(document)), ("Workers", _workers(document))]
     if "jobs" in document:
         lines.append(("Jobs", f"{document['jobs']['waiting']} waiting, {document['jobs']['admitted']} admitted"))
@@ -58,7 +56,7 @@ def format_status(document: Document) -> str:
         trouble = document["trouble"].get(name)
         if trouble or name in ("queues", "API server"):
             lines.append((f"{name[0].upper()}{name[1:]}" + "!" * bool(trouble), trouble or "ok"))
-    return output.facts(lines, LABEL)
+    return lines
 
 
 def _leader(document: Document) -> str:
@@ -79,5 +77,5 @@ def _workers(document: Document) -> str:
 def _waits(waits: Document) -> str:
     if not waits["admissions"]:
         return "nothing was admitted yet"
-    middle, most = (output.duration(waits[name]) for name in ("p50Seconds", "p95Seconds"))
+    middle, most = (ages.duration(waits[name]) for name in ("p50Seconds", "p95Seconds"))
     return f"p50 {middle}, p95 {most} of the last {waits['admissions']} first admissions"

@@ -6,9 +6,10 @@ One rule: a column shows one value and never changes its place. A new column com
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from coordinator.cli import columns, output
-from coordinator.cli.output import Document, TableColumn
 from coordinator.follow import deletion, endings, wait_reasons
+from coordinator.query.questions import Document
+from coordinator.wording import ages, columns, job_state
+from coordinator.wording.columns import TableColumn
 from crds import excerpts, labels, timestamps
 from crds.torchjob.conditions import FINISHED, RANKS_REMEDY, WAITS_FOR_RANKS
 from crds.torchjob.tasks import AI_MASTER, RENDEZVOUS, WORKER
@@ -22,11 +23,11 @@ def job_columns(now: datetime, places: Mapping[str, tuple[int, int]]) -> tuple[T
     return (
         TableColumn("NAMESPACE", lambda job: job["metadata"]["namespace"]),
         TableColumn("NAME", lambda job: job["metadata"]["name"]),
-        TableColumn("QUEUE", columns.queue_of),
+        TableColumn("QUEUE", job_state.queue_of),
         TableColumn("PHASE", phase),
         TableColumn("PODS", _pods, lambda job: _active(job, _ranked(job))),
-        TableColumn("AGE", lambda job: columns.age(job, now), columns.creation_order),
-        TableColumn("RUNTIME", lambda job: output.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
+        TableColumn("AGE", lambda job: ages.age_of(job, now), ages.creation_order),
+        TableColumn("RUNTIME", lambda job: ages.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
         TableColumn("PRIORITY", lambda job: (job["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
         TableColumn("ATTEMPT", lambda job: columns.status_of(job).get("attempt", 0), wide=True),
         TableColumn("RESTARTS", lambda job: columns.status_of(job).get("restartCount", 0), wide=True),

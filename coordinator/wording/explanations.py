@@ -8,10 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from coordinator import terminal
-from coordinator.cli import columns, job_growth, output
-from coordinator.cli.jobs import holders
 from coordinator.follow import deletion, endings, wait_reasons
 from coordinator.query.questions import Document
+from coordinator.wording import ages, job_growth, job_state, room_holders
 from crds import labels
 from crds.torchjob.conditions import DOMAIN_CLOSED, FINISHED, NOT_WHOLE, WAITS_FOR_RANKS, WAITS_FOR_SCHEDULER
 from crds.torchjob.status import Hang
@@ -142,7 +141,7 @@ def _job(item: Manifest) -> Document:
     return {
         "job": f"{metadata['namespace']}/{metadata['name']}",
         "uid": metadata["uid"],
-        "queue": columns.queue_of(item),
+        "queue": job_state.queue_of(item),
         "phase": (item.get("status") or {}).get("phase") or "",
     }
 
@@ -186,7 +185,7 @@ def _why_waiting(document: Document) -> Iterator[str]:
     yield document["message"]
     if document.get("numbers"):
         yield document["numbers"]
-    if held := holders.format_holders(document):
+    if held := room_holders.format_holders(document):
         yield f"held by {held}"
     if document["state"] == "waiting":
         yield _place(document)
@@ -224,11 +223,11 @@ def describe_silence(item: Manifest, training: Document, now: datetime) -> str:
     status, spec = item.get("status") or {}, item["spec"]
     if status.get("phase") != "Running" or (spec.get("health") or {}).get("hangTimeoutSeconds"):
         return ""
-    silent, pace = output.seconds_since(training.get("reportedAt"), now), training.get("stepsPerSecond")
+    silent, pace = ages.seconds_since(training.get("reportedAt"), now), training.get("stepsPerSecond")
     if silent is None or silent < max(SILENT_SECONDS, SILENT_STEPS / pace if pace else 0.0):
         return ""
     return (
-        f"no report for {output.duration(silent)}: if the training hangs, torchq job restart helps; "
+        f"no report for {ages.duration(silent)}: if the training hangs, torchq job restart helps; "
         "spec.health finds that by itself"
     )
 
