@@ -6,19 +6,14 @@ One rule: the forecast uses the same picker as the coordinator.
 
 import click
 
-from coordinator.cli import api_client, job_context, job_ref, outlook, output
-from coordinator.cli.jobs import holders, selected
+from coordinator.cli import api_client, output
+from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
-from coordinator.follow import deletion
+from coordinator.cli.session_reader import SessionReader
 from coordinator.query.questions import MOST_FORECAST_PICKS, Document, Queries, parse_document
-from coordinator.runs.submission_findings import CheckUnavailable
-from coordinator.wording import explanations, job_details, job_state, pick_columns, pool_columns
-from coordinator.wording.job_details import JobContext
-from crds.errors import InvalidObject
-from crds.torchjob import torchjob
-from kube import errors
+from coordinator.wording import explanations, job_answers, pick_columns, pool_columns
 from kube.api import Manifest
 
 POOL = "/v1/pool"
@@ -45,53 +40,8 @@ def position(session: Session, jobs: JobChoice, form: str | None) -> None:
 
 def _locate(session: Session, item: Manifest) -> Document:
     """Return the job's own state, and its position if it waits."""
-    if deletion.is_deleting(item):
-        return explanations.describe_deletion(item, job_context.read(session.cluster, item).pods)
-    if not explanations.is_waiting(item):
-        is_active = job_state.is_admitted(item) and not job_state.is_finished(item)
-        context = job_context.read(session.cluster, item) if is_active else JobContext(now=output.now())
-        document = job_details.describe(item, context)
-        rest = job_context.read_growth(session, item)
-        settled = explanations.describe_settled(
-            item, document["tasks"], document["restarts"].get("notBefore", ""), _if_resumed(session, item)
-        )
-        if is_active and item["status"].get("phase") != "Running":
-            settled |= _too_small(session, item)
-        training = job_context.read_reports(session, item, context.pods)
-        silence = explanations.describe_silence(item, training, output.now())
-        parts = {"rest": rest, "silence": silence, "sharing": explanations.describe_sharing(context.pods)}
-        return settled | {name: part for name, part in parts.items() if part}
-    return explanations.describe_waiting(item, holders.read(session, _place(session, item)))
-
-
-def _place(session: Session, item: Manifest) -> Document:
-    """Return the position of a job. What the status of the job says has to do where no coordinator tells more."""
-    try:
-        return api_client.find(session).job(job_ref.key(item))
-    except (errors.Forbidden, api_client.Withheld) as error:
-        click.echo(f"note: {error}", err=True)
-        return {"state": "absent"}
-
-
-def _too_small(session: Session, item: Manifest) -> Document:
-    """Return why the nodes no longer hold an admitted job; empty if they do, or if no coordinator says so."""
-    try:
-        (found,) = outlook.FeasibilityCheck(session)([torchjob.parse(item)])
-    except (CheckUnavailable, InvalidObject):
-        return {}
-    beyond = [each.message for each in found if each.code in ("ExceedsNodes", "ExceedsPool")]
-    return {"tooSmall": beyond} if beyond else {}
-
-
-def _if_resumed(session: Session, item: Manifest) -> Document | None:
-    """Return the forecast for a suspended job if it were resumed now; None if the job is not suspended or holds
-    room."""
-    if not item["spec"].get("suspend") or job_state.is_admitted(item) or job_state.is_finished(item):
-        return None
-    key = job_ref.key(item)
-    return api_client.ask(
-        session, lambda queries: queries.job(key).get("ifResumed"), lambda error: {"unknown": str(error)}
-    )
+    known = job_answers.read_known(SessionReader(session), item, output.now())
+    return explanations.describe(item, known)
 
 
 @click.command("next")

@@ -7,15 +7,15 @@ from functools import partial
 
 import click
 
-from coordinator.cli import job_context as surroundings
 from coordinator.cli import job_sheet, outlook, output, submission
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.session import Session, pass_session, with_namespace
+from coordinator.cli.session_reader import SessionReader
 from coordinator.runs.submission_findings import Vetting
-from coordinator.wording import explanations, job_details, job_growth
+from coordinator.wording import job_answers
 from kube.api import Manifest
 
 
@@ -72,15 +72,8 @@ def show(session: Session, jobs: JobChoice, form: str | None) -> None:
 
 
 def _show(session: Session, item: Manifest, form: str | None) -> None:
-    job_context = surroundings.read(session.cluster, item, embedded=session.is_embedded)
-    training = surroundings.read_reports(session, item, job_context.pods)
-    document = job_details.describe(item, job_context) | {
-        "workers": surroundings.read_growth(session, item),
-        "size": job_growth.size_of(item),
-        "training": training,
-        "silence": explanations.describe_silence(item, training, output.now()),
-    }
+    context, document = job_answers.read_details(SessionReader(session), item, output.now())
     if form in ("json", "yaml"):
         output.print_document({**item, "details": document}, form)
     else:
-        click.echo(job_sheet.format_job(item, document, job_context.pods, wide=form == "wide"))
+        click.echo(job_sheet.format_job(item, document, context.pods, wide=form == "wide"))

@@ -7,11 +7,12 @@ import secrets
 
 import click
 
-from coordinator.cli import audit_events, in_place, job_ref
+from coordinator.cli import audit_events, job_ref
 from coordinator.cli.audit_events import ChangeOptions, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
+from coordinator.runs import in_place
 from coordinator.wording import job_state
 from crds import labels
 from crds.api_resources import TORCHJOBS

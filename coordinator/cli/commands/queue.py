@@ -10,7 +10,7 @@ import click
 
 from coordinator.cli import api_client, audit_events, output
 from coordinator.cli.audit_events import ChangeOptions, change_options
-from coordinator.cli.jobs import completion, draining, holders, selected
+from coordinator.cli.jobs import completion, draining, selected
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
 from coordinator.cli.queue_moves import empty
@@ -147,7 +147,7 @@ def _gang_queues(spec: Manifest) -> str:
 def _held_by(session: Session, name: str) -> str:
     """Return the jobs that hold most of what a queue uses; empty if no coordinator says so."""
     status = api_client.ask(session, lambda queries: queries.queue(name)["status"], lambda _: {})
-    return room_holders.format_holders(holders.read(session, status))
+    return room_holders.format_holders(room_holders.read(session.cluster, status))
 
 
 def ineffective(item: Manifest) -> tuple[Problem, ...]:
