@@ -7,9 +7,7 @@ import click
 
 from coordinator.cli.session import Session
 from coordinator.follow import job_objects
-from coordinator.wording import job_state
 from crds.keys import JobKey
-from kube import errors
 from kube.api import Manifest
 
 
@@ -33,9 +31,3 @@ def parse(session: Session, handle: str) -> tuple[str, str, str]:
 def key(item: Manifest) -> JobKey:
     """Return the key of a job."""
     return JobKey.of(item)
-
-
-def refuse_finished(item: Manifest) -> None:
-    """Raise Conflict for a job that has finished, which nobody can change."""
-    if job_state.is_finished(item):
-        raise errors.Conflict(f"job {job_state.display_name(item)} has finished: submit a new job")

@@ -7,11 +7,11 @@ import secrets
 
 import click
 
-from coordinator.cli import audit_events, job_ref
-from coordinator.cli.audit_events import ChangeOptions, change_options
+from coordinator.cli.changes import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
+from coordinator.control import job_changes
 from coordinator.runs import in_place
 from coordinator.wording import job_state
 from crds import labels
@@ -57,11 +57,11 @@ def _restart(
     item_after = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=change.dry_run)
     what = "the whole job" if task is None else f"task {task}" if index is None else f"{task} {index}"
     change_text = f"job {job_state.display_name(item)}: {HOW[request.how]} of {what} requested"
-    audit_events.report(session, item_after, "JobRestartRequested", change_text, change)
+    author(session, change).report(item_after, "JobRestartRequested", change_text)
 
 
 def _refuse_without_pods(item: Manifest) -> None:
-    job_ref.refuse_finished(item)
+    job_changes.refuse_finished(item)
     name = job_state.display_name(item)
     if item["spec"].get("suspend"):
         raise errors.Conflict(f"job {name} is suspended: torchq job resume {name} starts it again")

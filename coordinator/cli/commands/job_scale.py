@@ -12,11 +12,12 @@ from typing import Any, Literal
 
 import click
 
-from coordinator.cli import audit_events, job_ref
-from coordinator.cli.audit_events import ChangeOptions, change_options
+from coordinator.cli import job_ref
+from coordinator.cli.changes import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
+from coordinator.control import job_changes
 from coordinator.errors import CoordinatorError
 from coordinator.follow import wait_reasons
 from coordinator.wording import job_state
@@ -143,7 +144,7 @@ def _scale(session: Session, item: Manifest, wanted: ScaleRequest) -> None:
     _set_workers(session, item, wish.workers, dry_run=dry_run or wish.request is not None)
     request = None if wish.request is None else _create(session, item, wish.request, dry_run)
     named = f" ({request['kind']} {request['metadata'].get('name', '')})" if request and not dry_run else ""
-    audit_events.report(session, item, "JobScaled", f"job {job_state.display_name(item)} {wish.text}{named}", change)
+    author(session, change).report(item, "JobScaled", f"job {job_state.display_name(item)} {wish.text}{named}")
     if wanted.wait and not dry_run:
         click.echo(_wait(session, item, wish.workers, timeout) if request is None else _follow(session, item, request))
 
@@ -174,7 +175,7 @@ def _may_have_no_workers(item: Manifest) -> bool:
 
 def _refuse_early(item: Manifest, wish: Wish) -> None:
     """Raise Conflict for a job that cannot be scaled; the API server refuses the other cases with its own words."""
-    job_ref.refuse_finished(item)
+    job_changes.refuse_finished(item)
     name, spec = job_state.display_name(item), item["spec"]
     if ranks := wait_reasons.for_ranks(item):
         raise errors.Conflict(f"job {name} keeps its number of workers until it ends: {ranks}")
