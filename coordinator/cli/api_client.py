@@ -24,7 +24,7 @@ from coordinator.cli import lazy_group
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
-from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
+from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.port_settings import ServiceName
 from coordinator.query.questions import IDENTITY, UNKNOWN_PREFIX, Document, Queries, UnknownObject, parse_document
 from coordinator.rbac.permissions import LEASE, RECORDER_LEASE, proxied

@@ -17,6 +17,7 @@ import yaml
 
 from coordinator import terminal
 from coordinator.query.questions import Document
+from coordinator.wording import columns as table_columns
 from coordinator.wording.columns import TableColumn, TextTable
 
 FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
@@ -84,10 +85,8 @@ class TableOptions:
         return self._text(shape, self.sort(shape, items))
 
     def _text(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:
-        visible = [column for column in shape if self.form == "wide" or not column.wide]
-        text = columns(
-            [column.title for column in visible], [[column.text(item) for column in visible] for item in items]
-        )
+        found = table_columns.table(shape, items, wide=self.form == "wide")
+        text = columns(found.titles, found.rows)
         return text.partition("\n")[2] if self.no_headers else text
 
     def _sheet(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:

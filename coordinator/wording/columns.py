@@ -38,3 +38,11 @@ class TextTable:
 
     titles: Sequence[str]
     rows: Sequence[Sequence[object]]
+
+
+def table(shape: Sequence[TableColumn], items: Sequence[Document], *, wide: bool = False) -> TextTable:
+    """Return what the columns show of items, a row for each."""
+    visible = [column for column in shape if wide or not column.wide]
+    return TextTable(
+        [column.title for column in visible], [[column.text(item) for column in visible] for item in items]
+    )

@@ -3,7 +3,7 @@
 One rule: a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from coordinator.follow import deletion, endings, wait_reasons
@@ -32,8 +32,13 @@ def job_columns(now: datetime, places: Mapping[str, tuple[int, int]]) -> tuple[T
         TableColumn("ATTEMPT", lambda job: columns.status_of(job).get("attempt", 0), wide=True),
         TableColumn("RESTARTS", lambda job: columns.status_of(job).get("restartCount", 0), wide=True),
         TableColumn("USER", _user, wide=True),
-        TableColumn("REASON", lambda job: _reason(job, places)),
+        TableColumn("REASON", lambda job: reason(job, places)),
     )
+
+
+def places_by_uid(places: Iterable[Document]) -> dict[str, tuple[int, int]]:
+    """Return the place of each waiting job, and the number of jobs in its queue, from what `Queries.places` answers."""
+    return {str(each["uid"]): (int(each["position"]), int(each["of"])) for each in places}
 
 
 def _user(job: Document) -> str:
@@ -90,7 +95,7 @@ def _runtime(job: Document, now: datetime) -> float | None:
     return ((timestamps.parse(ended) if ended else now) - timestamps.parse(began)).total_seconds()
 
 
-def _reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
+def reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
     """Return why a job waits and its place, the problem of a running job, or why it failed."""
     status = columns.status_of(job)
     if deletion.is_deleting(job):

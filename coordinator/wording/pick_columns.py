@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from coordinator.query.questions import Document
+from coordinator.query.questions import Document, Queries
 from coordinator.wording import ages
 from coordinator.wording.amounts import format_amounts
 from coordinator.wording.columns import TableColumn
@@ -47,3 +47,18 @@ def _pick_identity(pick: Document) -> tuple[str, bool, int]:
     """Return the identity of a pick: a job is picked once, and then once for each further step of its growth. The jobs
     of other teams cannot be told apart."""
     return pick.get("uid", ""), bool(pick.get("growth")), int(pick.get("workers") or 0)
+
+
+def upcoming(queries: Queries, document: Document, count: int) -> list[Document]:
+    """Return the picks that fit now and those that follow; `document` has those that fit."""
+    fitting = document["items"]
+    is_all = len(fitting) >= min(count, document["waiting"])
+    return with_later_picks(fitting, [] if is_all else queries.next(count, roomy=True)["items"], count)
+
+
+def none_fits(document: Document) -> str:
+    """Return the note that no job can be picked, although some wait."""
+    return (
+        f"note: none of {document['waiting']} waiting jobs can be picked now, even with room: "
+        "torchq job why NAME says why"
+    )

@@ -7,6 +7,7 @@ from coordinator.wording.columns import TableColumn
 from crds.resources import quantities
 
 CPU, MEMORY = "cpu", "memory"
+NOT_LEADERS = "note: not the leader's answer: of jobs whose pods are on no node yet, it may place some on other nodes"
 
 
 def _words(amounts: Mapping[str, str]) -> str:

@@ -4,9 +4,25 @@ One rule: the same document is printed for programs.
 """
 
 from collections import Counter
+from datetime import datetime
 
+from coordinator.lease_settings import VERSION_ANNOTATION
 from coordinator.query.questions import Document
 from coordinator.wording import ages
+from kube.api import Manifest
+
+SILENT_SECONDS = 30.0
+"""The age of a Lease at which its holder is no longer named as the leader."""
+
+
+def leader_of(lease: Manifest, now: datetime) -> Document:
+    """Return the leader as its Lease names it."""
+    spec = lease.get("spec") or {}
+    silent = ages.seconds_since(spec.get("renewTime"), now)
+    alive = silent is not None and silent < SILENT_SECONDS
+    holder = str(spec.get("holderIdentity") or "") if alive else ""
+    version = str((lease["metadata"].get("annotations") or {}).get(VERSION_ANNOTATION, "")) if holder else ""
+    return {"apiServer": "", "leader": holder, "leaderVersion": version, "renewedSecondsAgo": silent}
 
 
 def summarize(lease: Document, numbers: Document, rates: Document) -> Document:

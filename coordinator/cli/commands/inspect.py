@@ -12,12 +12,11 @@ from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
 from coordinator.cli.session_reader import SessionReader
-from coordinator.query.questions import MOST_FORECAST_PICKS, Document, Queries, parse_document
+from coordinator.query.questions import MOST_FORECAST_PICKS, Document, parse_document
 from coordinator.wording import explanations, job_answers, pick_columns, pool_columns
 from kube.api import Manifest
 
 POOL = "/v1/pool"
-NOT_LEADERS = "note: not the leader's answer: of jobs whose pods are on no node yet, it may place some on other nodes"
 
 
 @click.command()
@@ -57,21 +56,10 @@ def forecast(session: Session, count: int, roomy: bool, all_namespaces: bool, li
     free. Jobs of other namespaces are named with -A."""
     queries = api_client.find(session.with_all_namespaces() if all_namespaces else session)
     document = queries.next(count, roomy=roomy)
-    items = document["items"] if roomy else upcoming(queries, document, count)
+    items = document["items"] if roomy else pick_columns.upcoming(queries, document, count)
     listing.show(pick_columns.PICK_COLUMNS, items)
     if not items and document["waiting"]:
-        click.echo(
-            f"note: none of {document['waiting']} waiting jobs can be picked now, even with room: "
-            "torchq job why NAME says why",
-            err=True,
-        )
-
-
-def upcoming(queries: Queries, document: Document, count: int) -> list[Document]:
-    """Return the picks that fit now and those that follow; `document` has those that fit."""
-    fitting = document["items"]
-    is_all = len(fitting) >= min(count, document["waiting"])
-    return pick_columns.with_later_picks(fitting, [] if is_all else queries.next(count, roomy=True)["items"], count)
+        click.echo(pick_columns.none_fits(document), err=True)
 
 
 @click.command()
@@ -90,4 +78,4 @@ def pool(session: Session, listing: TableOptions) -> None:
         return
     listing.show(pool_columns.POOL_COLUMNS, items)
     if document["source"] != "leader":
-        click.echo(NOT_LEADERS, err=True)
+        click.echo(pool_columns.NOT_LEADERS, err=True)

@@ -10,7 +10,7 @@ import click
 
 from coordinator.cli import api_client, output
 from coordinator.cli.changes import ChangeOptions, author, change_options
-from coordinator.cli.jobs import completion, draining, selected
+from coordinator.cli.jobs import completion, selected
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
 from coordinator.cli.queue_moves import empty
@@ -18,9 +18,9 @@ from coordinator.cli.session import Session, pass_session
 from coordinator.control import queue_changes
 from coordinator.query.questions import UnknownObject
 from coordinator.rbac.permissions import QUEUE_ADMIN, USER
-from coordinator.wording import queue_columns, queue_facts, room_holders
+from coordinator.wording import draining, queue_columns, queue_facts, room_holders
 from crds import tenantqueue
-from crds.api_resources import TENANT_QUEUES
+from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.api import Manifest
 
@@ -251,8 +251,25 @@ def pause(session: Session, names: tuple[str, ...], drain: bool, change: ChangeO
     most each of them holds its room."""
     for name in names:
         author(session, change).change_queue(name, queue_changes.pause(name, drain=drain))
-        for line in draining.describe(session, name, output.now()) if drain else ():
+        for line in _drained(session, name) if drain else ():
             click.echo(line)
+
+
+def _drained(session: Session, name: str) -> list[str]:
+    """Return a line about each job for which the drain of a queue waits."""
+    items = (item for page in session.cluster.pages(TORCHJOBS) for item in page.items)
+    try:
+        return draining.describe(items, name, _longest_grace(session), output.now())
+    except errors.Forbidden as error:
+        return [f"the jobs that it waits for are not known: {error}"]
+
+
+def _longest_grace(session: Session) -> float:
+    """Return the setting of the coordinator; of this command, if no coordinator answers."""
+    try:
+        return float(api_client.coordinator(session)("/v1/settings")["settings"]["longest_grace"])
+    except (*USER_ERRORS, KeyError, TypeError, ValueError):
+        return session.settings.longest_grace
 
 
 @queue.command()

@@ -12,15 +12,11 @@ from coordinator.cli import api_client, output
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session, pass_session
 from coordinator.cli.top import status_text
-from coordinator.leader.election import VERSION_ANNOTATION
 from coordinator.query.questions import Document
 from coordinator.rbac.permissions import LEASE
-from coordinator.wording import ages, system_health
+from coordinator.wording import system_health
 from crds.api_resources import LEASES
 from kube import errors
-
-SILENT_SECONDS = 30.0
-"""The age of a Lease at which its holder is no longer named as the leader."""
 
 
 @click.command()
@@ -64,9 +60,4 @@ def read_lease(session: Session) -> Document:
         return {"apiServer": ""}
     except errors.ClusterError as error:
         return {"apiServer": str(error)}
-    spec = document.get("spec") or {}
-    silent = ages.seconds_since(spec.get("renewTime"), output.now())
-    alive = silent is not None and silent < SILENT_SECONDS
-    holder = str(spec.get("holderIdentity") or "") if alive else ""
-    version = str((document["metadata"].get("annotations") or {}).get(VERSION_ANNOTATION, "")) if holder else ""
-    return {"apiServer": "", "leader": holder, "leaderVersion": version, "renewedSecondsAgo": silent}
+    return system_health.leader_of(document, output.now())

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from coordinator import terminal
 from coordinator.cli import api_client, job_ref, output
-from coordinator.cli.commands import inspect
 from coordinator.cli.commands import status as status_command
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
@@ -103,7 +102,7 @@ def _read(session: Session, before: Document, picks: int) -> tuple[Reading, Docu
         numbers = reading.status()
         queues = reading.queues()
         upcoming = reading.next(max(picks, 1))
-        items = inspect.upcoming(reading, upcoming, picks) if picks else []
+        items = pick_columns.upcoming(reading, upcoming, picks) if picks else []
     except USER_ERRORS as error:
         return Reading(status=cluster | system_health.summarize(lease, {"redis": str(error)}, {})), {}
     rates = system_health.rates(before, numbers) if before else {}

@@ -115,7 +115,6 @@ def _places(session: Session, items: list[Manifest]) -> dict[str, tuple[int, int
     if not queues:
         return {}
     try:
-        places = api_client.find(session).places(queues)
-        return {str(each["uid"]): (int(each["position"]), int(each["of"])) for each in places}
+        return job_columns.places_by_uid(api_client.find(session).places(queues))
     except (*USER_ERRORS, KeyError, TypeError, ValueError):
         return {}

@@ -7,7 +7,6 @@ scrolls.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from rich.text import Text
 
@@ -16,7 +15,6 @@ from coordinator.cli import job_ref
 from coordinator.query.questions import Document
 from coordinator.wording import ages, amounts, job_columns, job_facts, pick_columns, queue_columns
 from crds.keys import JobKey
-from crds.resources import quantities
 
 GPU, CPU = "nvidia.com/gpu", "cpu"
 SHOWN = (GPU, CPU, "memory")
@@ -143,20 +141,9 @@ def _pool_line(pool: Document | None) -> list[Text]:
     line = Text("Pool: ")
     for name, amount in ((name, capacity[name]) for name in SHOWN if name in capacity):
         used = pool["used"].get(name, "0")
-        line.append_text(bar(_part(used, amount)))
-        line.append(f" {_readable(name, used)}/{_readable(name, amount)} {name}{GAP}")
+        line.append_text(bar(amounts.fraction(used, amount)))
+        line.append(f" {amounts.readable(name, used)}/{amounts.readable(name, amount)} {name}{GAP}")
     return [line]
-
-
-def _readable(name: str, quantity: str) -> str:
-    """Return an amount for people: memory in the largest unit, with one digit after the point."""
-    if name != "memory":
-        return quantity
-    amount = float(quantities.exact(quantity))
-    for power, suffix in reversed(list(enumerate("KMGTPE", start=1))):
-        if amount >= 2 ** (10 * power):
-            return f"{amount / 2 ** (10 * power):.1f}".removesuffix(".0") + f"{suffix}i"
-    return quantity
 
 
 def _queue_lines(reading: Reading, room: int, first: int) -> list[Text]:
@@ -192,7 +179,7 @@ def _amount(queue: Document, resource: str) -> Text:
     used, quota = _usage(queue).get(resource, "0"), (queue["spec"].get("quota") or {}).get(resource)
     if quota is None:
         return Text(used)
-    return Text.assemble(bar(_part(used, quota)), f" {used}/{quota}")
+    return Text.assemble(bar(amounts.fraction(used, quota)), f" {used}/{quota}")
 
 
 def _pick_columns(picks: Sequence[Document]) -> list[ScreenColumn]:
@@ -243,11 +230,3 @@ def bar(part: float | None, mark: float | None = None) -> Text:
         place = min(BAR - 1, int(BAR * min(max(mark, 0.0), 1.0)))
         cells[place], styles[place] = _MARK, "bold"
     return Text.assemble(*zip(cells, styles, strict=True))
-
-
-def _part(used: Any, most: Any) -> float | None:
-    try:
-        whole = quantities.exact(most)
-        return float(quantities.exact(used) / whole) if whole else None
-    except ValueError:
-        return None
