@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import click
 
-from coordinator.cli import api_client, outlook
+from coordinator.cli import api_client
 from coordinator.cli.session import Session
 from coordinator.query.questions import Document, Queries
+from coordinator.query.remote import Withheld
 from coordinator.routing.feasibility import Obstacle
+from coordinator.runs import feasibility_check
 from crds.keys import JobKey
 from crds.torchjob.torchjob import TorchJob
 from kube import errors
@@ -42,11 +45,11 @@ class SessionReader:
         """See JobReader. What the status of the job says has to do where no coordinator tells more."""
         try:
             return api_client.find(self.session).job(key)
-        except (errors.Forbidden, api_client.Withheld) as error:
+        except (errors.Forbidden, Withheld) as error:
             click.echo(f"note: {error}", err=True)
             return {"state": "absent"}
 
     def check(self, job: TorchJob) -> list[Obstacle]:
         """See JobReader."""
-        (found,) = outlook.FeasibilityCheck(self.session)([job])
+        (found,) = feasibility_check.FeasibilityCheck(partial(api_client.coordinator, self.session))([job])
         return found

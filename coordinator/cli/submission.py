@@ -1,7 +1,7 @@
 """The submission of the TorchJobs of files: all TorchJobs or none.
 
 One rule: nothing is created before all jobs are valid (`coordinator.runs.validation`). Before that, the coordinator and
-the node of an embedded cluster report whether each job could ever run (`coordinator.cli.outlook`).
+the node of an embedded cluster report whether each job could ever run (`coordinator.runs.feasibility_check`).
 """
 
 import os

@@ -7,13 +7,14 @@ from functools import partial
 
 import click
 
-from coordinator.cli import job_sheet, outlook, output, submission
+from coordinator.cli import api_client, job_sheet, output, submission
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.session import Session, pass_session, with_namespace
 from coordinator.cli.session_reader import SessionReader
+from coordinator.runs import feasibility_check
 from coordinator.runs.submission_findings import Vetting
 from coordinator.wording import job_answers
 from kube.api import Manifest
@@ -42,7 +43,8 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
         raise BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
-    vetting = Vetting(outlook.FeasibilityCheck(session), anyway, partial(click.echo, err=True))
+    check = feasibility_check.FeasibilityCheck(partial(api_client.coordinator, session))
+    vetting = Vetting(check, anyway, partial(click.echo, err=True))
     submission.submit(
         session.cluster,
         documents,

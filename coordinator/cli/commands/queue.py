@@ -17,6 +17,7 @@ from coordinator.cli.queue_moves import empty
 from coordinator.cli.session import Session, pass_session
 from coordinator.control import queue_changes
 from coordinator.query.questions import UnknownObject
+from coordinator.query.remote import NoCoordinatorKnown
 from coordinator.rbac.permissions import QUEUE_ADMIN, USER
 from coordinator.wording import draining, queue_columns, queue_facts, room_holders
 from crds import tenantqueue
@@ -68,7 +69,7 @@ def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manif
     session = session.with_role(USER) if names else session
     try:
         figures_by_name = {item["metadata"]["name"]: item for item in api_client.find(session).queues()}
-    except api_client.NoCoordinatorKnown:
+    except NoCoordinatorKnown:
         return _objects(session, names, ())  # their status has the figures that a coordinator wrote last
     except USER_ERRORS as error:
         items = _objects(session, names, ())

@@ -15,12 +15,12 @@ from click.shell_completion import CompletionItem
 from coordinator.cli import job_ref, lazy_group, output
 from coordinator.cli.history import sources
 from coordinator.cli.history.job_text import job_text
-from coordinator.cli.history.sources import History
 from coordinator.cli.jobs import completion
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import JobGroup, Session, pass_session, with_namespace
 from coordinator.query.history_answers import GROUPINGS, MOST_JOBS, PAGE
 from coordinator.query.questions import Document
+from coordinator.query.remote import History
 from coordinator.wording import history_columns
 from crds import timestamps
 from history import spans
