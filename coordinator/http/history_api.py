@@ -23,7 +23,7 @@ from coordinator.http import json_answers, life_port, listening_ports
 from coordinator.http.bounded_server import Answer, HttpServer, Question
 from coordinator.http.json_answers import NotTold
 from coordinator.http.openapi import history_description
-from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
+from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.query import history_answers
 from coordinator.query.questions import UNKNOWN_PREFIX, Document, UnknownObject
 from coordinator.rbac.permissions import RECORDER_SERVICE

@@ -13,12 +13,12 @@ from typing import Any
 
 from coordinator import release
 from coordinator.leader.election import (
-    VERSION_ANNOTATION,
     LeaseConfig,
     ObservedLease,
     may_take,
     suspend_aware_clock,
 )
+from coordinator.lease_settings import VERSION_ANNOTATION
 from coordinator.rbac.permissions import RECORDER_LEASE
 from crds import timestamps
 from crds.api_resources import LEASES

@@ -6,9 +6,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from coordinator.cli.history import tables
-from coordinator.cli.output import Document, TableOptions
+from coordinator.cli.history import job_text
+from coordinator.cli.output import TableOptions
 from coordinator.query import history_answers
+from coordinator.query.questions import Document
+from coordinator.wording import history_columns as tables
 from history.rows import GapRow, PoolRow, QueueRow, Row
 from tests.doubles.memory_history import MemoryHistory
 from tests.support.history_rows import GPU, hold, job, pod, wait
@@ -132,7 +134,7 @@ def test_one_job_has_each_hold_and_the_pods_that_went_on() -> None:
         job("u0", name="big", created=T - 5),
     )
     document = history_answers.answer_job(stored(*rows), "red", "big", "", NOW)
-    text = tables.job_text(document, UTC)
+    text = job_text.job_text(document, UTC)
     assert "Held:      2h, 13.00 GPU-hours in 2 attempts" in text
     assert f"8.00        Resized   {GPU}=8 and 2 more (idle growth: {GPU}=4)" in text
     assert "2026-11-20 02:00:00 ~" in text
