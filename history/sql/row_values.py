@@ -136,6 +136,7 @@ def of_wait(row: WaitRow) -> Values:
         "known": known_end(row),
         "queue": text(row.queue),
         "until": OPEN if row.end is None else row.end,
+        "over": OPEN if row.end is None else row.end,
     }
 
 

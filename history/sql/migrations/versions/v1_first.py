@@ -97,7 +97,8 @@ def _make_waits_and_pods() -> None:
         _number("over", str(2**62)),
         sqlite_with_rowid=False,
     )
-    op.create_index("waits_by_queue", "waits", ["queue", "start", "over"])
+    lasts = sa.text("over > start")
+    op.create_index("waits_by_time", "waits", ["over", "start", "queue"], sqlite_where=lasts, postgresql_where=lasts)
     op.create_table(
         "pods",
         _key("uid", _TEXT),
