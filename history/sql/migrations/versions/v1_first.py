@@ -1,4 +1,7 @@
-"""Version 1: the first tables of the history."""
+"""Version 1: the first tables of the history.
+
+What stands in `history.sql.tables`, too, is written again here: that module changes, and a migration never does.
+"""
 
 import sqlalchemy as sa
 from alembic import op
