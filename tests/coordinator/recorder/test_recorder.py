@@ -9,9 +9,9 @@ import pytest
 from coordinator.recorder import recorder as recorder_module
 from coordinator.recorder.pending_rows import PendingRows
 from coordinator.recorder.pool_reader import PoolReader
-from coordinator.recorder.recorder_lease import UNTIL, VERSION
 from crds import timestamps
 from crds.api_resources import LEASES, PODS, TENANT_QUEUES
+from crds.labels import RECORDED_UNTIL, RECORDED_VERSION
 from history.errors import HistoryError, WrongSchema
 from history.rows import GapRow, JobRow, PodRow, PoolRow, QueueRow
 from history.store import JobQuery, JobRecord, Span
@@ -61,7 +61,7 @@ def lease(recorded: RecordedCluster) -> Manifest:
 
 
 def version(cluster: RecordedCluster) -> int:
-    return int(lease(cluster)["metadata"]["annotations"][VERSION])
+    return int(lease(cluster)["metadata"]["annotations"][RECORDED_VERSION])
 
 
 def holder(recorded: RecordedCluster) -> str:
@@ -308,7 +308,7 @@ class TestLease:
         process.step(10)
         notes = lease(recorded)["metadata"]["annotations"]
         assert version(recorded) >= newest
-        assert timestamps.parse_seconds(notes[UNTIL]) == store.kept.recorded_until() == NOON + 9
+        assert timestamps.parse_seconds(notes[RECORDED_UNTIL]) == store.kept.recorded_until() == NOON + 9
 
     def test_lease_does_not_move_while_an_event_is_on_its_way_or_a_watch_fails(
         self, recorded: RecordedCluster, process: RecorderProcess
@@ -336,8 +336,8 @@ class TestLease:
         assert process.recorder.behind == 11
         store.away = False
         process.step(10)
-        assert int(lease(recorded)["metadata"]["annotations"][VERSION]) > int(
-            before["metadata"]["annotations"][VERSION]
+        assert int(lease(recorded)["metadata"]["annotations"][RECORDED_VERSION]) > int(
+            before["metadata"]["annotations"][RECORDED_VERSION]
         )
 
 
