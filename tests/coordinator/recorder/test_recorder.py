@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import threading
 from typing import Any, TypeVar
 
 import pytest
@@ -17,6 +18,7 @@ from history.rows import GapRow, JobRow, PodRow, PoolRow, QueueRow
 from history.store import JobQuery, JobRecord, Span
 from kube.api import Manifest
 from kube.errors import ClusterError
+from kube.process.turns import Turns
 from tests.support.clock import START, Clock
 from tests.support.coordinator.recording import FailingHistory, RecordedCluster, RecorderProcess
 
@@ -473,8 +475,8 @@ def test_recorder_that_starts_is_as_far_behind_as_the_history_is(
     assert again.recorder.behind == 501
 
 
-def test_pool_is_asked_for_once_a_minute_and_soon_again_without_an_answer() -> None:
-    clock, noted = Clock(), []
+def test_pool_is_asked_for_at_once_then_once_a_minute_and_soon_again_without_an_answer() -> None:
+    clock, noted, stopped = Clock(), [], threading.Event()
     answers: list[Any] = [ClusterError("away"), {"cpu": 4}, TypeError("no document"), {"cpu": 8}]
 
     def read() -> Any:
@@ -484,7 +486,10 @@ def test_pool_is_asked_for_once_a_minute_and_soon_again_without_an_answer() -> N
         return answer
 
     reader = PoolReader(read, noted.append, clock)
-    for seconds in (0, 5, 30, 30, 60):
+    stopped.set()
+    reader.run(stopped, Turns())
+    assert len(answers) == 3
+    for seconds in (5, 30, 30, 60):
         clock.step(seconds)
         reader.step()
     assert (noted, answers) == ([{"cpu": 4}, {"cpu": 8}], [])
