@@ -333,7 +333,7 @@ def _lines(groups: Sequence[Group]) -> list[Document]:
 
 
 def _cluster(store: HistoryStore, span: Span, records: Records, pools: Sequence[PoolRow]) -> Document | None:
-    """Return what became of the pool; None if its size is not known."""
+    """Return what became of the pool; None if it is not known how many GPUs or CPUs it had."""
     known = usage.known(pools, span)
     if known is None:
         return None

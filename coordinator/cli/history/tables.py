@@ -239,7 +239,7 @@ def cluster_line(document: Document, zone: tzinfo) -> str:
 
 def _pool(cluster: Document | None, since: str, zone: tzinfo) -> str:
     if cluster is None:
-        return "the size of the pool is not known for this time"
+        return "how many GPUs or CPUs the pool had is not known for this time"
     part: dict[str, Any] = cluster["percents"]
     unit = "GPU" if cluster["resource"] == usage.GPUS else "CPU"
     known = f" since {stamp(cluster['from'], zone)}" if cluster["from"] != since else ""

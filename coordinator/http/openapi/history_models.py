@@ -147,6 +147,6 @@ class Usage(TimeSpan):
     zone: str
     items: list[UsageLine]
     others: UsageLine | None = Field(description="all that the reader may not read, and all beyond the largest lines")
-    cluster: PoolUse | None = Field(description="null: the size of the pool is not known")
+    cluster: PoolUse | None = Field(description="null: it is not known how many GPUs or CPUs the pool had")
     gaps: list[TimeSpan] = Field(description="times for which nothing was recorded")
     other_gaps: int

@@ -174,7 +174,7 @@ class TestUsage:
         assert used(document).splitlines()[-1].startswith("others   1      48.00")
 
     def test_says_that_the_size_of_the_pool_is_not_known_or_since_when_it_is(self) -> None:
-        assert "the size of the pool is not known" in tables.cluster_line(usage(*self.rows[1:]), UTC)
+        assert "how many GPUs or CPUs the pool had is not known" in tables.cluster_line(usage(*self.rows[1:]), UTC)
         late = usage(PoolRow(start=T + 12 * HOUR, amounts={GPU: 16}), *self.rows[1:])
         assert "192.00 GPU-hours since 2026-11-20 12:00; 0% paid" in tables.cluster_line(late, UTC)
 
