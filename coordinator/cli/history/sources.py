@@ -131,16 +131,16 @@ def _url(session: Session, data: Path) -> str:
             f"the history of the local cluster in {data} can only be read by the user who runs that cluster"
         ) from None
     except OSError:
-        raise LocalError(
-            f"the local cluster in {data} has no history yet: it begins with the next `{target.command('up', data)}`"
-        ) from None
+        status, up = (target.command(verb, data) for verb in ("status", "up"))
+        remedy = f"`{status}` shows its recorder" if session.target.runs else f"it begins with the next `{up}`"
+        raise LocalError(f"the local cluster in {data} has no history yet: {remedy}") from None
 
 
 def _rules(session: Session) -> tuple[Prices, str]:
     """Return the prices, and what weights divide: the settings of the cluster if it runs, else those of this
     command."""
     own = session.settings
-    if not session.target.runs or own.prices:
+    if not session.target.runs:
         return own.price_table, own.cost
     try:
         told = parse_document(api_client.coordinator(session)("/v1/settings"))["settings"]
