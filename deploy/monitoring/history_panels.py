@@ -20,7 +20,7 @@ HISTORY = (
     ),
     Panel(
         title="Database of the history",
-        text="1: it answers this recorder, and takes what the recorder writes.",
+        text="1: the database answers this recorder and takes its rows.",
         queries=of_each("torchq_history_database_up"),
     ),
 )

@@ -31,7 +31,7 @@ DATABASE = "history.sql.sql_history:open_history"
 """The door to the database; few commands wait for its library."""
 DEFAULT_NAMESPACE = "default"
 FRESH_SECONDS = 60
-"""A history that ends earlier than this is said to."""
+"""Commands say where a history ends that ended longer ago than this."""
 
 
 class History(Protocol):
