@@ -132,7 +132,7 @@ def _url(session: Session, data: Path) -> str:
         ) from None
     except OSError:
         raise LocalError(
-            f"the local cluster in {data} has no history yet: it begins with the next `{target.command('up', data)}`"
+            f"the local cluster in {data} has no history yet: it begins seconds after `{target.command('up', data)}`"
         ) from None
 
 

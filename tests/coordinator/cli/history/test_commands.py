@@ -167,7 +167,7 @@ def test_what_is_wrong_is_said_by_its_option(
 
 def test_a_cluster_that_never_had_a_recorder_says_how_to_begin(torchq: Torchq, data: Path) -> None:
     refusal = torchq("history", code=1).stderr
-    assert f"the local cluster in {data} has no history yet: it begins with the next `torchq local up" in refusal
+    assert f"the local cluster in {data} has no history yet: it begins seconds after `torchq local up" in refusal
 
 
 def test_files_of_another_user_are_refused_in_words(
