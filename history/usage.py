@@ -234,8 +234,10 @@ def _start(row: PoolRow) -> int:
 
 
 def known(pools: Sequence[PoolRow], span: Span) -> Span | None:
-    """Return the part of a span from when on the pool is known; None if it has no limits, or is not known at all."""
-    start = next((max(row.start, span.start) for row in pools if row.amounts), span.end)
+    """Return the part of a span from when on it is known how many GPUs or CPUs the pool has; None if that is not known,
+    or has no limits."""
+    is_known = (max(row.start, span.start) for row in pools if CPU in row.amounts or gpus(row.amounts))
+    start = next(is_known, span.end)
     return Span(start, span.end) if start < span.end else None
 
 

@@ -145,6 +145,11 @@ class TestPool:
         assert usage.known(self.rows[:1], Span(0, 300)) is None
         assert usage.known((), Span(0, 300)) is None
 
+    def test_is_not_known_by_what_is_counted_neither_in_gpus_nor_in_cpus(self) -> None:
+        parts = (PoolRow(start=0, amounts={"nvidia.com/mig-1g.5gb": 7, "pods": 10}), PoolRow(start=100, amounts={}))
+        assert usage.known(parts, Span(0, 300)) is None
+        assert usage.known((*parts, PoolRow(start=200, amounts={"cpu": 1000})), Span(0, 300)) == Span(200, 300)
+
     def test_offers_what_it_had_at_each_time(self) -> None:
         assert usage.offered(self.rows, Span(0, 300)) == {GPU: 8 * 100 + 4 * 100}
         assert usage.offered(self.rows[1:], Span(150, 210)) == {GPU: 8 * 50 + 4 * 10}

@@ -97,7 +97,7 @@ def _checked_option(*names: str, check: Callable[[str], str], **attributes: Any)
 
 @click.group()
 def local() -> None:
-    """Run a whole cluster on this machine. It has an API server, Redis, a node, a coordinator and workers."""
+    """Run a whole cluster on this machine. It has an API server, Redis, a node, coordinator, workers and recorder."""
 
 
 @local.command()

@@ -128,7 +128,8 @@ def job_text(job: Document, zone: tzinfo) -> str:
         ("Waited", output.duration(job["waitedSeconds"])),
         (
             "Held",
-            f"{_held(job)}, {hours(of_unit(job['held']))} {_in_words(unit)}-hours in {_count(attempts, 'attempt')}",
+            f"{_held(job)}, {hours(of_unit(job['held']))} {_in_words(unit)}-hours in {_count(attempts, 'attempt')}"
+            f"{_newest(job['holdCount'], job['holds'], 'holds')}",
         ),
         ("Restarts", f"{job['restarts']}, and {_count(job['disruptions'], 'disruption')}"),
         ("Result", excerpts.excerpt(job["result"], 10 * LONGEST_WHY) or "-"),
@@ -137,12 +138,19 @@ def job_text(job: Document, zone: tzinfo) -> str:
     if job["holds"]:
         parts += ["", output.columns(_hold_titles(unit), [_hold_row(each, zone, of_unit) for each in job["holds"]])]
     if job["pods"]:
-        parts += ["", f"{_count(len(job['pods']), 'pod')} went on after the job:"]
+        parts += [
+            "",
+            f"{_count(job['podCount'], 'pod')} went on after the job{_newest(job['podCount'], job['pods'], 'pods')}:",
+        ]
         parts.append(output.columns(_pod_titles(unit), [_pod_row(each, zone, of_unit) for each in job["pods"]]))
     if job["others"]:
         names = [f"{job['name']}/{each['uid']} ({each['outcome'] or 'not ended'})" for each in job["others"]]
         parts += ["", "other jobs of this name: " + ", ".join([*names, *(["..."] if job["hasMoreOthers"] else [])])]
     return "\n".join(parts)
+
+
+def _newest(count: int, listed: Sequence[Document], noun: str) -> str:
+    return f" (the newest {len(listed)} of {count} {noun} are listed)" if count > len(listed) else ""
 
 
 def _in_words(unit: str) -> str:
@@ -239,7 +247,7 @@ def cluster_line(document: Document, zone: tzinfo) -> str:
 
 def _pool(cluster: Document | None, since: str, zone: tzinfo) -> str:
     if cluster is None:
-        return "the size of the pool is not known for this time"
+        return "how many GPUs or CPUs the pool had is not known for this time"
     part: dict[str, Any] = cluster["percents"]
     unit = "GPU" if cluster["resource"] == usage.GPUS else "CPU"
     known = f" since {stamp(cluster['from'], zone)}" if cluster["from"] != since else ""
