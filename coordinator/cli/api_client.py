@@ -157,7 +157,7 @@ def recorder(session: Session) -> Fetch:
     url, service = _places(lease)
     if not url and service is None:
         raise NoRecorder(
-            f"the Lease {namespace}/{RECORDER_LEASE} does not say where the recorder answers: its port is off"
+            f"the Lease {namespace}/{RECORDER_LEASE} does not say where the recorder answers: its health_port is 0"
         )
     home = service.namespace if service else session.settings.service_name.namespace
     headers = partial(session.shown_tokens.headers, home)

@@ -141,5 +141,5 @@ def _refuse(code: int, error: Exception | str) -> Answer:
 def _untold(namespace: str) -> str:
     return (
         f"the history of namespace {namespace} is told to accounts that may list its TorchJobs: the token of the "
-        f"request is of another one (torchq rbac --tenant {namespace})"
+        f"request is of another account (torchq rbac --tenant {namespace})"
     )

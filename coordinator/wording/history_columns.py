@@ -129,7 +129,8 @@ def job_facts(job: Document, zone: tzinfo) -> list[tuple[str, object]]:
         ("Waited", ages.duration(job["waitedSeconds"])),
         (
             "Held",
-            f"{_held(job)}, {hours(of_unit(job['held']))} {_in_words(unit)}-hours in {_count(attempts, 'attempt')}",
+            f"{_held(job)}, {hours(of_unit(job['held']))} {_in_words(unit)}-hours in {_count(attempts, 'attempt')}"
+            f"{_newest(job['holdCount'], job['holds'], 'holds')}",
         ),
         ("Restarts", f"{job['restarts']}, and {_count(job['disruptions'], 'disruption')}"),
         ("Result", excerpts.excerpt(job["result"], 10 * LONGEST_WHY) or "-"),
@@ -150,7 +151,7 @@ def later_pods(job: Document, zone: tzinfo) -> TextTable:
 
 def later_pods_title(job: Document) -> str:
     """Return the sentence above the pods that went on after the job."""
-    return f"{_count(len(job['pods']), 'pod')} went on after the job:"
+    return f"{_count(job['podCount'], 'pod')} went on after the job{_newest(job['podCount'], job['pods'], 'pods')}:"
 
 
 def other_jobs(job: Document) -> str:
@@ -158,6 +159,10 @@ def other_jobs(job: Document) -> str:
     names = [f"{job['name']}/{each['uid']} ({each['outcome'] or 'not ended'})" for each in job["others"]]
     more = ["..."] if job["hasMoreOthers"] else []
     return "other jobs of this name: " + ", ".join([*names, *more]) if names else ""
+
+
+def _newest(count: int, listed: Sequence[Document], noun: str) -> str:
+    return f" (the newest {len(listed)} of {count} {noun} are listed)" if count > len(listed) else ""
 
 
 def _in_words(unit: str) -> str:
@@ -254,7 +259,7 @@ def cluster_line(document: Document, zone: tzinfo) -> str:
 
 def _pool(cluster: Document | None, since: str, zone: tzinfo) -> str:
     if cluster is None:
-        return "the size of the pool is not known for this time"
+        return "how many GPUs or CPUs the pool had is not known for this time"
     part: dict[str, Any] = cluster["percents"]
     unit = "GPU" if cluster["resource"] == usage.GPUS else "CPU"
     known = f" since {stamp(cluster['from'], zone)}" if cluster["from"] != since else ""

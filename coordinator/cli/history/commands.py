@@ -163,9 +163,7 @@ def _parse(session: Session, handle: str) -> tuple[str, str, str]:
 @since_option
 @until_option
 @zone_option
-@click.option(
-    "--by", type=click.Choice(GROUPINGS), default="queue", show_default=True, help="what sums are kept apart by"
-)
+@click.option("--by", type=click.Choice(GROUPINGS), default="queue", show_default=True, help="what each line is about")
 @output.sheet_options
 @pass_session
 def usage(session: Session, /, all_namespaces: bool, by: str, listing: TableOptions, **asked: str) -> None:

@@ -29,7 +29,7 @@ DATABASE = "history.sql.sql_history:open_history"
 """The door to the database; few commands wait for its library."""
 DEFAULT_NAMESPACE = "default"
 FRESH_SECONDS = 60
-"""A history that ends earlier than this is said to."""
+"""Commands say where a history ends that ended longer ago than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +96,16 @@ def _url(session: Session, data: Path) -> str:
             f"the history of the local cluster in {data} can only be read by the user who runs that cluster"
         ) from None
     except OSError:
-        raise LocalError(
-            f"the local cluster in {data} has no history yet: it begins with the next `{target.command('up', data)}`"
-        ) from None
+        status, up = (target.command(verb, data) for verb in ("status", "up"))
+        remedy = f"`{status}` shows its recorder" if session.target.runs else f"it begins with the next `{up}`"
+        raise LocalError(f"the local cluster in {data} has no history yet: {remedy}") from None
 
 
 def _rules(session: Session) -> tuple[Prices, str]:
     """Return the prices, and what weights divide: the settings of the cluster if it runs, else those of this
     command."""
     own = session.settings
-    if not session.target.runs or own.prices:
+    if not session.target.runs:
         return own.price_table, own.cost
     try:
         told = parse_document(api_client.coordinator(session)("/v1/settings"))["settings"]
