@@ -113,6 +113,11 @@ CHECKPOINT_COMPLETED = f"{GROUP}/checkpoint-completed"
 RESTART_REQUEST = f"{GROUP}/restart-request"
 """Annotation on a TorchJob: a restart that its user requests, as JSON (`crds.torchjob.restart_requests`)."""
 
+RECORDED_VERSION = f"{GROUP}/recorded-version"
+"""Annotation on the recorder's Lease: the resourceVersion of TorchJobs up to which every change is in the history."""
+RECORDED_UNTIL = f"{GROUP}/recorded-until"
+"""Annotation on the recorder's Lease: the time up to which everything is in the history."""
+
 SCALE_OUT = f"{GROUP}/scale-out"
 """Finalizer of a ScaleOut that is under way: if the request is deleted, a worker first restores the size of the job."""
 

@@ -97,7 +97,7 @@ def _checked_option(*names: str, check: Callable[[str], str], **attributes: Any)
 
 @click.group()
 def local() -> None:
-    """Run a whole cluster on this machine. It has an API server, Redis, a node, a coordinator and workers."""
+    """Run a whole cluster on this machine. It has an API server, Redis, a node, coordinator, workers and recorder."""
 
 
 @local.command()
@@ -239,7 +239,7 @@ def _announce_down(session: Session, data: Path) -> None:
     """Remove a stopped cluster from the current ones, and print which cluster is current now."""
     try:
         if current_cluster.remove(session.environ, data, _runs):
-            local_down.print_line(messages.after_down(session.resolved_settings, session.environ))
+            local_down.print_line(messages.after_down(session.resolved_settings, session.environ, data))
         else:
             for line in messages.not_here(session.environ, data):
                 local_down.print_line(line)

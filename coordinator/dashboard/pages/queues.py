@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coordinator.cli import columns
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Element, Page
 from coordinator.query.questions import Document
+from coordinator.wording import pick_columns, queue_columns
+from coordinator.wording.amounts import format_amounts
+from coordinator.wording.columns import status_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +58,16 @@ def problems(asked: Asked) -> Iterator[Element]:
 
 def _queue(item: Document) -> Element:
     name = item["metadata"]["name"]
-    status = columns.status_of(item)
+    status = status_of(item)
     row = QueueRow(
         name=name,
-        state=columns.queue_state(item),
+        state=queue_columns.queue_state(item),
         weight=str(item["spec"].get("weight", 1)),
         share=status.get("share") or "-",
         target=status.get("target") or "-",
         pending=status.get("pending", 0),
         admitted=status.get("admitted", 0),
-        usage=columns.usage(item),
+        usage=queue_columns.usage(item),
         cohort=item["spec"].get("cohort") or "-",
     )
     return Element(f"queue-{name}", "queue", row)
@@ -76,12 +78,12 @@ def _picks(asked: Asked) -> Iterator[Element]:
         asked.bounds.picks({"items": answer.get("items", [])})["items"]
         for answer in (asked.reading.upcoming, asked.reading.in_order)
     )
-    for pick in columns.with_later_picks(fitting, ordered, 10):
+    for pick in pick_columns.with_later_picks(fitting, ordered, 10):
         row = PickRow(
             number=pick["pick"],
             queue=pick.get("queue", ""),
             job=pick["job"],
             when=pick["when"],
-            demand=columns.format_amounts(pick.get("demand")),
+            demand=format_amounts(pick.get("demand")),
         )
         yield Element(f"pick-{pick['pick']}", "pick", row)

@@ -3,12 +3,13 @@
 One rule: a column shows one value and never changes its place. A new column comes last, or only with `-o wide`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
-from coordinator.cli import columns, output
-from coordinator.cli.output import Document, TableColumn
 from coordinator.follow import deletion, endings, wait_reasons
+from coordinator.query.questions import Document
+from coordinator.wording import ages, columns, job_state
+from coordinator.wording.columns import TableColumn
 from crds import excerpts, labels, timestamps
 from crds.torchjob.conditions import FINISHED, RANKS_REMEDY, WAITS_FOR_RANKS
 from crds.torchjob.tasks import AI_MASTER, RENDEZVOUS, WORKER
@@ -22,17 +23,22 @@ def job_columns(now: datetime, places: Mapping[str, tuple[int, int]]) -> tuple[T
     return (
         TableColumn("NAMESPACE", lambda job: job["metadata"]["namespace"]),
         TableColumn("NAME", lambda job: job["metadata"]["name"]),
-        TableColumn("QUEUE", columns.queue_of),
+        TableColumn("QUEUE", job_state.queue_of),
         TableColumn("PHASE", phase),
         TableColumn("PODS", _pods, lambda job: _active(job, _ranked(job))),
-        TableColumn("AGE", lambda job: columns.age(job, now), columns.creation_order),
-        TableColumn("RUNTIME", lambda job: output.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
+        TableColumn("AGE", lambda job: ages.age_of(job, now), ages.creation_order),
+        TableColumn("RUNTIME", lambda job: ages.duration(_runtime(job, now)), lambda job: _runtime(job, now)),
         TableColumn("PRIORITY", lambda job: (job["spec"].get("schedulingPolicy") or {}).get("priority", 0), wide=True),
         TableColumn("ATTEMPT", lambda job: columns.status_of(job).get("attempt", 0), wide=True),
         TableColumn("RESTARTS", lambda job: columns.status_of(job).get("restartCount", 0), wide=True),
         TableColumn("USER", _user, wide=True),
-        TableColumn("REASON", lambda job: _reason(job, places)),
+        TableColumn("REASON", lambda job: reason(job, places)),
     )
+
+
+def places_by_uid(places: Iterable[Document]) -> dict[str, tuple[int, int]]:
+    """Return the place of each waiting job, and the number of jobs in its queue, from what `Queries.places` answers."""
+    return {str(each["uid"]): (int(each["position"]), int(each["of"])) for each in places}
 
 
 def _user(job: Document) -> str:
@@ -89,7 +95,7 @@ def _runtime(job: Document, now: datetime) -> float | None:
     return ((timestamps.parse(ended) if ended else now) - timestamps.parse(began)).total_seconds()
 
 
-def _reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
+def reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
     """Return why a job waits and its place, the problem of a running job, or why it failed."""
     status = columns.status_of(job)
     if deletion.is_deleting(job):

@@ -1,17 +1,18 @@
-"""Texts of commands: why a job waits, and its position.
+"""Why a job waits, its position, or what it does: as a document, and in sentences.
 
 One rule: the same document is printed for programs.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from coordinator import terminal
-from coordinator.cli import columns, job_growth, output
-from coordinator.cli.jobs import holders
 from coordinator.follow import deletion, endings, wait_reasons
 from coordinator.query.questions import Document
+from coordinator.wording import ages, job_details, job_growth, job_state, room_holders
+from coordinator.wording.job_details import JobContext
 from crds import labels
 from crds.torchjob.conditions import DOMAIN_CLOSED, FINISHED, NOT_WHOLE, WAITS_FOR_RANKS, WAITS_FOR_SCHEDULER
 from crds.torchjob.status import Hang
@@ -24,6 +25,43 @@ _TRIED = ("NotRunningInTime", WAITS_FOR_SCHEDULER, DOMAIN_CLOSED)
 """The reasons of jobs that were admitted and wait again because of their pods."""
 SILENT_SECONDS, SILENT_STEPS = 120.0, 10
 """How long a job that reports is silent before it is worth a hint: seconds, and the time of steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFacts:
+    """What is known around a job, as far as its state asks for it (`coordinator.wording.job_answers`)."""
+
+    objects: JobContext = field(default_factory=JobContext)
+    """The objects around a job that is admitted, or is being deleted."""
+    place: Document | None = None
+    """The position of a job that waits."""
+    rest: Document = field(default_factory=dict)
+    """Why further workers wait."""
+    if_resumed: Document | None = None
+    """The forecast for a suspended job."""
+    too_small: Sequence[str] = ()
+    """Why the nodes no longer hold an admitted job."""
+    training: Document = field(default_factory=dict)
+    """The reports of the pods."""
+
+
+def describe(item: Manifest, known: KnownFacts) -> Document:
+    """Return the document of a job: the job's own state, and its position if it waits."""
+    if deletion.is_deleting(item):
+        return describe_deletion(item, known.objects.pods)
+    if is_waiting(item):
+        return describe_waiting(item, known.place or {"state": "absent"})
+    details = job_details.describe(item, known.objects)
+    until = details["restarts"].get("notBefore", "")
+    now = known.objects.now
+    parts = {
+        "tooSmall": list(known.too_small),
+        "rest": known.rest,
+        "silence": describe_silence(item, known.training, now) if now else "",
+        "sharing": describe_sharing(known.objects.pods),
+    }
+    settled = describe_settled(item, details["tasks"], until, known.if_resumed)
+    return settled | {name: part for name, part in parts.items() if part}
 
 
 def is_waiting(item: Manifest) -> bool:
@@ -142,7 +180,7 @@ def _job(item: Manifest) -> Document:
     return {
         "job": f"{metadata['namespace']}/{metadata['name']}",
         "uid": metadata["uid"],
-        "queue": columns.queue_of(item),
+        "queue": job_state.queue_of(item),
         "phase": (item.get("status") or {}).get("phase") or "",
     }
 
@@ -154,10 +192,12 @@ def _condition(status: dict[str, Any], kind: str) -> str:
 
 def format_why(document: Document) -> str:
     """Format the state of a job: a line with the reason, then lines with details and numbers."""
-    return "\n  ".join(map(terminal.one_line, _why(document)))
+    return "\n  ".join(map(terminal.one_line, sentences(document)))
 
 
-def _why(document: Document) -> Iterator[str]:
+def sentences(document: Document) -> Iterator[str]:
+    """Yield the state of a job in sentences: the reason first, then details and numbers. Parts of them are words of
+    users, which may have control characters."""
     blockers = document.get("against")
     if document["state"] not in ("finished", "suspended", "admitted", "deleting"):
         yield from _why_waiting(document)
@@ -186,7 +226,7 @@ def _why_waiting(document: Document) -> Iterator[str]:
     yield document["message"]
     if document.get("numbers"):
         yield document["numbers"]
-    if held := holders.format_holders(document):
+    if held := room_holders.format_holders(document):
         yield f"held by {held}"
     if document["state"] == "waiting":
         yield _place(document)
@@ -224,11 +264,11 @@ def describe_silence(item: Manifest, training: Document, now: datetime) -> str:
     status, spec = item.get("status") or {}, item["spec"]
     if status.get("phase") != "Running" or (spec.get("health") or {}).get("hangTimeoutSeconds"):
         return ""
-    silent, pace = output.seconds_since(training.get("reportedAt"), now), training.get("stepsPerSecond")
+    silent, pace = ages.seconds_since(training.get("reportedAt"), now), training.get("stepsPerSecond")
     if silent is None or silent < max(SILENT_SECONDS, SILENT_STEPS / pace if pace else 0.0):
         return ""
     return (
-        f"no report for {output.duration(silent)}: if the training hangs, torchq job restart helps; "
+        f"no report for {ages.duration(silent)}: if the training hangs, torchq job restart helps; "
         "spec.health finds that by itself"
     )
 

@@ -9,15 +9,11 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from coordinator.cache import pod_grace
-from coordinator.cli import api_client
-from coordinator.cli.lazy_group import USER_ERRORS
-from coordinator.cli.session import Session
 from crds import timestamps
-from crds.api_resources import TORCHJOBS
 from crds.errors import InvalidObject
 from crds.torchjob import conditions, torchjob
 from crds.torchjob.torchjob import TorchJob
-from kube import errors
+from kube.api import Manifest
 
 DRAINING = "Draining"
 """The reason of the condition Admitted once the pods are deleted, and the beginning of a request to save before."""
@@ -30,33 +26,24 @@ class _Wait(NamedTuple):
     text: str
 
 
-def describe(session: Session, queue: str, now: datetime) -> list[str]:
-    """Return a line about each job that holds room of a queue, the last to end first, and one about further jobs."""
-    try:
-        waits = sorted(_waits(_jobs(session, queue), _longest_grace(session), now), reverse=True)
-    except errors.Forbidden as error:
-        return [f"the jobs that it waits for are not known: {error}"]
+def describe(items: Iterable[Manifest], queue: str, longest_grace: float, now: datetime) -> list[str]:
+    """Return a line about each job that holds room of a queue, the last to end first, and one about further jobs.
+
+    `items` are all jobs; `longest_grace` is the setting of the coordinator, in seconds.
+    """
+    waits = sorted(_waits(_jobs(items, queue), longest_grace, now), reverse=True)
     lines = [wait.text for wait in waits[:MOST_NAMED]]
     return lines + ([f"and for {more} jobs that end before"] if (more := len(waits) - MOST_NAMED) > 0 else [])
 
 
-def _jobs(session: Session, queue: str) -> Iterable[TorchJob]:
-    for page in session.cluster.pages(TORCHJOBS):
-        for item in page.items:
-            try:
-                job = torchjob.parse(item)
-            except InvalidObject:
-                continue
-            if job.admission is not None and job.admission.queue == queue and not job.is_finished:
-                yield job
-
-
-def _longest_grace(session: Session) -> float:
-    """Return the setting of the coordinator; of this command, if no coordinator answers."""
-    try:
-        return float(api_client.coordinator(session)("/v1/settings")["settings"]["longest_grace"])
-    except (*USER_ERRORS, KeyError, TypeError, ValueError):
-        return session.settings.longest_grace
+def _jobs(items: Iterable[Manifest], queue: str) -> Iterable[TorchJob]:
+    for item in items:
+        try:
+            job = torchjob.parse(item)
+        except InvalidObject:
+            continue
+        if job.admission is not None and job.admission.queue == queue and not job.is_finished:
+            yield job
 
 
 def _waits(jobs: Iterable[TorchJob], longest: float, now: datetime) -> Iterable[_Wait]:

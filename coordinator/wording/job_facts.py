@@ -1,24 +1,23 @@
-"""The text of `torchq job show`: the document of `coordinator.cli.job_details`, and the job's own conditions and pods.
+"""What `torchq job show` says, as facts and tables: from the document of `job_details`, and from the job and its pods.
 
-One rule: the text contains no facts beyond those of the document and the objects.
+One rule: nothing is said beyond the facts of the document and the objects.
 """
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any
 
-from coordinator import terminal
-from coordinator.cli import job_growth, output, text
 from coordinator.query.questions import Document
+from coordinator.wording import ages, explanations, job_growth
+from coordinator.wording.columns import TextTable
 from crds import excerpts, holds, labels
 from crds.keys import JobKey
 from crds.resources import quantities
 from kube.api import Manifest
 from reconcilers.views import containers, pod_problems, pod_view
 
-LABEL = 12
 LONGEST = 2_000
 """The most characters of a message in a column; `-o yaml` prints all of it."""
 TASKS = ("TASK", "WANTED", "MINIMUM", "RUNNING", "READY", "SUCCEEDED", "FAILED", "")
@@ -36,14 +35,8 @@ LONGEST_COMMAND = 80
 _LEAST_HOURS = 0.01
 
 
-def format_job(item: Manifest, document: Document, pods: Iterable[Manifest], *, wide: bool = False) -> str:
-    """Format everything about a job, in paragraphs; with `wide`, ranks of pods and labels of their nodes, too."""
-    notes = map(terminal.one_line, document["notes"])
-    facts = output.facts(_facts(item, document), LABEL)
-    return "\n\n".join(filter(None, [facts, *_tables(item, document, pods, wide), *notes]))
-
-
-def _facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
+def facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
+    """Yield everything about a job that is not in a table, each with its title."""
     metadata, status, admission = item["metadata"], item.get("status") or {}, document["admission"]
     yield "Job", JobKey(metadata["namespace"], metadata["name"], metadata["uid"])
     yield "Queue", document["queue"]
@@ -82,7 +75,7 @@ def _state(document: Document) -> Iterator[tuple[str, str]]:
     if document["deletion"]:
         yield "Deletion", document["deletion"]
     if document["hang"]:
-        yield "Hangs", text.describe_hang(document["hang"])
+        yield "Hangs", explanations.describe_hang(document["hang"])
     if document["waits"]:
         yield "Waits", f"{document['waits']['code']}: {document['waits']['message']}"
 
@@ -129,7 +122,7 @@ def _estimate(reports: Document) -> Iterator[str]:
     if "progressPercentage" in reports:
         yield f"{reports['progressPercentage']} %"
     if reports.get("estimatedRemainingSeconds"):
-        yield f"{output.duration(reports['estimatedRemainingSeconds'])} to go"
+        yield f"{ages.duration(reports['estimatedRemainingSeconds'])} to go"
 
 
 def _restarts(restarts: Document) -> Iterator[tuple[str, str]]:
@@ -147,26 +140,38 @@ def _group(group: Document) -> str:
     return f"{group['name']} {group['phase']}" + (f" ({group['message']})" if group.get("message") else "")
 
 
-def _tables(item: Manifest, document: Document, pods: Iterable[Manifest], wide: bool) -> Iterator[str]:
-    if document["tasks"]:
-        names = [title.lower() for title in TASKS[:-1]]
-        tasks = document["tasks"]
-        yield output.columns(TASKS, [(*map(task.get, names), "short" * task["short"]) for task in tasks])
-        yield output.columns(WORKLOADS, [_workload(task) for task in tasks])
-        yield "\n".join(text.format_blocker(task["task"], blocker) for task in tasks for blocker in task["why"])
-    conditions = (item.get("status") or {}).get("conditions") or ()
-    yield from _table(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), map(_condition, conditions))
+def tasks(document: Document) -> TextTable:
+    """Return how many pods each task wants, needs and has."""
+    names = [title.lower() for title in TASKS[:-1]]
+    return TextTable(TASKS, [(*map(task.get, names), "short" * task["short"]) for task in document["tasks"]])
+
+
+def workloads(document: Document) -> TextTable:
+    """Return what the pods of each task run."""
+    return TextTable(WORKLOADS, [_workload(task) for task in document["tasks"]])
+
+
+def blockers(document: Document) -> list[str]:
+    """Return why pods of tasks do not run, a line for each reason."""
+    return [explanations.format_blocker(task["task"], blocker) for task in document["tasks"] for blocker in task["why"]]
+
+
+def conditions(item: Manifest) -> TextTable:
+    """Return the conditions of a job."""
+    found = (item.get("status") or {}).get("conditions") or ()
+    return TextTable(("CONDITION", "STATUS", "REASON", "SINCE", "MESSAGE"), [*map(_condition, found)])
+
+
+def pods(items: Iterable[Manifest], *, wide: bool = False) -> TextTable:
+    """Return the pods of a job; with `wide`, their ranks and labels of their nodes, too."""
     more = ("RANK", "LABELS") if wide else ()
-    rows = [(*_pod(pod), *(_place(pod) if wide else ())) for pod in pods]
-    yield from _table(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON", *more), rows)
-    yield from _table(("EVENT", "FROM", "REASON", "MESSAGE"), map(_event, document["events"]))
+    rows = [(*_pod(pod), *(_place(pod) if wide else ())) for pod in items]
+    return TextTable(("POD", "PHASE", "NODE", "RESTARTS", "EXIT", "REASON", *more), rows)
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Format columns, unless there are no rows."""
-    row_list = list(rows)
-    if row_list:
-        yield output.columns(header, row_list)
+def events(document: Document) -> TextTable:
+    """Return the last events of a job."""
+    return TextTable(("EVENT", "FROM", "REASON", "MESSAGE"), [*map(_event, document["events"])])
 
 
 def _condition(condition: Document) -> tuple[object, ...]:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import tzinfo
 from typing import Any
 
-from coordinator.cli import columns, output
-from coordinator.cli.output import Document, TableColumn
+from coordinator.query.questions import Document
+from coordinator.wording import ages
+from coordinator.wording.amounts import format_amounts
+from coordinator.wording.columns import TableColumn, TextTable
 from crds import excerpts, timestamps
 from crds.resources.amounts import JOBS, PODS
 from history import prices, usage
@@ -21,7 +23,6 @@ OTHERS = "others"
 POD = "POD"
 MOST_GAPS = 3
 """The most gaps that the line of the cluster names."""
-_WIDTH = 11
 
 
 def stamp(text: str | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M") -> str:
@@ -78,15 +79,15 @@ def why(job: Document) -> str:
     text = "" if job["state"] in ("Succeeded", "Running") else str(job["message"] or job["reason"])
     if known_to is None:
         return text or "-"
-    return f"{text or job['state'].lower()}; its end is known to {output.duration(known_to)}"
+    return f"{text or job['state'].lower()}; its end is known to {ages.duration(known_to)}"
 
 
 def _held(job: Document) -> str:
-    return output.duration(job["heldSeconds"]) if job["holdCount"] else "-"
+    return ages.duration(job["heldSeconds"]) if job["holdCount"] else "-"
 
 
 def _duration(title: str, name: str) -> TableColumn:
-    return TableColumn(title, lambda item: output.duration(item[name]), lambda item: item[name])
+    return TableColumn(title, lambda item: ages.duration(item[name]), lambda item: item[name])
 
 
 def _unit(amounts: Sequence[Document]) -> tuple[str, Callable[[Document], float]]:
@@ -113,11 +114,11 @@ def _resource(name: str, of: Callable[[Document], Document]) -> TableColumn:
     return TableColumn(f"{name.upper()} {unit}", lambda item: hours(read(item)), read, wide=True)
 
 
-def job_text(job: Document, zone: tzinfo) -> str:
-    """Format one job with its holds."""
+def job_facts(job: Document, zone: tzinfo) -> list[tuple[str, object]]:
+    """Return what is known of one job, each with its title."""
     unit, of_unit = _unit([job["held"]])
     attempts = job["attempts"]
-    facts = [
+    return [
         ("Job", f"{_full_name(job)} (uid {job['uid']})"),
         ("Queue", job["queue"] or "-"),
         ("User", job["user"] or "not known"),
@@ -125,24 +126,43 @@ def job_text(job: Document, zone: tzinfo) -> str:
         ("Why", why(job)),
         ("Submitted", _second(job["submitted"], zone)),
         ("Ended", _second(job["ended"], zone)),
-        ("Waited", output.duration(job["waitedSeconds"])),
+        ("Waited", ages.duration(job["waitedSeconds"])),
         (
             "Held",
-            f"{_held(job)}, {hours(of_unit(job['held']))} {_in_words(unit)}-hours in {_count(attempts, 'attempt')}",
+            f"{_held(job)}, {hours(of_unit(job['held']))} {_in_words(unit)}-hours in {_count(attempts, 'attempt')}"
+            f"{_newest(job['holdCount'], job['holds'], 'holds')}",
         ),
         ("Restarts", f"{job['restarts']}, and {_count(job['disruptions'], 'disruption')}"),
         ("Result", excerpts.excerpt(job["result"], 10 * LONGEST_WHY) or "-"),
     ]
-    parts = [output.facts(facts, _WIDTH)]
-    if job["holds"]:
-        parts += ["", output.columns(_hold_titles(unit), [_hold_row(each, zone, of_unit) for each in job["holds"]])]
-    if job["pods"]:
-        parts += ["", f"{_count(len(job['pods']), 'pod')} went on after the job:"]
-        parts.append(output.columns(_pod_titles(unit), [_pod_row(each, zone, of_unit) for each in job["pods"]]))
-    if job["others"]:
-        names = [f"{job['name']}/{each['uid']} ({each['outcome'] or 'not ended'})" for each in job["others"]]
-        parts += ["", "other jobs of this name: " + ", ".join([*names, *(["..."] if job["hasMoreOthers"] else [])])]
-    return "\n".join(parts)
+
+
+def holds(job: Document, zone: tzinfo) -> TextTable:
+    """Return the times for which a job has held room."""
+    unit, of_unit = _unit([job["held"]])
+    return TextTable(_hold_titles(unit), [_hold_row(each, zone, of_unit) for each in job["holds"]])
+
+
+def later_pods(job: Document, zone: tzinfo) -> TextTable:
+    """Return the pods that went on after the job."""
+    unit, of_unit = _unit([job["held"]])
+    return TextTable(_pod_titles(unit), [_pod_row(each, zone, of_unit) for each in job["pods"]])
+
+
+def later_pods_title(job: Document) -> str:
+    """Return the sentence above the pods that went on after the job."""
+    return f"{_count(job['podCount'], 'pod')} went on after the job{_newest(job['podCount'], job['pods'], 'pods')}:"
+
+
+def other_jobs(job: Document) -> str:
+    """Return the other jobs of the same name in a sentence; empty if there are none."""
+    names = [f"{job['name']}/{each['uid']} ({each['outcome'] or 'not ended'})" for each in job["others"]]
+    more = ["..."] if job["hasMoreOthers"] else []
+    return "other jobs of this name: " + ", ".join([*names, *more]) if names else ""
+
+
+def _newest(count: int, listed: Sequence[Document], noun: str) -> str:
+    return f" (the newest {len(listed)} of {count} {noun} are listed)" if count > len(listed) else ""
 
 
 def _in_words(unit: str) -> str:
@@ -158,8 +178,8 @@ def _pod_titles(unit: str) -> Sequence[str]:
 
 
 def _hold_row(hold: Document, zone: tzinfo, of_unit: Callable[[Document], float]) -> Sequence[object]:
-    charge = columns.format_amounts(hold["charge"]) if hold["charge"] else "several"
-    idle = f" (idle growth: {columns.format_amounts(hold['unpaid'])})" if hold["unpaid"] else ""
+    charge = format_amounts(hold["charge"]) if hold["charge"] else "several"
+    idle = f" (idle growth: {format_amounts(hold['unpaid'])})" if hold["unpaid"] else ""
     others = f" and {hold['otherResources']} more" if hold["otherResources"] else ""
     return (
         hold["numbers"],
@@ -168,7 +188,7 @@ def _hold_row(hold: Document, zone: tzinfo, of_unit: Callable[[Document], float]
         hold["workers"] or "all",
         _second(hold["from"], zone),
         f"{_second(hold['to'], zone)}{' ~' if hold['isApproximate'] else ''}",
-        output.duration(hold["heldSeconds"]),
+        ages.duration(hold["heldSeconds"]),
         hours(of_unit(hold["held"])),
         hold["ended"] or "-",
         f"{charge}{others}{idle}",
@@ -177,7 +197,7 @@ def _hold_row(hold: Document, zone: tzinfo, of_unit: Callable[[Document], float]
 
 def _pod_row(pod: Document, zone: tzinfo, of_unit: Callable[[Document], float]) -> Sequence[object]:
     ended = f"{_second(pod['to'], zone)}{' ~' if pod['isApproximate'] else ''}"
-    charge = columns.format_amounts(pod["charge"])
+    charge = format_amounts(pod["charge"])
     return pod["queue"], _second(pod["from"], zone), ended, hours(of_unit(pod["held"])), charge
 
 
@@ -198,8 +218,8 @@ def usage_columns(document: Document) -> tuple[TableColumn, ...]:
         *([_percents("TARGET", "targetPercent")] if has_targets else []),
         _hours_column("IDLE GROWTH", "idleGrowth", of_unit),
         TableColumn("PRICE", lambda line: _price(line["price"]), lambda line: line["price"]),
-        TableColumn("WAIT P50", lambda line: output.duration(_wait(line, "p50")), lambda line: _wait(line, "p50")),
-        TableColumn("P95", lambda line: output.duration(_wait(line, "p95")), lambda line: _wait(line, "p95")),
+        TableColumn("WAIT P50", lambda line: ages.duration(_wait(line, "p50")), lambda line: _wait(line, "p50")),
+        TableColumn("P95", lambda line: ages.duration(_wait(line, "p95")), lambda line: _wait(line, "p95")),
         _hours_column(f"FAILED {unit}-HOURS", "failed", of_unit),
         *_resources([each["held"] for each in lines], lambda line: line["held"]),
     )
@@ -239,7 +259,7 @@ def cluster_line(document: Document, zone: tzinfo) -> str:
 
 def _pool(cluster: Document | None, since: str, zone: tzinfo) -> str:
     if cluster is None:
-        return "the size of the pool is not known for this time"
+        return "how many GPUs or CPUs the pool had is not known for this time"
     part: dict[str, Any] = cluster["percents"]
     unit = "GPU" if cluster["resource"] == usage.GPUS else "CPU"
     known = f" since {stamp(cluster['from'], zone)}" if cluster["from"] != since else ""

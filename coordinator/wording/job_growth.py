@@ -1,32 +1,13 @@
 """The number of workers of an admitted job, and the workers for which the job still waits.
 
 One rule: the number of workers comes from the object, and the reason for which workers wait comes from a coordinator.
-If none answers, the text says that no coordinator answers.
 """
 
-from coordinator.cli import api_client, job_ref
-from coordinator.cli.session import Session
 from coordinator.query.questions import Document
+from coordinator.wording import job_state
 from crds.torchjob.status import IDLE
 from crds.torchjob.tasks import WORKER
 from kube.api import Manifest
-
-
-def read(session: Session, item: Manifest) -> Document:
-    """Return how many workers a job has and wants, and why the missing workers wait; empty if the job waits for no
-    workers.
-    """
-    counts = counts_of(item)
-    if counts["wanted"] <= counts["granted"]:
-        return {}
-    key = job_ref.key(item)
-    answer = api_client.ask(
-        session,
-        lambda queries: queries.job(key),
-        lambda error: {"rest": {"code": "Unknown", "message": str(error)}},
-    )
-    reason = answer.get("rest") or answer.get("growth") or {"code": "New", "message": "no request is known yet"}
-    return {**reason, **counts}
 
 
 def counts_of(item: Manifest) -> dict[str, int]:
@@ -34,7 +15,7 @@ def counts_of(item: Manifest) -> dict[str, int]:
     status = item.get("status") or {}
     granted = (status.get("admission") or {}).get("workers") or 0
     scaling = status.get("scaling") or {}
-    is_growing = bool(granted and not scaling.get("victims")) and not job_ref.is_finished(item)
+    is_growing = bool(granted and not scaling.get("victims")) and not job_state.is_finished(item)
     return {"granted": granted, "wanted": max(granted, scaling.get("to") or 0) if is_growing else granted}
 
 
@@ -47,7 +28,7 @@ def size_of(item: Manifest) -> Document:
     target: Document = status.get("target") or {}
     granted, idle = admission.get("workers"), admission.get("idle", 0)
     concerned = policy.get("autoscale") == "Idle" or idle or target
-    if not (granted and concerned and WORKER in worker) or job_ref.is_finished(item):
+    if not (granted and concerned and WORKER in worker) or job_state.is_finished(item):
         return {}
     wanted = worker[WORKER].get("numTasks", 1)
     since = target["since"] if target.get("reason") == IDLE else (status.get("resized") or {}).get("at")

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from coordinator.cli import columns
 from coordinator.follow import deletion, endings, wait_reasons
 from coordinator.query.questions import Document
+from coordinator.wording import job_state
 from crds import holds, labels, timestamps
 from crds.errors import InvalidObject
 from crds.torchjob import grant, resource_quota, torchjob
@@ -51,7 +51,7 @@ def describe(item: Manifest, job_context: JobContext) -> Document:
         "phase": deletion.DELETING if deletion.is_deleting(item) else status.get("phase") or "Pending",
         "ending": _ending(item),
         "deletion": deletion.describe(item, job_context.pods) if deletion.is_deleting(item) else None,
-        "queue": columns.queue_of(item),
+        "queue": job_state.queue_of(item),
         "waits": _waits(item, job_context),
         "admission": admission,
         "held": _held(status, job_context.now),

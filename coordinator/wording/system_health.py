@@ -1,14 +1,28 @@
-"""The health of the whole system as one document and as text, for `torchq status` and `torchq top`.
+"""The health of the whole system as one document and as facts, for `torchq status` and `torchq top`.
 
 One rule: the same document is printed for programs.
 """
 
 from collections import Counter
+from datetime import datetime
 
-from coordinator.cli import output
+from coordinator.lease_settings import VERSION_ANNOTATION
 from coordinator.query.questions import Document
+from coordinator.wording import ages
+from kube.api import Manifest
 
-LABEL = 14
+SILENT_SECONDS = 30.0
+"""The age of a Lease at which its holder is no longer named as the leader."""
+
+
+def leader_of(lease: Manifest, now: datetime) -> Document:
+    """Return the leader as its Lease names it."""
+    spec = lease.get("spec") or {}
+    silent = ages.seconds_since(spec.get("renewTime"), now)
+    alive = silent is not None and silent < SILENT_SECONDS
+    holder = str(spec.get("holderIdentity") or "") if alive else ""
+    version = str((lease["metadata"].get("annotations") or {}).get(VERSION_ANNOTATION, "")) if holder else ""
+    return {"apiServer": "", "leader": holder, "leaderVersion": version, "renewedSecondsAgo": silent}
 
 
 def summarize(lease: Document, numbers: Document, rates: Document) -> Document:
@@ -42,9 +56,9 @@ def rates(before: Document, after: Document) -> Document:
     return {f"{name}PerSecond": round(count / seconds, 1) for name, count in counted.items()}
 
 
-def format_status(document: Document) -> str:
-    """Format the health of the system, one line per part."""
-    lines = [("Cluster", document["cluster"])] if "cluster" in document else []
+def facts(document: Document) -> list[tuple[str, object]]:
+    """Return the health of the system, one fact per part. The title of a failing part ends with an exclamation mark."""
+    lines: list[tuple[str, object]] = [("Cluster", document["cluster"])] if "cluster" in document else []
     lines += [("Leader", _leader(document)), ("Workers", _workers(document))]
     if "jobs" in document:
         lines.append(("Jobs", f"{document['jobs']['waiting']} waiting, {document['jobs']['admitted']} admitted"))
@@ -58,7 +72,7 @@ def format_status(document: Document) -> str:
         trouble = document["trouble"].get(name)
         if trouble or name in ("queues", "API server"):
             lines.append((f"{name[0].upper()}{name[1:]}" + "!" * bool(trouble), trouble or "ok"))
-    return output.facts(lines, LABEL)
+    return lines
 
 
 def _leader(document: Document) -> str:
@@ -79,5 +93,5 @@ def _workers(document: Document) -> str:
 def _waits(waits: Document) -> str:
     if not waits["admissions"]:
         return "nothing was admitted yet"
-    middle, most = (output.duration(waits[name]) for name in ("p50Seconds", "p95Seconds"))
+    middle, most = (ages.duration(waits[name]) for name in ("p50Seconds", "p95Seconds"))
     return f"p50 {middle}, p95 {most} of the last {waits['admissions']} first admissions"

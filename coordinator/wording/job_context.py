@@ -1,16 +1,15 @@
-"""The reading of the objects around a job: its pods, the pod groups of its gang, its last events, its reports.
+"""The reading of the objects around a job: its pods, the pod groups of its gang, its last events.
 
 One rule: an object that is forbidden or missing becomes a note, and the other objects are shown nevertheless.
 """
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import TypeVar
 
-from coordinator.cli import api_client, in_place, job_ref, output
-from coordinator.cli.job_details import JobContext
-from coordinator.cli.session import Session
 from coordinator.follow import job_objects
-from coordinator.query.questions import Document
+from coordinator.runs import in_place
+from coordinator.wording.job_details import JobContext
 from crds.api_resources import EVENTS, RESOURCE_QUOTAS
 from crds.keys import JobKey
 from crds.torchjob import resource_quota
@@ -23,11 +22,11 @@ from kube.client import KubernetesCluster
 from reconcilers.views.pod_group_view import GroupReader
 
 T = TypeVar("T")
-REPORT_VARIABLE = "TORCHQ_REPORT_URL"
-"""The variable of pods that can report."""
 
 
-def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) -> JobContext:
+def read(
+    cluster: KubernetesCluster, item: Manifest, now: datetime | None = None, *, embedded: bool = False
+) -> JobContext:
     """Read pods, groups and events of a job; `embedded` means a local cluster. Raises ClusterError if the pods cannot
     be read."""
     key, notes = JobKey.of(item), list[str]()
@@ -54,7 +53,7 @@ def read(cluster: KubernetesCluster, item: Manifest, *, embedded: bool = False) 
         groups=groups,
         events=events,
         quotas=quotas,
-        now=output.now(),
+        now=now,
         notes=tuple(notes),
         embedded=embedded,
     )
@@ -88,16 +87,3 @@ def _judge(reader: GroupReader, group: GroupView) -> GroupView:
         return reader.judge(group)
     except errors.Forbidden:
         return reader.explain(group)
-
-
-def read_reports(session: Session, item: Manifest, pods: Iterable[Manifest]) -> Document:
-    """Return the reports of a job's pods, which a coordinator knows; empty if the pods cannot report."""
-    containers = (each for pod in pods for each in pod["spec"].get("containers") or ())
-    if not any(entry.get("name") == REPORT_VARIABLE for each in containers for entry in each.get("env") or ()):
-        return {}
-    return reports_of(session, job_ref.key(item))
-
-
-def reports_of(session: Session, key: JobKey) -> Document:
-    """Return the reports of a job's pods, or why they are not known."""
-    return api_client.ask(session, lambda queries: queries.reports(key), lambda error: {"unknown": str(error)})
