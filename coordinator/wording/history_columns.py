@@ -21,6 +21,7 @@ LEAST_HOURS = 0.01
 OTHERS = "others"
 """The name of what all others have used, of whom the reader knows no names."""
 POD = "POD"
+NOTHING_HELD = "no job has held room in this time"
 MOST_GAPS = 3
 """The most gaps that the line of the cluster names."""
 
