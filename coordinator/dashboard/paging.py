@@ -39,9 +39,7 @@ def cut(items: Sequence[T], path: str, query: Mapping[str, str], name: str = "pa
     def address(page: int) -> str:
         return paths.with_query(path, {**query, name: str(page) if page > 1 else ""}) if 1 <= page <= pages else ""
 
-    pager = Pager(
-        min(first + 1, len(items)), first + len(shown), len(items), address(number - 1), address(number + 1)
-    )
+    pager = Pager(min(first + 1, len(items)), first + len(shown), len(items), address(number - 1), address(number + 1))
     return shown, pager
 
 
@@ -54,7 +52,8 @@ class Heading:
     """The address of the page in the order of this column; empty for a column that has no order."""
     order: str = "none"
     """The present order by this column, as aria-sort names it: none, ascending or descending."""
-    is_number: bool = False
+    kind: str = ""
+    """The class of its cells: `n` for numbers, `gauge` for bars."""
 
 
 def sorted_by(query: Mapping[str, str], shape: Mapping[str, TableColumn]) -> tuple[TableColumn | None, bool]:
@@ -63,14 +62,15 @@ def sorted_by(query: Mapping[str, str], shape: Mapping[str, TableColumn]) -> tup
     return shape.get(text.removeprefix("-")), text.startswith("-")
 
 
-def heading(text: str, name: str, path: str, query: Mapping[str, str], *, is_number: bool = False) -> Heading:
-    """Return the title of a column with the link that sorts by it, or that turns the order around."""
+def heading(text: str, name: str, path: str, query: Mapping[str, str], *, kind: str = "") -> Heading:
+    """Return the title of a column with the link that sorts by it, or that turns the order around. Numbers are sorted
+    from high to low first."""
     present = query.get("sort", "")
     order = {name: "ascending", f"-{name}": "descending"}.get(present, "none")
-    first, second = (f"-{name}", name) if is_number else (name, f"-{name}")
+    first, second = (f"-{name}", name) if kind else (name, f"-{name}")
     wanted = second if present == first else first
     kept: dict[str, Any] = {each: value for each, value in query.items() if each not in ("sort", "page")}
-    return Heading(text, paths.with_query(path, {**kept, "sort": wanted}), order, is_number)
+    return Heading(text, paths.with_query(path, {**kept, "sort": wanted}), order, kind)
 
 
 def _number(text: str) -> int:
