@@ -7,6 +7,7 @@ picture is drawn again a few hundred times in a life and not once a second.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from coordinator.follow.endings import true_condition
@@ -139,7 +140,7 @@ def _marks(item: Manifest, stays: Sequence[Stay]) -> Iterator[tuple[str, float, 
 
 def _marks_between(stays: Sequence[Stay]) -> Iterator[tuple[str, float, str]]:
     ordered = sorted(stays, key=lambda stay: stay.start)
-    for before, after in zip(ordered, ordered[1:], strict=False):
+    for before, after in pairwise(ordered):
         if before.end == after.start and before.workers != after.workers:
             yield RESIZE, after.start, f"from {before.workers} to {after.workers} workers"
         elif before.end != after.start:

@@ -17,7 +17,7 @@ from coordinator.dashboard.readings import Reading
 from coordinator.wording import job_columns, job_state
 from kube.api import Manifest
 
-UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading an object raises that is not as its schema says."""
 KEPT_LISTS = 256
 _ANY_TIME = datetime.fromtimestamp(0, UTC)
@@ -49,7 +49,7 @@ class IndexedJob:
     phase: str
     reason: str
     order: tuple[float, str]
-    """Ascending is newest first."""
+    """The place in the order of submission."""
 
     def passes(self, filters: Filters) -> bool:
         """Return whether the job passes all filters but that of the namespace."""
@@ -68,9 +68,9 @@ class JobIndex:
         """Look at the jobs of a reading; jobs that are the same as `before` are taken from there."""
         known: Mapping[str, IndexedJob] = before.by_uid if before else {}
         self.jobs = reading.jobs
-        found = [each for item in reading.jobs if (each := _indexed(item, known))]
-        found.sort(key=lambda each: each.order)
-        self.by_uid = {each.uid: each for each in found}
+        found: list[IndexedJob] = [each for item in reading.jobs if (each := _indexed(item, known))]
+        found.sort(key=lambda each: each.order, reverse=True)
+        self.by_uid: Mapping[str, IndexedJob] = {each.uid: each for each in found}
         namespaces = defaultdict[str, list[IndexedJob]](list)
         for each in found:
             namespaces[each.namespace].append(each)
@@ -105,7 +105,7 @@ class JobIndex:
         if reader.everywhere:
             return self._all
         lists = [self._by_namespace[each] for each in self.namespaces(reader)]
-        return tuple(merge(*lists, key=lambda each: each.order))
+        return tuple(merge(*lists, key=lambda each: each.order, reverse=True))
 
 
 class JobIndexes:
@@ -138,10 +138,9 @@ def _indexed(item: Manifest, known: Mapping[str, IndexedJob]) -> IndexedJob | No
     except UNREADABLE:
         return None
     try:
-        created, place = job_state.submission_order(item)
+        order = job_state.submission_order(item)
         reason = str(_REASON.text(item))
         phase, queue = job_columns.phase(item), job_state.queue_of(item)
     except UNREADABLE:
-        created, place, reason, phase, queue = 0.0, "", "", "", namespace
-    order = -created, "".join(chr(0x10FFFF - ord(letter)) for letter in place)
+        order, reason, phase, queue = (0.0, ""), "", "", namespace
     return IndexedJob(item, uid, namespace, name, queue, phase, "" if reason == "-" else reason, order)

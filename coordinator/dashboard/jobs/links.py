@@ -1,4 +1,4 @@
-"""The links of a job, to a tracker or a notebook: the annotation `train.distributed.io/links`, JSON of names and addresses.
+"""The links of a job, as to a tracker: the annotation `train.distributed.io/links`, JSON of names and addresses.
 
 One rule: pure. Whoever may write a job writes any text there, so only whole http and https addresses become links, and
 what is left out is named.
