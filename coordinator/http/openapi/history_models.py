@@ -151,3 +151,39 @@ class Usage(TimeSpan):
     cluster: PoolUse | None = Field(description="null: it is not known how many GPUs or CPUs the pool had")
     gaps: list[TimeSpan] = Field(description="times for which nothing was recorded")
     other_gaps: int
+
+
+class ShareStep(TimeSpan):
+    """The share of a queue in a part of the span."""
+
+    share_percent: int | None = Field(description="part of all that was paid; null: there was none")
+    target_percent: int | None = Field(description="part that its weight entitles it to; null: it wanted none")
+
+
+class TimelineSpan(TimeSpan):
+    """A time for which a job waited or held room."""
+
+    is_open: bool = Field(description="whether it goes on: its end is that of what is recorded")
+
+
+class TimelineJob(AnswerModel):
+    """A job of the queue in time."""
+
+    namespace: str
+    name: str
+    uid: str
+    outcome: str = Field(description="Succeeded, Failed, Cancelled or Deleted; empty while it has not ended")
+    submitted: str
+    ended: str | None
+    is_approximate: bool = Field(description="whether the end was not seen")
+    holds: list[TimelineSpan] = Field(description="when it held room, the newest")
+    waits: list[TimelineSpan] = Field(description="when it waited in its queue, the newest")
+
+
+class Timeline(TimeSpan):
+    """What a queue did in a span."""
+
+    until: str = Field(description="up to when everything is recorded")
+    steps: list[ShareStep]
+    items: list[TimelineJob] = Field(description="its jobs of the span, newest submission first")
+    has_more_jobs: bool
