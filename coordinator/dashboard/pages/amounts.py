@@ -85,6 +85,11 @@ def of_queue(item: Document, names: Iterable[str]) -> QueueUse:
     return QueueUse(used, idle, limit, text, ", ".join([f"{text} {quota_text}", *more]))
 
 
+def limited(item: Document) -> Sequence[str]:
+    """Return the resources that the quota of a queue limits, GPUs first."""
+    return sorted(_quota(item), key=lambda name: (not name.endswith(GPU), name))
+
+
 def pool(reading: Reading, queues: Iterable[Document]) -> Sequence[PoolUse]:
     """Return what is used of the pool: of each kind of GPU, of CPUs and of memory. `queues` have the idle growth."""
     capacity, used = _capacity(reading), (reading.upcoming.get("pool") or {}).get("used") or {}
