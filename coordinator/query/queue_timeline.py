@@ -3,15 +3,15 @@
 One rule: that of `coordinator.query.history_answers`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import pairwise
 
+from coordinator.query import history_answers
 from coordinator.query.questions import Document
 from crds import timestamps
 from history import spans, usage, weights
 from history.errors import InvalidQuery
-from history.rows import HoldRow, WaitRow
 from history.store import HistoryStore, JobQuery, JobRecord, Span
 from history.usage import Records
 
@@ -85,29 +85,22 @@ def _percents(part: Fraction | None) -> int | None:
 
 def _job(record: JobRecord, until: int) -> Document:
     job = record.job
+    waits = [(start, end) for start, end in history_answers.waits(record, until) if start < end]
     return {
         "namespace": job.namespace,
         "name": job.name,
         "uid": job.uid,
-        "outcome": job.outcome,
+        "state": history_answers.state_of(record),
         "submitted": timestamps.format_time(job.created),
         "ended": _time(job.ended),
         "isApproximate": job.is_approximate,
-        "holds": [_times(each, until) for each in record.holds[-MOST_TIMES:]],
-        "waits": [_times(each, until) for each in _waits(record)[-MOST_TIMES:]],
+        "holds": [_times(each.start, until if each.end is None else each.end) for each in record.holds[-MOST_TIMES:]],
+        "waits": [_times(*each) for each in waits[-MOST_TIMES:]],
     }
 
 
-def _waits(record: JobRecord) -> Sequence[WaitRow]:
-    return [each for each in record.waits if each.end is None or each.end > each.start]
-
-
-def _times(row: HoldRow | WaitRow, until: int) -> Document:
-    return {
-        "from": timestamps.format_time(row.start),
-        "to": timestamps.format_time(max(row.start, until) if row.end is None else row.end),
-        "isOpen": row.end is None,
-    }
+def _times(start: int, end: int) -> Document:
+    return {"from": timestamps.format_time(start), "to": timestamps.format_time(max(start, end))}
 
 
 def _time(moment: int | None) -> str | None:

@@ -132,12 +132,11 @@ def _row(job: Document, start: float, end: float) -> PastJob:
     waited, held = (ages.duration(sum(last - first for first, last in spans)) for spans in (waits, holds))
     spans = [("waited", *span) for span in waits] + [("held", *span) for span in holds]
     full_name = f"{job['namespace']}/{job['name']}"
-    state = job["outcome"] or ("Running" if job["holds"] and job["holds"][-1]["isOpen"] else "Waiting")
     label = f"{full_name} waited {waited} and held room {held if holds else 'never'}"
     return PastJob(
         name=full_name,
         address=paths.with_query(paths.of_job(full_name), {"uid": str(job["uid"])}),
-        state=state,
+        state=job["state"],
         submitted=job["submitted"],
         waited=waited,
         held=held if holds else "-",

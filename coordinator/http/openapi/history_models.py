@@ -160,24 +160,18 @@ class ShareStep(TimeSpan):
     target_percent: int | None = Field(description="part that its weight entitles it to; null: it wanted none")
 
 
-class TimelineSpan(TimeSpan):
-    """A time for which a job waited or held room."""
-
-    is_open: bool = Field(description="whether it goes on: its end is that of what is recorded")
-
-
 class TimelineJob(AnswerModel):
     """A job of the queue in time."""
 
     namespace: str
     name: str
     uid: str
-    outcome: str = Field(description="Succeeded, Failed, Cancelled or Deleted; empty while it has not ended")
+    state: str = Field(description="its outcome, else Waiting, Admitted or Running")
     submitted: str
     ended: str | None
     is_approximate: bool = Field(description="whether the end was not seen")
-    holds: list[TimelineSpan] = Field(description="when it held room, the newest")
-    waits: list[TimelineSpan] = Field(description="when it waited in its queue, the newest")
+    holds: list[TimeSpan] = Field(description="when it held room, the newest")
+    waits: list[TimeSpan] = Field(description="when it waited in its queue, the newest")
 
 
 class Timeline(TimeSpan):

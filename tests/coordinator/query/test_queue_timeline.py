@@ -61,12 +61,23 @@ def test_jobs_are_told_with_the_times_in_which_they_waited_and_held_room() -> No
         hold("mine", START + 30, None, number=2),
         until=START + 50,
     )["items"]
+    assert found["state"] == "Admitted"
     at = timestamps.format_time
-    assert found["waits"] == [{"from": at(START), "to": at(START + 10), "isOpen": False}]
+    assert found["waits"] == [{"from": at(START), "to": at(START + 10)}]
     assert found["holds"] == [
-        {"from": at(START + 10), "to": at(START + 20), "isOpen": False},
-        {"from": at(START + 30), "to": at(START + 50), "isOpen": True},
+        {"from": at(START + 10), "to": at(START + 20)},
+        {"from": at(START + 30), "to": at(START + 50)},
     ]
+
+
+def test_waits_do_not_overlap() -> None:
+    (found,) = timeline(job("mine", created=START), wait("mine", START, None), wait("mine", START + 5, None))["items"]
+    at = timestamps.format_time
+    assert [(each["from"], each["to"]) for each in found["waits"]] == [
+        (at(START), at(START + 5)),
+        (at(START + 5), at(NOW)),
+    ]
+    assert found["state"] == "Waiting"
 
 
 def test_lists_are_bounded_and_say_so() -> None:
