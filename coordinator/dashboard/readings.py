@@ -60,7 +60,7 @@ class Reading:
     """When a coordinator answered last; the figures of queues and picks are those of then."""
     began: Moments = field(default_factory=lambda: MappingProxyType({}))
     """When the waits began of the oldest job of each queue (`queue_wait`) and of picks (`pick_wait`)."""
-    _of_reading: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+    _of_reading: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _of_jobs: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def once(self, name: Hashable, make: Callable[[], T]) -> T:
