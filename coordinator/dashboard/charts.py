@@ -94,12 +94,12 @@ def time_bar(spans: Iterable[tuple[str, float, float]], start: float, end: float
     length = end - start
     if length <= 0:
         return Bar(label)
-    places = ((kind, *(_clamped((moment - start) / length) for moment in (first, last))) for kind, first, last in spans)
-    found = (
-        Segment(kind, _rounded(first), _rounded(max(last - first, SHORTEST)))
-        for kind, first, last in places
-        if last > first
-    )
+    found = []
+    for kind, first, last in spans:
+        begin, finish = (_clamped((moment - start) / length) for moment in (first, last))
+        if finish > begin:
+            begin = min(begin, WHOLE - SHORTEST)
+            found.append(Segment(kind, _rounded(begin), _rounded(max(finish - begin, SHORTEST))))
     return Bar(label, tuple(found))
 
 

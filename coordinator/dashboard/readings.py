@@ -222,4 +222,5 @@ class Readings:
 
 
 def _items(answer: Document) -> Sequence[Document]:
-    return answer.get("items", ())
+    found: Sequence[Document] = answer.get("items", ())
+    return found

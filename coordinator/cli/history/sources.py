@@ -54,8 +54,9 @@ class OwnHistory:
         """See History."""
         return history_answers.answer_usage(self.store, query, None, int(time.time()), self.prices, self.cost)
 
-    def answer(self, path: str, _namespace: str = "") -> Document:
-        """Return what a recorder answers to a path. Raises NoRecorder if the database does not answer."""
+    def answer(self, path: str, namespace: str = "") -> Document:
+        """Return what a recorder answers to a path, which has the namespace, too. Raises NoRecorder if the database
+        does not answer."""
         parts = urlsplit(path)
         query = dict(parse_qsl(parts.query))
         try:

@@ -171,8 +171,9 @@ def _state(queue: Document) -> tuple[Element, ...]:
 
 def _facts(asked: Asked, name: str, queue: Document) -> Iterator[Element]:
     oldest = moments.stamp(asked.reading.began.get(readings.queue_wait(name)))
-    found = [*tables.attempt(lambda: queue_columns.queue_facts(queue, _EPOCH), [])]
-    kept: list[tuple[str, object]] = [each for each in found if each[0] not in ELSEWHERE]
+    nothing: list[tuple[str, object]] = []
+    found = tables.attempt(lambda: queue_columns.queue_facts(queue, _EPOCH), nothing)
+    kept = [each for each in found if each[0] not in ELSEWHERE]
     created = queue["metadata"].get("creationTimestamp")
     kept += [("Created", created)] if created else []
     kept += [("Oldest waits since", oldest)] if oldest else []
@@ -186,8 +187,8 @@ def _notes(now: Now, queue: Document) -> list[str]:
 
 def _gauges(queue: Document) -> Iterator[Element]:
     share, target = (str(status_of(queue).get(each) or "-") for each in ("share", "target"))
-    parts = (queue_columns.part(queue, each) for each in ("share", "target"))
-    bar = charts.share_bar(*parts, f"share {share}, target {target}")
+    words = f"share {share}, target {target}"
+    bar = charts.share_bar(queue_columns.part(queue, "share"), queue_columns.part(queue, "target"), words)
     yield Element("gauge-share", "pool", Gauge("Share", f"{share}, target {target}", bar))
     for number, name in enumerate(amounts.limited(queue)[: tables.MOST_ROWS]):
         use = amounts.of_queue(queue, [name])
@@ -202,7 +203,7 @@ def _jobs(asked: Asked, name: str, places: Places) -> tuple[Sequence[IndexedJob]
 
     def arrange() -> tuple[Sequence[IndexedJob], Sequence[IndexedJob]]:
         every = [*INDEXES.of(asked.reading).find(reader, Filters(queue=name))]
-        open_jobs = [each for each in every if not tables.attempt(lambda each=each: _is_over(each), True)]
+        open_jobs = [each for each in every if not _is_over(each)]
         admitted = [each for each in open_jobs if job_state.is_admitted(each.item)]
         waiting = [each for each in reversed(open_jobs) if not job_state.is_admitted(each.item)]
         order = {uid: place for uid, place, _ in places}
@@ -215,7 +216,7 @@ def _jobs(asked: Asked, name: str, places: Places) -> tuple[Sequence[IndexedJob]
 
 
 def _is_over(job: IndexedJob) -> bool:
-    return job_state.is_finished(job.item)
+    return tables.attempt(lambda: job_state.is_finished(job.item), otherwise=True)
 
 
 def _row(job: IndexedJob, places: Mapping[str, tuple[int, int]]) -> QueuedJob:

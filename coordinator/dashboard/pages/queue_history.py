@@ -126,11 +126,11 @@ def _rows(document: Document, reader: Reader) -> Iterator[Element]:
 
 def _row(job: Document, start: float, end: float) -> PastJob:
     waits, holds = (
-        [tuple(timestamps.parse_seconds(span[edge]) for edge in ("from", "to")) for span in job[name]]
+        [(timestamps.parse_seconds(span["from"]), timestamps.parse_seconds(span["to"])) for span in job[name]]
         for name in ("waits", "holds")
     )
     waited, held = (ages.duration(sum(last - first for first, last in spans)) for spans in (waits, holds))
-    spans = [("waited", *span) for span in waits] + [("held", *span) for span in holds]
+    spans = [("waited", *each) for each in waits] + [("held", *each) for each in holds]
     full_name = f"{job['namespace']}/{job['name']}"
     label = f"{full_name} waited {waited} and held room {held if holds else 'never'}"
     return PastJob(

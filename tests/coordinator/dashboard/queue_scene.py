@@ -117,8 +117,9 @@ class FakeServers:
         self._note("places")
         return self.order
 
-    def history(self, path: str, _namespace: str = "") -> Document:
+    def history(self, path: str, namespace: str = "") -> Document:
         """Return an answer of the recorder."""
+        assert not namespace
         self._note(path)
         if self.past is None:
             raise CoordinatorError("no recorder keeps the history: recorder.enabled of the chart starts one")

@@ -84,6 +84,7 @@ def test_times_are_cut_off_at_the_ends_and_short_ones_can_be_seen() -> None:
         Segment("held", 50, 0.4),
         Segment("held", 80, 20),
     )
+    assert segments(charts.time_bar([("held", 199.99, 300.0)], 100.0, 200.0, "")) == [("held", 99.6, 0.4)]
     assert charts.time_bar(spans, 5.0, 5.0, "").segments == ()
 
 

@@ -29,7 +29,8 @@ def test_a_page_out_of_range_is_the_nearest(number: str, first: int, last: int, 
 
 
 def test_an_empty_list_has_one_page() -> None:
-    rows, pager = paging.cut([], "/x", {})
+    nothing: list[int] = []
+    rows, pager = paging.cut(nothing, "/x", {})
     assert ([*rows], pager.first, pager.last, pager.previous, pager.following) == ([], 0, 0, "", "")
 
 
