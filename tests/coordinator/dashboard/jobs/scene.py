@@ -14,6 +14,7 @@ from coordinator.query.bounds import Bounds
 from crds.api_resources import TORCHJOBS, Resource
 from kube import errors
 from kube.api import Listing, Manifest
+from tests.support.coordinator.desk import task
 
 NOW = 1_767_229_200.0
 """2026-01-01T01:00:00Z."""
@@ -26,7 +27,7 @@ def job(name: str = "train", status: dict[str, Any] | None = None, **spec: Any) 
     metadata = {"namespace": namespace, "name": name, "uid": f"uid-{name}", "creationTimestamp": CREATED}
     metadata |= {"resourceVersion": "1", "annotations": spec.pop("annotations", {})}
     metadata |= {"creationTimestamp": spec.pop("created", CREATED)}
-    tasks = {"Master": {"numTasks": 1}, "Worker": {"numTasks": 3}}
+    tasks = {"Master": task(), "Worker": task(3)}
     return {"metadata": metadata, "spec": {"torchTaskSpecs": tasks, **spec}, "status": status or {}}
 
 
