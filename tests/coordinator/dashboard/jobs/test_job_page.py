@@ -270,12 +270,12 @@ def test_nothing_changes_on_the_page_while_nothing_happens() -> None:
 def test_an_invalid_job_and_huge_texts_are_bounded() -> None:
     words, word = "word " * 200_000, "x" * 1_000_000
     many = [condition("Running", "R", words) for _ in range(1000)]
-    pods = tuple({**STUCK, "metadata": {"name": f"train-worker-{n}", "labels": POD_MARKS}} for n in range(10_000))
+    pods = tuple({**STUCK, "metadata": {"name": f"train-worker-{n}", "labels": POD_MARKS}} for n in range(2000))
     event = {"lastTimestamp": CREATED, "reason": word, "message": words}
     status = {"phase": "Admitted", "admission": ADMITTED, "conditions": many, "result": word, "attempt": 300}
     status |= {"queue": {"reason": word, "message": words}, "restartCount": 300}
     item = job(status=status, schedulingPolicy={"queue": word}, minMembers={"Nobody": -1})
-    item["spec"]["torchTaskSpecs"] = {f"Task{n}": {"numTasks": 10**9, "template": {}} for n in range(1000)}
+    item["spec"]["torchTaskSpecs"] = {f"Task{n}": {"numTasks": 10**9, "template": {}} for n in range(16)}
     item["metadata"]["annotations"] = {labels.LINKS: json.dumps({word: "https://a.example.org"})}
     objects = JobContext(pods=pods, events=(event,) * 1000)
     lines = tuple(ShownLine(n, "", "", "x" * 500) for n in range(500))
@@ -346,7 +346,7 @@ def test_hostile_texts_are_escaped_in_every_state(name: str) -> None:
     judge(page(loaded(item, facts, tail=Tail(lines, EVIL), problems=problems, gone="replaced"), EVIL, pod=EVIL))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(strategies.invalid_objects("TorchJob"), STATUS, strategies.ANY, st.sampled_from(("", "deleted", "replaced")))
 def test_no_object_makes_an_error_of_the_page(made: Manifest, status: Any, place: Any, gone: str) -> None:
     metadata = {"namespace": "team", "uid": "u", "creationTimestamp": CREATED, **made["metadata"]}
@@ -355,7 +355,7 @@ def test_no_object_makes_an_error_of_the_page(made: Manifest, status: Any, place
     judge(page(loaded(item, known, gone=gone)))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(strategies.ANY, strategies.ANY, strategies.ANY)
 def test_no_status_makes_an_error_of_the_page(spec: Any, status: Any, objects: Any) -> None:
     item = {"metadata": {"name": "x", "namespace": "team", "uid": "u"}, "spec": spec, "status": status}
