@@ -141,7 +141,7 @@ def test_one_job_has_each_hold_and_the_pods_that_went_on() -> None:
     assert "1 pod went on after the job:" in text
     assert "other jobs of this name: big/u0 (not ended)" in text
     shorter = {**document, "holds": document["holds"][1:], "podCount": 5}
-    text = tables.job_text(shorter, UTC)
+    text = job_text.job_text(shorter, UTC)
     assert "in 2 attempts (the newest 1 of 2 holds are listed)" in text
     assert "5 pods went on after the job (the newest 1 of 5 pods are listed):" in text
 
