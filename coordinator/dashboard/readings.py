@@ -18,6 +18,7 @@ from coordinator.dashboard.moments import Moments
 from coordinator.errors import CoordinatorError
 from coordinator.follow.job_feed import Inbox, JobFeed
 from coordinator.query.questions import Document, Queries
+from history.errors import HistoryError
 from kube import errors
 from kube.api import Manifest
 from queues.errors import QueueError
@@ -29,7 +30,7 @@ FIRST_SECONDS = 10.0
 """The longest wait of a page for a first reading."""
 PICKS = 10
 """The forecast picks that a page shows."""
-FAILURES = (errors.ClusterError, QueueError, CoordinatorError)
+FAILURES = (errors.ClusterError, QueueError, CoordinatorError, HistoryError)
 _NOTHING_YET = MappingProxyType({"API server": f"it has not answered for {FIRST_SECONDS:.0f} s"})
 MOST_KEPT = 256
 """The most values that are kept for a reading, beside what was read."""

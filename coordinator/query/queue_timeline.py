@@ -65,7 +65,7 @@ def _steps(
             continue
         records = Records(
             sums=store.sums(step, step.end),
-            waits=(),
+            waits={},
             entitlements=weights.entitlements(demands, rows, step),
             pool=usage.offered(pools, step),
         )

@@ -105,7 +105,7 @@ def _visitor(session: Session) -> Visitor:
         name=submitter.find(session.cluster) or client.context_user(session.connection) or "you",
         cluster=session.cluster,
         queries=partial(api_client.find, session),
-        history=partial(sources.fetch, session),
+        history=partial(sources.find, session),
         bounds=lambda _: everything,
         may_act=True,
         may=partial(own_rights.is_allowed, session.cluster),

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from coordinator import history_settings
 from coordinator.cli import api_client, lazy_group
@@ -19,10 +18,9 @@ from coordinator.errors import LocalError
 from coordinator.history_settings import parse_prices
 from coordinator.local import target
 from coordinator.query import history_answers, queue_timeline
-from coordinator.query.questions import UNKNOWN_PREFIX, Document, UnknownObject, parse_document
-from coordinator.query.remote import Fetch, History, NoRecorder, RecorderHistory
+from coordinator.query.questions import Document, parse_document
+from coordinator.query.remote import History, RecorderHistory
 from crds import timestamps
-from history.errors import HistoryError
 from history.prices import Prices
 from history.store import HistoryStore
 from queues import rules
@@ -54,24 +52,9 @@ class OwnHistory:
         """See History."""
         return history_answers.answer_usage(self.store, query, None, int(time.time()), self.prices, self.cost)
 
-    def answer(self, path: str, namespace: str = "") -> Document:
-        """Return what a recorder answers to a path, which has the namespace, too. Raises NoRecorder if the database
-        does not answer."""
-        parts = urlsplit(path)
-        query = dict(parse_qsl(parts.query))
-        try:
-            match [unquote(part) for part in parts.path.strip("/").split("/")]:
-                case ["v1", "history"]:
-                    return self.jobs(query)
-                case ["v1", "history", namespace, name]:
-                    return self.job(namespace, name, query.get("uid", ""))
-                case ["v1", "usage"]:
-                    return self.usage(query)
-                case ["v1", "timeline"]:
-                    return queue_timeline.answer_timeline(self.store, query, None, int(time.time()), self.cost)
-        except HistoryError as error:
-            raise NoRecorder(str(error)) from error
-        raise UnknownObject(f"{UNKNOWN_PREFIX}{parts.path} here")
+    def timeline(self, query: Mapping[str, str]) -> Document:
+        """See History."""
+        return queue_timeline.answer_timeline(self.store, query, None, int(time.time()), self.cost)
 
 
 def find(session: Session) -> History:
@@ -82,12 +65,6 @@ def find(session: Session) -> History:
     url = _url(session, data)
     store = lazy_group.find(DATABASE)(url, "", read_only=True)
     return OwnHistory(store, *_rules(session))
-
-
-def fetch(session: Session) -> Fetch:
-    """Return access by the paths of a recorder: to the recorder of the cluster, or on one machine to the database."""
-    found = find(session)
-    return found.answer if isinstance(found, OwnHistory) else found.fetch
 
 
 def recorded_until(session: Session, data: Path) -> str:

@@ -93,7 +93,7 @@ class JobReads:
         Raises UnknownObject if there is no such job, or the visitor may not list the jobs of its namespace.
         """
         namespace, name = parameters["namespace"], parameters["name"]
-        if not visitor.bounds().reader.may_read(namespace):
+        if not visitor.bounds((namespace,)).reader.may_read(namespace):
             raise UnknownObject(f"there is no job {namespace}/{name}")
         uid = parameters.get("uid", "")
         if not uid:
@@ -123,9 +123,7 @@ class JobReads:
         reader = VisitorReader(visitor, problems)
         known = _known(reader, item, datetime.fromtimestamp(self._clock(), UTC))
         points = before.points if before else ()
-        return JobLoaded(
-            key.uid, item, known, MappingProxyType(problems), with_report(points, known.training), gone=""
-        )
+        return JobLoaded(key.uid, item, known, MappingProxyType(problems), with_report(points, known.training), gone="")
 
 
 def member(parameters: Mapping[str, str]) -> LogSelection:
@@ -228,7 +226,7 @@ class VisitorReader:
 
     def place(self, key: JobKey) -> Document:
         """See JobReader. What the status of the job says has to do where no coordinator tells more."""
-        bounds = self.visitor.bounds()
+        bounds = self.visitor.bounds((key.namespace,))
         try:
             return bounds.job(self.visitor.queries().job(key))
         except UnknownObject:

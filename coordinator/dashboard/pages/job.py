@@ -16,7 +16,7 @@ from coordinator.dashboard.jobs.index import UNREADABLE
 from coordinator.dashboard.jobs.log_tail import Tail
 from coordinator.dashboard.jobs.reads import DELETED, REPLACED, JobLoaded, JobReads, Point, member
 from coordinator.dashboard.jobs.tables import attempt
-from coordinator.dashboard.pages.queues import problems
+from coordinator.dashboard.pages.problems import problems
 from coordinator.query.questions import Document
 from coordinator.runs import in_place
 from coordinator.wording import explanations, history_columns, job_columns, job_details, job_facts, job_growth

@@ -19,7 +19,7 @@ from coordinator.dashboard.pages.queue_history import Past
 from coordinator.dashboard.readings import FAILURES
 from coordinator.dashboard.visitors import Visitor
 from coordinator.query.questions import UNKNOWN_PREFIX, Document, UnknownObject
-from coordinator.wording import job_columns, job_state, queue_columns, room_holders
+from coordinator.wording import job_columns, job_state, queue_columns, queue_facts, room_holders
 from coordinator.wording.columns import status_of
 from crds.api_resources import TENANT_QUEUES
 from kube import errors
@@ -87,7 +87,7 @@ def load(visitor: Visitor, parameters: Mapping[str, str]) -> QueueLoaded:
     """Read the queue, its order, and, once a minute, its last day. Raises UnknownObject for a queue that does not
     exist, or of which the visitor is told nothing."""
     name = parameters["name"]
-    if not visitor.bounds().shows(name):
+    if not visitor.bounds(()).shows(name):
         raise UnknownObject(f"{UNKNOWN_PREFIX}queue {name}")
     now = _NOW.get((visitor.secret, name), lambda _: _read(visitor, name))
     if now.is_unknown:
@@ -172,7 +172,7 @@ def _state(queue: Document) -> tuple[Element, ...]:
 def _facts(asked: Asked, name: str, queue: Document) -> Iterator[Element]:
     oldest = moments.stamp(asked.reading.began.get(readings.queue_wait(name)))
     nothing: list[tuple[str, object]] = []
-    found = tables.attempt(lambda: queue_columns.queue_facts(queue, _EPOCH), nothing)
+    found = tables.attempt(lambda: list(queue_facts.facts(queue, _EPOCH)), nothing)
     kept = [each for each in found if each[0] not in ELSEWHERE]
     created = queue["metadata"].get("creationTimestamp")
     kept += [("Created", created)] if created else []

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlencode
 
 from coordinator.access.readers import Reader
 from coordinator.dashboard import charts, paths
@@ -11,7 +10,7 @@ from coordinator.dashboard.elements import Element
 from coordinator.dashboard.loads import Loads
 from coordinator.dashboard.readings import FAILURES
 from coordinator.dashboard.visitors import Visitor
-from coordinator.query.questions import Document, parse_document
+from coordinator.query.questions import Document
 from coordinator.wording import ages
 from crds import timestamps
 
@@ -69,7 +68,7 @@ def read(visitor: Visitor, queue: str) -> Past:
 
     def ask(_: Past | None) -> Past:
         try:
-            return Past(parse_document(visitor.history()(f"/v1/timeline?{urlencode({'queue': queue})}")))
+            return Past(visitor.history().timeline({"queue": queue}))
         except FAILURES as error:
             return Past(problem=str(error))
 

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from urllib.parse import urlencode
 
 from coordinator.dashboard import charts, paging, paths
 from coordinator.dashboard.asked import Asked
@@ -15,7 +14,7 @@ from coordinator.dashboard.pages.problems import problems
 from coordinator.dashboard.readings import FAILURES
 from coordinator.dashboard.visitors import Visitor
 from coordinator.query import history_answers
-from coordinator.query.questions import Document, parse_document
+from coordinator.query.questions import Document
 from coordinator.wording import columns, history_columns
 from coordinator.wording.columns import TableColumn
 from crds import excerpts
@@ -72,7 +71,7 @@ def load(visitor: Visitor, parameters: Mapping[str, str]) -> UsageLoaded:
 
     def ask(_: UsageLoaded | None) -> UsageLoaded:
         try:
-            return UsageLoaded(parse_document(visitor.history()(f"/v1/usage?{urlencode(query)}")))
+            return UsageLoaded(visitor.history().usage(query))
         except FAILURES as error:
             return UsageLoaded(problem=str(error))
 

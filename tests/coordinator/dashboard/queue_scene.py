@@ -13,6 +13,7 @@ from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
 from coordinator.query.questions import Document, UnknownObject
+from coordinator.query.remote import RecorderHistory
 from kube import errors
 from kube.api import Manifest
 
@@ -128,7 +129,15 @@ class FakeServers:
     def visitor(self, *namespaces: str) -> Visitor:
         """Return a visitor who may read some namespaces, or all."""
         told = bounds(*namespaces)
-        return Visitor("me", cast(Any, self), lambda: cast(Any, self), lambda: self.history, lambda: told, may_act=True)
+        return Visitor(
+            "me",
+            cast(Any, self),
+            lambda: cast(Any, self),
+            lambda: RecorderHistory(self.history),
+            lambda _: told,
+            may_act=True,
+            may=lambda _: True,
+        )
 
     def _note(self, what: str) -> None:
         self.noted.append(what)

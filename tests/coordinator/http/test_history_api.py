@@ -104,7 +104,8 @@ def test_every_answer_agrees_with_its_description(path: str, token: str) -> None
     assert told(path, token)
 
 
-OF_THE_OTHER = ("/v1/history?namespace=blue", "/v1/history?queue=blue-queue", "/v1/history?user=boris", "/v1/timeline?queue=blue-queue",
+OF_THE_OTHER = ("/v1/history?namespace=blue", "/v1/history?queue=blue-queue", "/v1/history?user=boris",
+                "/v1/timeline?queue=blue-queue",
                 "/v1/history/red/blue-1", "/v1/history/red/red-1?uid=blue-1")  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from coordinator.dashboard.readings import Reading
 from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
+from coordinator.query.remote import RecorderHistory
 from crds.api_resources import TORCHJOBS, Resource
 from kube import errors
 from kube.api import Listing, Manifest
@@ -44,7 +45,7 @@ def asked(loaded: Any = None, jobs: Sequence[Manifest] = (), *namespaces: str, *
 
 def html(page: Page) -> str:
     """Return a whole page as a browser gets it."""
-    frame = {"address": "/", "secret": "", "visitor": "", "cluster": "", "links": (), "release": ""}
+    frame = {"address": "/", "secret": "", "visitor": "", "cluster": "", "links": (), "release": "", "leaves": False}
     return drawing.document(page, drawing.draw(page), frame)
 
 
@@ -113,9 +114,15 @@ def visitor(
     def recorder() -> Any:
         if history is None:
             raise CoordinatorError("no recorder keeps the history")
-        return history
+        return RecorderHistory(history)
 
     told = bounds(*namespaces)
-    return Visitor("me", cast(Any, cluster), lambda: queries or FakeQueries(), recorder, lambda *_: told, may_act=True)
-
-
+    return Visitor(
+        "me",
+        cast(Any, cluster),
+        lambda: queries or FakeQueries(),
+        recorder,
+        lambda _: told,
+        may_act=True,
+        may=lambda _: True,
+    )

@@ -260,7 +260,9 @@ def test_nothing_changes_on_the_page_while_nothing_happens() -> None:
     for second in range(30):
         parameters = {"namespace": "team", "name": "train"}
         request = asked(found, (), **parameters)
-        made = job_page.page(type(request)(parameters, type(request.reading)(second, NOW + second), request.bounds, found))
+        made = job_page.page(
+            type(request)(parameters, type(request.reading)(second, NOW + second), request.bounds, found)
+        )
         for elements in drawing.draw(made).values():
             for each in elements:
                 seen.setdefault(each.id, set()).add(each.version)
@@ -307,7 +309,19 @@ class Found(HTMLParser):
 
 EVIL = '"><script>alert(1)</script>\u202e\x1b[2J\x00<img src=x onerror=a>'
 PLAIN = frozenset(Found(html(page(loaded(job(status={"phase": "Running", "admission": ADMITTED}))))).tags)
-KNOWN_TAGS = PLAIN | {"time", "pre", "li", "svg", "rect", "path", "details", "summary", "figure", "figcaption", "strong"}
+KNOWN_TAGS = PLAIN | {
+    "time",
+    "pre",
+    "li",
+    "svg",
+    "rect",
+    "path",
+    "details",
+    "summary",
+    "figure",
+    "figcaption",
+    "strong",
+}
 STATUS = strategies.conforming(
     definitions.torchjob()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
 )
