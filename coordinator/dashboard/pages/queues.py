@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 
 from coordinator.dashboard import charts, moments, paging, paths, readings
@@ -180,7 +181,9 @@ def _facts(asked: Asked) -> Iterator[Element]:
 
 
 def _pool(asked: Asked, room: Room) -> Iterator[Element]:
-    for each in amounts.pool(asked.reading, asked.bounds.queues(asked.reading.queues) if room.is_idle else ()):
+    queues = asked.bounds.queues(asked.reading.queues) if room.is_idle else ()
+    use = partial(amounts.pool, asked.reading, queues)
+    for each in asked.reading.once("pool", use) if asked.bounds.reader.everywhere else use():
         part = PoolPart(each.name, each.text, charts.parts_bar(each.parts, each.whole, each.sentence))
         yield Element(f"pool-{each.name.replace('/', '-')}", "pool", part)
 
