@@ -18,7 +18,8 @@ ANY_PORT = -1
 """The value of a port's setting that means any free port."""
 
 
-def _check_report_url(text: str) -> str:
+def check_url(text: str) -> str:
+    """Return the URL of a server of torchq, or an empty text. Raises ValueError."""
     if not text:
         return text
     problem = ValueError("must be http://HOST:PORT")
@@ -113,7 +114,7 @@ class PortSettings(pydantic.BaseModel):
         description="file with a secret of at least 16 bytes, the same for coordinators and workers, from which the "
         "tokens of jobs are made; without it there are no reports",
     )
-    report_url: Annotated[str, AfterValidator(_check_report_url)] = Field(
+    report_url: Annotated[str, AfterValidator(check_url)] = Field(
         default="",
         description="http://HOST:PORT at which pods reach the coordinators' report_port; workers put it into the "
         "environment of pods as TORCHQ_REPORT_URL; empty: pods do not report",

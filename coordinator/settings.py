@@ -16,6 +16,7 @@ import pydantic
 from pydantic import Field
 
 from coordinator import history_settings, release
+from coordinator.dashboard_settings import DashboardSettings
 from coordinator.errors import SettingsError
 from coordinator.gang_settings import GangSettings
 from coordinator.history_settings import HistorySettings
@@ -59,7 +60,7 @@ PASSWORD_ON_COMMAND_LINE = (
 )
 
 
-class Settings(GangSettings, HistorySettings, LeaseSettings, NodeRules, PortSettings):
+class Settings(DashboardSettings, GangSettings, HistorySettings, LeaseSettings, NodeRules, PortSettings):
     """The settings of an admin. Times are seconds."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid", defer_build=False)

@@ -4,11 +4,8 @@ One rule: this is the only module that uses `kubernetes` (by `kube.official.part
 models cost forty times the parsing of raw JSON, and they silently drop the fields they do not know.
 """
 
-import contextlib
 import logging
 import os
-import threading
-import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -23,7 +20,7 @@ from urllib3.exceptions import InsecureRequestWarning
 from crds.api_resources import Resource
 from kube import errors, hosts, pages, requests, streams
 from kube.api import Listing, Manifest, Patch, WatchEvent
-from kube.official import parts
+from kube.official import authorization, parts
 from kube.process.meter import NO_METER, Meter
 from kube.process.server_time import ServerTime
 from kube.settings import ConnectionSettings
@@ -38,8 +35,17 @@ POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 _LIST_RESTARTS = 2
 """How often a list with expired pages begins again. The last time, one page has the whole list."""
-_CREDENTIALS_SECONDS = 1.0
-"""The time after which the loader is asked for a newer token; loaders renew a token minutes before it expires."""
+_OF_SERVER = (
+    "host",
+    "verify_ssl",
+    "ssl_ca_cert",
+    "assert_hostname",
+    "tls_server_name",
+    "proxy",
+    "no_proxy",
+    "proxy_headers",
+)
+"""What a configuration says about the server, apart from the credentials for it."""
 _WATCH_GRACE_SECONDS = 15
 """The time that a server has to end a watch after the planned end. A watch that is silent for longer has failed."""
 
@@ -54,16 +60,41 @@ def connect(settings: ConnectionSettings | None = None, meter: Meter = NO_METER)
     configuration = _configuration(settings)
     configuration.connection_pool_maxsize = settings.pool_connections
     configuration.keep_alive = True
+    server, pool = _pool(configuration)
+    return KubernetesCluster(
+        Transport(pool, server, authorization.Authorization(configuration), settings, meter), settings
+    )
+
+
+def connect_others(settings: ConnectionSettings, meter: Meter = NO_METER) -> Callable[[str], "KubernetesCluster"]:
+    """Return a function that returns the same server as the owner of a token sees it. Raise Misconfigured.
+
+    Nothing of the credentials of this process goes with such a token. All of these clients share connections.
+    """
+    given, configuration = _configuration(settings), parts.Configuration()
+    for name in _OF_SERVER:
+        setattr(configuration, name, getattr(given, name))
+    configuration.connection_pool_maxsize = settings.pool_connections
+    configuration.keep_alive = True
+    server, pool = _pool(configuration)
+
+    def connect_as(token: str) -> KubernetesCluster:
+        return KubernetesCluster(Transport(pool, server, lambda: f"Bearer {token}", settings, meter), settings)
+
+    return connect_as
+
+
+def _pool(configuration: Any) -> tuple[str, urllib3.PoolManager]:
+    """Return the URL of the server and connections to it. Raise Misconfigured."""
     server = configuration.host.rstrip("/")
     _bypass_proxy_for_loopback(configuration, server)
     if not configuration.verify_ssl:
         logger.warning("the certificate of %s is not verified: insecure-skip-tls-verify in the kubeconfig", server)
         urllib3.disable_warnings(InsecureRequestWarning)
     try:
-        pool = parts.rest.RESTClientObject(configuration).pool_manager
+        return server, parts.rest.RESTClientObject(configuration).pool_manager
     except (OSError, ValueError) as e:
         raise errors.Misconfigured(f"the TLS settings for {server} are not usable: {e}; check the kubeconfig") from e
-    return KubernetesCluster(Transport(pool, server, _Authorization(configuration), settings, meter), settings)
 
 
 def default_namespace(settings: ConnectionSettings) -> str:
@@ -236,7 +267,12 @@ class KubernetesCluster(LogStreams):
 
     def account_token(self, namespace: str, account: str, audience: str, seconds: int) -> str:
         """Return a new token of a ServiceAccount, for one audience and a time."""
-        return str(self._object(requests.account_token(namespace, account, audience, seconds))["status"]["token"])
+        return self.issue_token(namespace, account, audience, seconds)[0]
+
+    def issue_token(self, namespace: str, account: str, audience: str, seconds: int) -> tuple[str, str]:
+        """Return a new token of a ServiceAccount and the time of its end. An empty audience is the API server."""
+        status = self._object(requests.account_token(namespace, account, audience, seconds))["status"]
+        return str(status["token"]), str(status["expirationTimestamp"])
 
     def metrics(self) -> str:
         """Return the metrics of the server in the Prometheus text format, for benchmarks and tests."""
@@ -323,7 +359,7 @@ def _from_file(path: str, context: str, configuration: Any) -> None:
         raise FileNotFoundError("there is no such file")
     parts.config.load_kube_config(path, context=context or None, client_configuration=configuration)
     if (token_file := _token_file(path, context)) is not None:
-        configuration.refresh_api_key_hook = partial(_read_token, token_file)
+        configuration.refresh_api_key_hook = partial(authorization.read_token, token_file)
 
 
 def _token_file(path: str, context: str) -> Path | None:
@@ -333,13 +369,6 @@ def _token_file(path: str, context: str) -> Path | None:
     fields = (user.safe_get("user") if user is not None else None) or {}
     has_file = "tokenFile" in fields and "auth-provider" not in fields
     return Path(user.path).parent / str(fields["tokenFile"]) if has_file else None
-
-
-def _read_token(file: Path, configuration: Any) -> None:
-    """Take the newest token; the previous token stays in use while the file is being replaced."""
-    with contextlib.suppress(OSError):
-        if token := file.read_text().strip():
-            configuration.api_key["BearerToken"] = f"Bearer {token}"
 
 
 def _load(load: Callable[[], None], source: str) -> None:
@@ -356,37 +385,6 @@ def _load(load: Callable[[], None], source: str) -> None:
         raise errors.Misconfigured(f"cannot use {source}: {e}") from e
     except (yaml.YAMLError, OSError, KeyError, TypeError, AttributeError, ValueError) as e:
         raise errors.Misconfigured(f"cannot use {source}: it is not a kubeconfig ({type(e).__name__})") from None
-
-
-class _Authorization:
-    """The present Authorization header. The official loader renews expiring tokens, one thread at a time.
-
-    The loader is called at most once a second: each call sets its whole configuration again, which costs a quarter of
-    a request's CPU time.
-    """
-
-    def __init__(self, configuration: Any) -> None:
-        self._configuration = configuration
-        self._lock = threading.Lock()
-        self._header: str | None = None
-        self._good_until = 0.0
-
-    def __call__(self) -> str | None:
-        with self._lock:
-            if time.monotonic() >= self._good_until:
-                self._header = self._renew()
-                self._good_until = time.monotonic() + _CREDENTIALS_SECONDS
-            return self._header
-
-    def _renew(self) -> str | None:
-        try:
-            token: str | None = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
-        except Exception as e:
-            # A credential plugin or an OIDC library may raise any exception, with a token in its message.
-            raise errors.Misconfigured(
-                f"cannot renew the credentials: {type(e).__name__}; check the kubeconfig"
-            ) from None
-        return token.strip() if token else None
 
 
 def _bypass_proxy_for_loopback(configuration: Any, server: str) -> None:

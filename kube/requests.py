@@ -183,9 +183,10 @@ def service(namespace: str, name: str, path: str, headers: Headers) -> Request:
 
 
 def account_token(namespace: str, account: str, audience: str, seconds: int) -> Request:
-    """Return the request for a token of a ServiceAccount, for one audience and a time."""
+    """Return the request for a token of a ServiceAccount, for one audience and a time. An empty audience is the API
+    server itself."""
     path = SERVICE_ACCOUNTS.path(_segment(namespace, "metadata.namespace"), account, "token")
-    spec = {"audiences": [audience], "expirationSeconds": seconds}
+    spec = {"expirationSeconds": seconds} | ({"audiences": [audience]} if audience else {})
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     action = _action("create", SERVICE_ACCOUNTS, namespace, account, "token")
     return Request("POST", path, action, orjson.dumps(body))

@@ -70,7 +70,7 @@ class ShownTokens:
             try:
                 token = self._cluster.account_token(where, account, AUDIENCE, TOKEN_SECONDS)
             except (errors.NotFound, errors.Forbidden) as error:
-                refused = refused or _describe(error, where, account)
+                refused = refused or describe(error, where, account)
                 continue
             if refused and self._everywhere:
                 self._say(f"note: jobs of other namespaces are not named: {refused}")
@@ -79,7 +79,8 @@ class ShownTokens:
         return MappingProxyType({})
 
 
-def _describe(error: errors.ClusterError, namespace: str, account: str) -> str:
+def describe(error: errors.ClusterError, namespace: str, account: str) -> str:
+    """Return why a command gets no token of an account, and who can change that."""
     if isinstance(error, errors.Forbidden):
         return str(error)
     grant = GRANTS[account].format(namespace=namespace)

@@ -33,7 +33,7 @@ COMMANDS = {
     "doctor": "coordinator.cli.commands.doctor:doctor",
     "restore": "coordinator.cli.commands.restore:restore",
     "redis": "coordinator.cli.commands.redis:redis",
-    "dashboard": "coordinator.cli.commands.dashboard:dashboard",
+    "dashboard": "coordinator.cli.dashboard.group:dashboard",
     "rpc": "coordinator.cli.commands.rpc:rpc",
     "crds": "coordinator.cli.commands.crds:crds",
     "rbac": "coordinator.cli.commands.rbac:rbac",

@@ -11,13 +11,23 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from coordinator import terminal
 from coordinator.dashboard.elements import Drawn, DrawnPage, Element, Page
 
 KEPT_ELEMENTS = 8192
 """The most elements whose text is kept for other readers of the same page."""
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as a page may show it. Control characters, and marks that change the direction of a text, are
+    shown as escapes: with them a name could look like another one."""
+    return terminal.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 _ENVIRONMENT = Environment(
     loader=PackageLoader("coordinator.dashboard"),
     autoescape=True,
+    finalize=_shown,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

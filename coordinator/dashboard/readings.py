@@ -8,7 +8,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ FIRST_SECONDS = 10.0
 PICKS = 10
 """The forecast picks that a page shows."""
 FAILURES = (errors.ClusterError, QueueError, CoordinatorError)
+_NOTHING_YET = MappingProxyType({"API server": f"it has not answered for {FIRST_SECONDS:.0f} s"})
 T = TypeVar("T")
 
 
@@ -64,13 +65,17 @@ class Readings:
 
     def __init__(
         self,
-        feed: JobFeed,
+        feed: Callable[[], JobFeed],
         queries: Callable[[], Queries],
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`feed` returns the feed of the jobs; after a failure, a new one."""
         self._feed, self._queries, self._clock, self._monotonic = feed, queries, clock, monotonic
+        self._followed: JobFeed | None = None
         self._inbox = Inbox()
+        self.on_reading: Callable[[], object] = lambda: None
+        """What is called after each reading, on the thread that reads."""
         self._changed = threading.Condition()
         self._newest = Reading(number=0, at=0.0)
         self._looked = -LOOKED_SECONDS
@@ -97,7 +102,12 @@ class Readings:
             if idle:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._stopped or self._newest.number != number, FIRST_SECONDS)
-            return self._newest
+            return self._newest if self._newest.number else replace(self._newest, problems=_NOTHING_YET)
+
+    @property
+    def present(self) -> Reading:
+        """The newest reading; asking for it lets nothing be read."""
+        return self._newest
 
     def _run(self) -> None:
         while True:
@@ -109,6 +119,8 @@ class Readings:
             with self._changed:
                 self._newest = found
                 self._changed.notify_all()
+            self.on_reading()
+            with self._changed:
                 self._changed.wait_for(lambda: self._stopped, EVERY_SECONDS)
 
     def _is_wanted(self) -> bool:
@@ -146,8 +158,11 @@ class Readings:
         )
 
     def _read_jobs(self) -> Sequence[Manifest]:
-        jobs: Iterable[Manifest] = self._feed.all(self._inbox)
-        changed = self._newest.number == 0
+        feed = self._feed()
+        changed = feed is not self._followed
+        if changed:
+            self._followed, self._inbox = feed, Inbox()
+        jobs: Iterable[Manifest] = feed.all(self._inbox)
         with contextlib.suppress(StopIteration):
             while self._inbox.take(0) is not None:
                 changed = True

@@ -1,4 +1,4 @@
-"""The server of the dashboard: pages, and one stream of changes for each page that is open.
+"""The server of the dashboard: pages, logins, and one stream of changes for each page that is open.
 
 One rule: this is the only module that uses aiohttp. The event loop waits for nothing but clients: what asks servers,
 or draws, runs in threads.
@@ -7,34 +7,44 @@ or draws, runs in threads.
 import asyncio
 import hashlib
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
-import orjson
 from aiohttp import web
 
-from coordinator.dashboard import changes, drawing, protection, routes
-from coordinator.dashboard.asked import Asked
+from coordinator.dashboard import drawing, protection
+from coordinator.dashboard.access.logins import COOKIE, SECURE_COOKIE, NotLoggedIn, Logins, TooManyLogins
+from coordinator.dashboard.connections import Connections
+from coordinator.dashboard.daemon_threads import DaemonThreads
 from coordinator.dashboard.elements import DrawnPage, Page
-from coordinator.dashboard.readings import EVERY_SECONDS, Readings
+from coordinator.dashboard.made_pages import UnreadableAddress, MadePage, PageMaker
+from coordinator.dashboard.readings import FAILURES, Readings
+from coordinator.dashboard.streams import END, Streams, read_request
 from coordinator.dashboard.visitors import OneVisitor, Visitor, Visitors
 from coordinator.http.listening_ports import is_for_address
-from coordinator.query.questions import UnknownObject
 from kube import errors
+from kube.process.turns import Turn
 
-THREADS = 8
-HEARTBEAT_SECONDS = 10.0
-"""How often a stream without changes says that it lives."""
+THREADS = 16
 BODY_BYTES = 512 * 1024
 """The largest body of a request: the versions of all elements of a page."""
+FORM_BYTES, MOST_FIELDS = 64 * 1024, 50
+BODY_SECONDS = 10.0
+"""How long a client may take to send the body of a request."""
+IDLE_SECONDS = 30.0
+"""How long a connection without a request stays open."""
+LINE_BYTES, FIELD_BYTES = 8 * 1024, 32 * 1024
+"""The longest address and the longest header: browsers send the cookies of all ports of this machine."""
 STATIC = {"dashboard.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 LINKS = (("/", "Queues"), ("/jobs", "Jobs"), ("/usage", "Usage"))
+FAILED = "this page could not be made: the log of the dashboard says why"
+_QUIET = logging.Logger("dashboard-requests", logging.CRITICAL + 1)
+"""Takes what aiohttp says of requests that are no HTTP: it repeats their headers."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -48,6 +58,60 @@ class Frame:
     """The address to listen on."""
     visitors: Visitors
     readings: Readings
+    hosts: frozenset[str] = frozenset()
+    """The names by which browsers reach the server; empty for any name, or for those of loopback."""
+    drain_seconds: float = 2.0
+    """How long requests in progress may take once the server ends."""
+    turn: Turn | None = None
+    """The event loop, as probes look at it."""
+
+
+class _Answers:
+    """The answers that need nothing but the frame."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        package = files("coordinator.dashboard") / "static"
+        self._static = {name: (package / name).read_bytes() for name in STATIC}
+        # The address of a file differs if the file does, so browsers may keep it for ever.
+        self._release = hashlib.blake2s(b"".join(self._static.values()), digest_size=6).hexdigest()
+
+    def refusal(self, code: int, text: str, visitor: Visitor | None = None) -> web.Response:
+        """Return a page that says why something is not shown."""
+        return self.html(Page("refusal", "Not shown", {"problems": ()}, {"text": text, "code": code}), visitor, code)
+
+    def html(
+        self,
+        page: Page,
+        visitor: Visitor | None = None,
+        code: int = 200,
+        drawn: DrawnPage | None = None,
+        address: str = "",
+    ) -> web.Response:
+        """Return a page as a document."""
+        frame = {
+            "address": address,
+            "secret": visitor.secret if visitor else "",
+            "visitor": visitor.name if visitor else "",
+            "cluster": self._frame.cluster,
+            "links": LINKS if visitor else (),
+            "leaves": visitor is not None and isinstance(self._frame.visitors, Logins),
+            "release": self._release,
+        }
+        text = drawing.document(page, drawing.draw(page) if drawn is None else drawn, frame)
+        return web.Response(text=text, status=code, content_type="text/html")
+
+    async def file(self, request: web.Request) -> web.Response:
+        """Return a script, style or picture."""
+        name = request.match_info["name"]
+        if name not in self._static:
+            raise web.HTTPNotFound(reason="there is no such file")
+        headers = {"Cache-Control": protection.STATIC_CACHE}
+        return web.Response(body=self._static[name], content_type=STATIC[name], charset="utf-8", headers=headers)
+
+
+class _Unknown(Exception):
+    """A browser that is not logged in."""
 
 
 class DashboardServer:
@@ -55,164 +119,231 @@ class DashboardServer:
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
-        self._threads = ThreadPoolExecutor(THREADS, "dashboard")
-        self._stopping = asyncio.Event()
-        package = files("coordinator.dashboard") / "static"
-        self._static = {name: (package / name).read_bytes() for name in STATIC}
-        # The address of a file differs if the file does, so browsers may keep it for ever.
-        self._release = hashlib.blake2s(b"".join(self._static.values()), digest_size=6).hexdigest()
+        self._threads = DaemonThreads(THREADS, "dashboard")
+        self._pages = PageMaker(frame.readings)
+        self.streams = Streams(frame.readings, self._make, frame.turn)
+        self.connections = Connections()
+        self._answers = _Answers(frame)
 
     def application(self) -> web.Application:
         """Return the application with all its paths."""
         app = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES)
-        app.router.add_get("/static/{version}/{name}", self._file)
-        app.router.add_get("/open", self._open)
+        app.router.add_get("/static/{version}/{name}", self._answers.file)
+        if isinstance(self._frame.visitors, Logins):
+            app.router.add_get("/login", self._login_page)
+            app.router.add_post("/login", self._login)
+            app.router.add_post("/logout", self._logout)
+        else:
+            app.router.add_get("/open", self._open)
         app.router.add_post("/stream", self._stream)
         app.router.add_get("/{path:.*}", self._page)
-        app.on_shutdown.append(self._end_streams)
+        app.on_startup.append(self._start)
+        app.on_shutdown.append(self._stop)
         return app
 
-    async def _end_streams(self, _app: web.Application) -> None:
-        self._stopping.set()
+    async def _start(self, _app: web.Application) -> None:
+        self.streams.start()
+
+    async def _stop(self, _app: web.Application) -> None:
+        await self.streams.stop()
+        self._threads.shutdown()
 
     @web.middleware
-    async def _guard(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
-        if not is_for_address(request.headers.get("Host", ""), self._frame.address):
-            answer: web.StreamResponse = self._refusal(
-                403, "the Host header names another host: open the printed address"
-            )
-        elif request.method == "POST" and not protection.is_own_origin(request.headers):
-            answer = self._refusal(403, "the request comes from a page of another site")
-        else:
-            try:
-                answer = await handler(request)
-            except web.HTTPException as error:
-                answer = self._refusal(error.status, error.reason)
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self.connections.note_request(request.protocol)
+        answer = await self._answer(request, handler)
         if not answer.prepared:
             answer.headers.update({**protection.HEADERS, **answer.headers})
         return answer
 
-    def _refusal(self, code: int, text: str, visitor: Visitor | None = None) -> web.Response:
-        page = Page("refusal", "Not shown", {"problems": ()}, {"text": text, "code": code})
-        return self._html(page, drawing.draw(page), "", visitor, code)
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        headers = request.headers
+        host = headers.get("Host", "")
+        hosts = self._frame.hosts
+        if not (protection.is_for_host(host, hosts) if hosts else is_for_address(host, self._frame.address)):
+            return self._answers.refusal(403, "the Host header names another host: open the address of the dashboard")
+        if request.method == "POST" and not protection.is_own_origin(headers):
+            return self._answers.refusal(403, "the request comes from a page of another site")
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return self._answers.refusal(error.status, error.reason)
+        except _Unknown:
+            return self._unknown(request)
+        except UnreadableAddress as error:
+            return self._answers.refusal(400, str(error))
+        except errors.Forbidden as error:
+            return self._answers.refusal(403, str(error))
+        except FAILURES as error:
+            return self._answers.refusal(503, str(error))
+        except Exception:
+            log.exception("%s %s", request.method, request.path[:200])
+            return self._answers.refusal(500, FAILED)
 
-    def _html(
-        self, page: Page, drawn: DrawnPage, address: str, visitor: Visitor | None, code: int = 200
-    ) -> web.Response:
-        frame = {
-            "address": address,
-            "secret": visitor.secret if visitor else "",
-            "visitor": visitor.name if visitor else "",
-            "cluster": self._frame.cluster,
-            "links": LINKS if visitor else (),
-            "release": self._release,
-        }
-        return web.Response(text=drawing.document(page, drawn, frame), status=code, content_type="text/html")
-
-    async def _file(self, request: web.Request) -> web.Response:
-        name = request.match_info["name"]
-        if name not in self._static:
-            raise web.HTTPNotFound(reason="there is no such file")
-        headers = {"Cache-Control": protection.STATIC_CACHE}
-        return web.Response(body=self._static[name], content_type=STATIC[name], charset="utf-8", headers=headers)
+    def _unknown(self, request: web.Request) -> web.StreamResponse:
+        """Return the answer to a browser that is not logged in."""
+        if protection.comes_from_elsewhere(request.headers):
+            # A browser that follows a link of another site keeps the cookie to itself; asked again from here, it does
+            # not.
+            return self._answers.html(Page("again", "torchq", {"problems": ()}, {"next": request.path_qs}))
+        if isinstance(self._frame.visitors, Logins):
+            return self._login_form(request, request.path_qs)
+        return self._answers.refusal(401, "this browser is not logged in: open the address that the command printed")
 
     async def _open(self, request: web.Request) -> web.Response:
         visitors = self._frame.visitors
         value = visitors.open(request.query.get("code", "")) if isinstance(visitors, OneVisitor) else None
         if value is None or not isinstance(visitors, OneVisitor):
-            return self._refusal(403, "this address was opened already, or is wrong: run torchq dashboard again")
+            return self._answers.refusal(
+                403, "this address was opened already, or is wrong: run torchq dashboard again"
+            )
         answer = web.Response(status=303, headers={"Location": "/"})
         answer.set_cookie(visitors.cookie, value, httponly=True, samesite="Strict", path="/")
         return answer
 
+    def _login_form(self, request: web.Request, path: str, problem: str = "", code: int = 200) -> web.Response:
+        values = {
+            "next": protection.own_path(path),
+            "problem": problem,
+            "is_secure": protection.is_over_tls(request.headers),
+        }
+        return self._answers.html(Page("login", "Log in", {"problems": ()}, values), code=code)
+
+    async def _login_page(self, request: web.Request) -> web.Response:
+        return self._login_form(request, request.query.get("next", "/"))
+
+    async def _login(self, request: web.Request) -> web.Response:
+        visitors = self._frame.visitors
+        assert isinstance(visitors, Logins)
+        form = await self._form(request)
+        path = protection.own_path(form.get("next", "/"))
+        is_secure = protection.is_over_tls(request.headers)
+        address = protection.client_address(request.headers, request.remote or "")
+        try:
+            value = await self._run(visitors.log_in, form.get("token", ""), address)
+        except NotLoggedIn as error:
+            return self._login_form(request, path, str(error), 429 if isinstance(error, TooManyLogins) else 403)
+        except FAILURES as error:
+            return self._login_form(request, path, str(error), 503)
+        answer = web.Response(status=303, headers={"Location": path})
+        name = SECURE_COOKIE if is_secure else COOKIE
+        answer.set_cookie(name, value, httponly=True, samesite="Strict", path="/", secure=is_secure)
+        return answer
+
+    async def _logout(self, request: web.Request) -> web.Response:
+        visitor = self._visitor(request)
+        self._check_secret(visitor, (await self._form(request)).get("secret", ""))
+        self._frame.visitors.end(visitor)
+        answer = web.Response(status=303, headers={"Location": "/login"})
+        is_secure = protection.is_over_tls(request.headers)
+        answer.del_cookie(SECURE_COOKIE if is_secure else COOKIE, path="/", secure=is_secure, samesite="Strict")
+        return answer
+
+    async def _form(self, request: web.Request) -> Mapping[str, str]:
+        """Return the fields of a form."""
+        body = await self._body(request)
+        if len(body) > FORM_BYTES:
+            raise web.HTTPRequestEntityTooLarge(FORM_BYTES, len(body))
+        try:
+            return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
+        except ValueError:
+            raise web.HTTPBadRequest(reason="the form cannot be read") from None
+
+    async def _body(self, request: web.Request) -> bytes:
+        try:
+            return await asyncio.wait_for(request.read(), BODY_SECONDS)
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(reason="the request did not arrive in time") from None
+
+    def _check_secret(self, visitor: Visitor, shown: str) -> None:
+        if not visitor.is_secret(shown):
+            raise web.HTTPForbidden(reason="the page is of an earlier login: load it again")
+
     def _visitor(self, request: web.Request) -> Visitor:
-        found = self._frame.visitors.find(request.cookies)
+        is_secure = protection.is_over_tls(request.headers)
+        found = self._frame.visitors.find(request.cookies, is_secure=is_secure)
         if found is None:
-            raise web.HTTPUnauthorized(
-                reason="this browser is not logged in: open the address that the command printed"
-            )
+            raise _Unknown
         return found
 
     async def _page(self, request: web.Request) -> web.Response:
         visitor = self._visitor(request)
         address = request.path_qs
-        made = await self._run(self._made, visitor, address)
+        try:
+            made = await self._make(visitor, address)
+        except errors.Unauthorized as error:
+            if isinstance(self._frame.visitors, Logins):
+                raise _Unknown from error
+            raise
         if made is None:
-            return self._refusal(404, "there is no such page", visitor)
-        return self._html(*made, address, visitor)
+            return self._answers.refusal(404, "there is no such page", visitor)
+        return self._answers.html(made.page, visitor, drawn=made.drawn, address=address)
+
+    async def _make(self, visitor: Visitor, address: str) -> MadePage | None:
+        """Return a page as it is now. The session of a token that is not accepted any more ends."""
+        try:
+            return await self._run(self._pages.make, visitor, address)
+        except errors.Unauthorized:
+            self._frame.visitors.end(visitor)
+            raise
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        visitor = self._visitor(request)
-        if not secrets.compare_digest(request.headers.get("Torchq-Secret", "").encode(), visitor.secret.encode()):
-            raise web.HTTPForbidden(reason="the page is of an earlier login: load it again")
+        cookies, is_secure = dict(request.cookies), protection.is_over_tls(request.headers)
         try:
-            asked = orjson.loads(await request.read())
-            address, shown = (
-                str(asked["page"]),
-                {name: [(i, v) for i, v in each] for name, each in asked["shown"].items()},
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise web.HTTPBadRequest(reason="the body does not say which page is open") from error
-        stream = web.StreamResponse(headers={**protection.HEADERS, "X-Accel-Buffering": "no"})
-        stream.content_type = "text/event-stream"
-        await stream.prepare(request)
-        loop, heard = asyncio.get_running_loop(), 0.0
-        while not self._stopping.is_set():
-            if self._frame.visitors.find(request.cookies) is not visitor:
-                break
-            made = await self._run(self._made, visitor, address)
-            if made is None:
-                break
-            changed = changes.compare(shown, made[1])
-            if changed:
-                await stream.write(b"data: " + orjson.dumps(changed) + b"\n\n")
-                heard = loop.time()
-                shown = changes.versions(made[1])
-            elif loop.time() - heard > HEARTBEAT_SECONDS:
-                await stream.write(b": alive\n\n")
-                heard = loop.time()
-            await self._pause()
-        if not self._stopping.is_set():
-            await stream.write(b"event: end\ndata:\n\n")
-        return stream
+            asked = read_request(await self._body(request))
+        except ValueError as error:
+            raise web.HTTPBadRequest(reason=str(error)) from None
+        visitor = self._frame.visitors.find(cookies, is_secure=is_secure)
+        answer = web.StreamResponse(headers={**protection.HEADERS, "X-Accel-Buffering": "no"})
+        answer.content_type = "text/event-stream"
+        await answer.prepare(request)
 
-    async def _pause(self) -> None:
+        def is_there() -> bool:
+            is_open = request.transport is not None and not request.transport.is_closing()
+            return is_open and self._frame.visitors.find(cookies, is_secure=is_secure) is visitor
+
         try:
-            await asyncio.wait_for(self._stopping.wait(), EVERY_SECONDS)
-        except TimeoutError:
-            return
+            if visitor is None or not visitor.is_secret(request.headers.get("Torchq-Secret", "")):
+                await answer.write(END)
+                return answer
+            if await self.streams.follow(visitor, asked, answer.write, is_there):
+                return answer
+        except ConnectionError:
+            return answer
+        except Exception:
+            log.exception("the stream of %s", asked.address.partition("?")[0][:200])
+        if request.transport is not None:
+            request.transport.abort()  # what the reader has not taken yet is dropped
+        return answer
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
-
-    def _made(self, visitor: Visitor, address: str) -> tuple[Page, DrawnPage] | None:
-        """Return the page at an address as it is now; None if nothing is there for this visitor."""
-        parts = urlsplit(address)
-        found = routes.find(parts.path)
-        if found is None:
-            return None
-        route, names = found
-        parameters: Mapping[str, str] = dict(parse_qsl(parts.query)) | names
-        try:
-            loaded = route.load(visitor, parameters)
-        except (UnknownObject, errors.NotFound):
-            return None
-        asked = Asked(parameters, self._frame.readings.newest(), visitor.bounds(), loaded, visitor.may_act)
-        page = route.view(asked)
-        return page, drawing.draw(page)
 
 
 async def serve(frame: Frame, port: int, ready: Callable[[int], None], stopped: Callable[[], Awaitable[None]]) -> None:
     """Answer at a port of the address until `stopped` returns. `ready` is told the port. Raises OSError."""
     server = DashboardServer(frame)
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=2.0)
+    runner = web.AppRunner(
+        server.application(),
+        access_log=None,
+        logger=_QUIET,
+        shutdown_timeout=frame.drain_seconds,
+        keepalive_timeout=IDLE_SECONDS,
+        lingering_time=1.0,
+        max_line_size=LINE_BYTES,
+        max_field_size=FIELD_BYTES,
+    )
     await runner.setup()
+    loop = asyncio.get_running_loop()
     try:
-        site = web.TCPSite(runner, frame.address, port)
-        await site.start()
-        ready(runner.addresses[0][1])
-        await stopped()
+        answering = runner.server
+        assert answering is not None
+        protocol = server.connections.limited(answering, lambda: len(answering.connections))
+        listening = await loop.create_server(protocol, frame.address, port)
+        try:
+            ready(listening.sockets[0].getsockname()[1])
+            await stopped()
+        finally:
+            listening.close()
     finally:
         await runner.cleanup()

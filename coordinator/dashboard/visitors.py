@@ -6,11 +6,11 @@ One rule: everything that a visitor reads or changes is asked with the visitor's
 import hmac
 import secrets
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from coordinator.access.own_rights import AccessQuestion
 from coordinator.query.bounds import Bounds
 from coordinator.query.questions import Document, Queries
 from kube.client import KubernetesCluster
@@ -23,7 +23,7 @@ class HistoryFetch(Protocol):
         """Return the JSON at a path. Raises CoordinatorError and ClusterError."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Visitor:
     """A browser that is logged in."""
 
@@ -35,25 +35,35 @@ class Visitor:
     """A function that returns access to a coordinator for questions about single jobs."""
     history: Callable[[], HistoryFetch]
     """A function that returns access to the recorder. Raises CoordinatorError where there is none."""
-    bounds: Callable[[], Bounds]
-    """A function that returns what of the answers for everybody this visitor is told. Raises ClusterError."""
+    bounds: Callable[[Collection[str]], Bounds]
+    """A function that returns what of the answers for everybody this visitor is told, also of the namespaces that are
+    given. Raises ClusterError."""
     may_act: bool
     """Whether pages show what changes jobs and queues."""
+    may: Callable[[AccessQuestion], bool]
+    """A function that returns whether the visitor may do something. Raises ClusterError."""
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     """What a request that changes something has to show, beside the cookie."""
+
+    def is_secret(self, shown: str) -> bool:
+        """Return whether a request shows the secret."""
+        return hmac.compare_digest(self.secret.encode(), shown.encode(errors="replace"))
 
 
 class Visitors(Protocol):
     """Who may look, by what their browsers send."""
 
-    def find(self, cookies: Mapping[str, str]) -> Visitor | None:
-        """Return the visitor whose cookie a browser sent; None if there is none, or no longer."""
+    def find(self, cookies: Mapping[str, str], *, is_secure: bool) -> Visitor | None:
+        """Return the visitor whose cookie a browser sent, over TLS or not; None if there is none, or no longer."""
+
+    def end(self, visitor: Visitor) -> None:
+        """Forget a visitor whom the API server does not know any more."""
 
 
 class OneVisitor:
     """The visitor of a dashboard that a user runs: whoever opens the printed address first."""
 
-    def __init__(self, visitor: Visitor, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, visitor: Visitor) -> None:
         self._visitor = visitor
         self._code: str | None = secrets.token_urlsafe(24)
         self._value = secrets.token_urlsafe(32)
@@ -69,12 +79,15 @@ class OneVisitor:
     def open(self, code: str) -> str | None:
         """Return the value of the cookie for the code; None for a wrong code, and for the right one the second time."""
         with self._lock:
-            if self._code is None or not hmac.compare_digest(self._code.encode(), code.encode()):
+            if self._code is None or not hmac.compare_digest(self._code.encode(), code.encode(errors="replace")):
                 return None
             self._code = None
             return self._value
 
-    def find(self, cookies: Mapping[str, str]) -> Visitor | None:
+    def end(self, visitor: Visitor) -> None:
+        """Keep the visitor: who renews the credentials of the kubeconfig sees the pages again."""
+
+    def find(self, cookies: Mapping[str, str], *, is_secure: bool) -> Visitor | None:  # noqa: ARG002
         """See `Visitors`."""
         value = cookies.get(self.cookie, "")
-        return self._visitor if hmac.compare_digest(self._value.encode(), value.encode()) else None
+        return self._visitor if hmac.compare_digest(self._value.encode(), value.encode(errors="replace")) else None

@@ -7,16 +7,14 @@ access reviews), the process starts all the same, and the failing request itself
 import logging
 from collections.abc import Collection, Iterator
 
+from coordinator.access import own_rights
 from coordinator.errors import CoordinatorError
 from coordinator.rbac.permissions import COORDINATOR, WORKER, PolicyRule, Role
 from coordinator.settings import Settings
-from crds.api_resources import NODES, Resource
+from crds.api_resources import NODES
 from kube import errors
 from kube.api import Cluster
 
-REVIEWS = Resource(
-    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
-)
 log = logging.getLogger(__name__)
 
 Question = tuple[PolicyRule, str, str]
@@ -63,20 +61,8 @@ def questions(role: Role, settings: Settings) -> Iterator[Question]:
 
 def _is_allowed(cluster: Cluster, question: Question) -> bool:
     rule, verb, namespace = question
-    attributes = {
-        "verb": verb,
-        "group": rule.resource.group,
-        "resource": rule.resource.plural,
-        "subresource": rule.subresource,
-        "name": rule.name,
-        "namespace": namespace,
-    }
-    body = {
-        "apiVersion": REVIEWS.api_version,
-        "kind": REVIEWS.kind,
-        "spec": {"resourceAttributes": {name: value for name, value in attributes.items() if value}},
-    }
-    return bool((cluster.create(REVIEWS, body).get("status") or {}).get("allowed"))
+    target = own_rights.AccessQuestion(verb, rule.resource, namespace, rule.name, rule.subresource)
+    return own_rights.is_allowed(cluster, target)
 
 
 def _format(question: Question) -> str:

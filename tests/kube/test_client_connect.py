@@ -8,8 +8,9 @@ import orjson
 import pytest
 
 from crds.api_resources import PODS
-from kube import client, errors
+from kube import client, errors, requests
 from kube.client import KubernetesCluster
+from kube.official import authorization
 from kube.settings import ConnectionSettings, RetrySettings
 from tests.support.kube import scripted
 from tests.support.kube.scripted import Answer, pod
@@ -81,12 +82,12 @@ def test_failed_renewal_of_credentials_raises_misconfigured() -> None:
             raise RuntimeError("the plugin said a-token")
 
     with pytest.raises(errors.Misconfigured, match="cannot renew the credentials: RuntimeError") as raised:
-        client._Authorization(Loader())()
+        authorization.Authorization(Loader())()
     assert "a-token" not in str(raised.value)
 
 
 def test_token_file_of_the_kubeconfig_is_read_again(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_CREDENTIALS_SECONDS", 0.0)
+    monkeypatch.setattr(authorization, "_CREDENTIALS_SECONDS", 0.0)
     path = scripted.kubeconfig(nowhere, URL)
     config = orjson.loads(path.read_bytes())
     config["users"][0]["user"] = {"tokenFile": "token"}
@@ -94,14 +95,14 @@ def test_token_file_of_the_kubeconfig_is_read_again(nowhere: Path, monkeypatch: 
     token = nowhere / "token"
     token.write_text("first\n")
     with connected(ConnectionSettings(kubeconfig=str(path))) as cluster:
-        authorization = cluster._transport._authorization
-        assert authorization() == "Bearer first"
+        header = cluster._transport._authorization
+        assert header() == "Bearer first"
         token.write_text("second\n")
-        assert authorization() == "Bearer second"
+        assert header() == "Bearer second"
         token.write_text("")
-        assert authorization() == "Bearer second", "the file is being replaced"
+        assert header() == "Bearer second", "the file is being replaced"
         token.unlink()
-        assert authorization() == "Bearer second", "the file is being replaced"
+        assert header() == "Bearer second", "the file is being replaced"
 
 
 @pytest.mark.servers
@@ -199,3 +200,16 @@ def test_client_ignores_the_proxy_of_the_environment_for_loopback(
             pytest.raises(errors.Unreachable),
         ):
             cluster.get(PODS, "p", "a")
+
+
+def test_the_token_of_another_account_goes_alone_to_the_same_server(nowhere: Path) -> None:
+    path = scripted.kubeconfig(nowhere, f"{URL}/base")
+    config = orjson.loads(path.read_bytes())
+    config["users"][0]["user"] = {"token": "own-token", "username": "me", "password": "own-password"}
+    path.write_bytes(orjson.dumps(config))
+    connect_as = client.connect_others(ConnectionSettings(kubeconfig=str(path), retries=ONCE))
+    first, second = connect_as("first"), connect_as("second")
+    assert first.server == f"{URL}/base"
+    headers = [each._transport._headers(requests.metrics())["Authorization"] for each in (first, second)]
+    assert headers == ["Bearer first", "Bearer second"]
+    assert "own-" not in repr(vars(first._transport._pool))

@@ -56,6 +56,7 @@ function say(text) {
 }
 
 async function follow() {
+  if (!document.body.dataset.page) return; // what is shown is no page that changes
   const aborter = open = new AbortController();
   heard = Date.now();
   try {
@@ -65,7 +66,6 @@ async function follow() {
       body: JSON.stringify({ page: document.body.dataset.page, shown: shown() }),
       signal: aborter.signal,
     });
-    if (answer.status === 401 || answer.status === 403 || answer.status === 404) return location.reload();
     if (!answer.ok) throw new Error(answer.statusText);
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
@@ -80,6 +80,7 @@ async function follow() {
       for (const message of messages) {
         if (message.startsWith("data: ")) JSON.parse(message.slice(6)).forEach(apply);
         if (message.startsWith("event: end")) return location.reload();
+        if (message.startsWith("event: full")) return stay();
       }
       say("");
       tell();
@@ -91,6 +92,13 @@ async function follow() {
   if (!connection.textContent) say(`connection lost since ${new Date(heard).toLocaleTimeString([], { timeStyle: "short" })}`);
   setTimeout(() => { if (open === aborter && !document.hidden) follow(); }, pause * 1000 * (0.5 + Math.random()));
   pause = Math.min(LONGEST_PAUSE, pause * 2);
+}
+
+// The server follows no more pages: this one stays as it is, and asks again after a while.
+function stay() {
+  close();
+  say("too many pages are open: this one does not move now");
+  setTimeout(() => { if (!open && !document.hidden) follow(); }, 60000);
 }
 
 function close() {

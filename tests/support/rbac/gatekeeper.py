@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from coordinator.rbac.permissions import PolicyRule, Role
-from coordinator.rbac.preflight import REVIEWS
+from coordinator.access.own_rights import REVIEWS
 from crds.api_resources import PODS, SERVICE_ACCOUNTS, SERVICES, Resource
 from kube import error_answers
 from kube.api import Cluster

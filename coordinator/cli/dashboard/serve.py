@@ -1,0 +1,118 @@
+"""`torchq dashboard serve`: the process that shows the dashboard of a cluster to whoever logs in.
+
+One rule: this module only connects the parts. The tokens of visitors are in this process alone, and in no file that
+the system makes of a process that fails.
+"""
+
+import asyncio
+import logging
+import resource
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import click
+
+from coordinator.access import key_files
+from coordinator.access.readers import HEADER
+from coordinator.access.shown_tokens import ShownTokens
+from coordinator.cli import api_client
+from coordinator.cli.api_client import NoRecorder, RemoteQueries
+from coordinator.cli.dashboard.by_hand import until_signal
+from coordinator.cli.session import REVIEW_SECONDS, Session, pass_session, start_log
+from coordinator.dashboard import server
+from coordinator.dashboard.access.dashboard_life import DashboardLife
+from coordinator.dashboard.access.logins import Logins
+from coordinator.dashboard.access.visits import SeenNames, Visits
+from coordinator.dashboard.readings import Readings
+from coordinator.dashboard.server import Frame
+from coordinator.dashboard.visitors import HistoryFetch
+from coordinator.errors import CoordinatorError, SettingsError
+from coordinator.follow.job_feed import JobFeeds
+from coordinator.http import listening_ports, signs_of_life
+from coordinator.local import supervisor
+from coordinator.metrics import process_page
+from coordinator.port_settings import ANY_PORT, ServiceName
+from coordinator.query.questions import Queries
+from coordinator.settings import Settings
+from kube import client, threads
+from kube.process.turns import Turns
+from kube.settings import RetrySettings
+
+ATTEMPTS = 2
+"""How often a question of a visitor to the API server is sent: a person waits."""
+log = logging.getLogger(__name__)
+
+
+@click.command(hidden=True)
+@pass_session
+def serve(session: Session) -> None:
+    """Show the dashboard of a cluster to people who log in with tokens. The chart runs this process."""
+    figures = process_page.new(session.settings.metrics_queues)
+    session = session.with_meter(figures.registry).with_all_namespaces()
+    settings = session.settings
+    start_log(settings)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    threads.exit_on_thread_failure()
+    supervisor.end_with_parent()
+    log.info("dashboard of %s (%s)", session.cluster_name, session.target.source)
+    quick = replace(session.connection, read_timeout=REVIEW_SECONDS, retries=RetrySettings(attempts=ATTEMPTS))
+    queries, turns = partial(_queries, session), Turns()
+    with JobFeeds(session.cluster) as feeds, Readings(partial(feeds.of, ""), queries) as readings:
+        visits = Visits(SeenNames(readings), queries, partial(_history, settings), settings.dashboard_actions)
+        sessions = Logins(client.connect_others(quick, figures.registry), visits.make)
+        frame = Frame(
+            session.cluster_name,
+            settings.dashboard_address,
+            sessions,
+            readings,
+            settings.host_names,
+            settings.drain_seconds,
+            turns.loop("event loop"),
+        )
+        with signs_of_life.alive(settings, DashboardLife(turns, readings), figures):
+            _run(frame, settings)
+    session.cluster.close()
+
+
+def _run(frame: Frame, settings: Settings) -> None:
+    address, port = settings.dashboard_address, settings.dashboard_port
+
+    def ready(bound: int) -> None:
+        log.info("the pages are at %s", listening_ports.url(address, bound))
+
+    try:
+        asyncio.run(server.serve(frame, 0 if port == ANY_PORT else port, ready, until_signal))
+    except OSError as error:
+        raise CoordinatorError(
+            f"dashboard_port {address}:{port}: {error.strerror or error}; choose another dashboard_port"
+        ) from error
+
+
+def _queries(session: Session) -> Queries:
+    """Return access to a coordinator with the dashboard's own token."""
+    settings = session.settings
+    if not settings.coordinator:
+        return RemoteQueries(api_client.coordinator(session))
+    headers = partial(_own_token, settings.dashboard_token_file) if settings.dashboard_token_file else None
+    shown = partial(session.shown_tokens.headers, settings.service_name.namespace)
+    return RemoteQueries(api_client.via_url(settings.coordinator, headers=headers or shown))
+
+
+def _own_token(path: str, _namespace: str) -> Mapping[str, str]:
+    """Return the header with the token in a file, which the kubelet renews."""
+    token = key_files.read("dashboard_token_file", path)
+    if token is None:
+        raise SettingsError(f"setting dashboard_token_file: {path}: there is no such file")
+    return {HEADER: token.decode("ascii", "replace")}
+
+
+def _history(settings: Settings, tokens: ShownTokens) -> HistoryFetch:
+    """Return access to the recorder with the tokens of a visitor. Raises NoRecorder."""
+    if not settings.dashboard_recorder:
+        raise NoRecorder(
+            "no recorder keeps the history of this cluster: an admin starts one with the value recorder.enabled of the "
+            "chart (docs/history.md)"
+        )
+    home = ServiceName.parse(settings.recorder_service).namespace
+    return api_client.via_url(settings.dashboard_recorder, "", partial(tokens.headers, home), kind=api_client.RECORDER)
