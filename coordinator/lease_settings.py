@@ -1,4 +1,5 @@
-"""The settings about the leader's Lease, as a part of `coordinator.settings.Settings`.
+"""The settings about the leader's Lease, as a part of `coordinator.settings.Settings`, and what a Lease says of its
+holder.
 
 One rule: a leader that cannot renew its Lease stops leading before another coordinator may take the Lease.
 """
@@ -7,6 +8,14 @@ import pydantic
 from pydantic import Field
 
 from coordinator.node_settings import Seconds
+from crds.labels import GROUP
+
+API_ANNOTATION = f"{GROUP}/api"
+"""Annotation of a Lease: the URL of its holder's read-only API, if it serves one."""
+SERVICE_ANNOTATION = f"{GROUP}/service"
+"""Annotation of a Lease: NAMESPACE/NAME of the Service of the coordinators, if the leader serves its API there."""
+VERSION_ANNOTATION = f"{GROUP}/version"
+"""Annotation of a Lease: the version of its holder."""
 
 
 class LeaseSettings(pydantic.BaseModel):

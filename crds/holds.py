@@ -14,7 +14,7 @@ When a ninth hold would come, two old holds become one, which has sums of amount
 first two above become numbers 1-2 with 16 x 3600 + 32 x 1800 = 115,200 GPU-seconds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import combinations
 from operator import not_
@@ -23,7 +23,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crds.model import LenientModel, Time
-from crds.resources.amounts import Amounts
+from crds.resources.amounts import Amounts, increase
 
 MOST = 8
 """The most holds of one job."""
@@ -50,7 +50,7 @@ class ClosedHold(LenientModel):
     number: Annotated[int, Field(ge=1)]
     """Its number, counted from 1; of several holds together, the last one's."""
     numbers: Annotated[str, Field(max_length=LONGEST_NUMBERS, pattern=_NUMBERS, exclude_if=not_)] = ""
-    """Of several holds together, all their numbers, such as 1-3,5; if these are many, the first and the last."""
+    """Of several holds together, all their numbers, such as 1-3,5."""
     queue: Annotated[str, Field(max_length=317)]
     attempt: Annotated[int, Field(ge=0)]
     """The attempt; of several, the last one."""
@@ -76,13 +76,12 @@ class ClosedHold(LenientModel):
 
 def add(holds: tuple[ClosedHold, ...], hold: ClosedHold) -> tuple[ClosedHold, ...]:
     """Return the holds with a newer one. Before a ninth one, the two oldest of one queue become one, else the two
-    oldest."""
+    oldest; of those whose numbers fit together. All become one if no two fit."""
     if len(holds) < MOST:
         return (*holds, hold)
-    pairs = combinations(range(len(holds)), 2)
-    first, second = next((pair for pair in pairs if holds[pair[0]].queue == holds[pair[1]].queue), (0, 1))
-    rest = (other for at, other in enumerate(holds) if at not in (first, second))
-    return (_merge(holds[first], holds[second]), *rest, hold)
+    pairs = sorted(combinations(holds, 2), key=lambda pair: pair[0].queue != pair[1].queue)
+    parts = next((pair for pair in pairs if len(_join(pair)) <= LONGEST_NUMBERS), holds)
+    return (_merge(parts), *(other for other in holds if other not in parts), hold)
 
 
 def next_number(holds: Iterable[ClosedHold], attempt: int) -> int:
@@ -126,11 +125,7 @@ def unpaid_seconds(hold: ClosedHold) -> dict[str, int]:
 
 def total_seconds(holds: Iterable[ClosedHold]) -> dict[str, int]:
     """Return the sums of `resource_seconds`."""
-    totals: dict[str, int] = {}
-    for hold in holds:
-        for name, amount in resource_seconds(hold).items():
-            totals[name] = totals.get(name, 0) + amount
-    return totals
+    return _sums(map(resource_seconds, holds))
 
 
 def begin(holds: Iterable[ClosedHold], attempt: int, admitted_at: datetime | None, now: datetime) -> datetime:
@@ -167,39 +162,42 @@ def _product(amounts: Amounts, hold: ClosedHold) -> dict[str, int]:
     return {name: amount * seconds for name, amount in amounts.items()}
 
 
-def _merge(first: ClosedHold, second: ClosedHold) -> ClosedHold:
-    """Return two holds as one with their sums."""
-    sums = _texts(resource_seconds(first), resource_seconds(second))
-    last = max(first, second, key=lambda hold: hold.to)
+def _merge(parts: Sequence[ClosedHold]) -> ClosedHold:
+    """Return several holds as one with their sums."""
+    numbers = _join(parts)
+    if len(numbers) > LONGEST_NUMBERS:  # of all holds together: no other hold has the numbers that they lack
+        numbers = f"1-{parts[-1].number}"
+    sums, unpaid = total_seconds(parts), _sums(map(unpaid_seconds, parts))
+    last = max(parts, key=lambda hold: hold.to)
     kept = sorted(sums, key=_rank)[:MOST_RESOURCES]
     return ClosedHold(
-        number=max(first.number, second.number),
-        numbers=_join(first, second),
+        number=max(hold.number for hold in parts),
+        numbers=numbers,
         queue=last.queue,
         attempt=last.attempt,
-        others=max(first.others, second.others) + len(sums) - len(kept),
-        seconds={name: sums[name] for name in kept},
-        unpaid_seconds={
-            name: text for name, text in _texts(unpaid_seconds(first), unpaid_seconds(second)).items() if name in kept
-        },
-        from_=min(first.from_, second.from_),
-        running=first.running or second.running,
+        others=max(hold.others for hold in parts) + len(sums) - len(kept),
+        seconds={name: str(sums[name]) for name in kept},
+        unpaid_seconds={name: str(unpaid[name]) for name in kept if name in unpaid},
+        from_=min(hold.from_ for hold in parts),
+        running=next((hold.running for hold in parts if hold.running), None),
         to=last.to,
         ended=last.ended,
     )
 
 
-def _texts(left: Amounts, right: Amounts) -> dict[str, str]:
-    return {name: str(left.get(name, 0) + right.get(name, 0)) for name in left.keys() | right.keys()}
+def _sums(amounts: Iterable[Amounts]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for each in amounts:
+        increase(total, each)
+    return total
 
 
-def _join(first: ClosedHold, second: ClosedHold) -> str:
-    """Return the numbers of two holds together: 1-2 and 3 are 1-3."""
+def _join(parts: Iterable[ClosedHold]) -> str:
+    """Return the numbers of holds together: 1-2 and 3 are 1-3."""
     joined: list[tuple[int, int]] = []
-    for low, high in sorted((*numbers_of(first), *numbers_of(second))):
+    for low, high in sorted(span for hold in parts for span in numbers_of(hold)):
         if joined and joined[-1][1] + 1 == low:
             joined[-1] = joined[-1][0], high
         else:
             joined.append((low, high))
-    text = ",".join(str(low) if low == high else f"{low}-{high}" for low, high in joined)
-    return text if len(text) <= LONGEST_NUMBERS else f"{joined[0][0]}-{joined[-1][1]}"
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in joined)

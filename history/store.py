@@ -71,14 +71,6 @@ class GroupSums:
     """The number of jobs that held room in the span."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstWait:
-    """How long a job that was first admitted in a span had waited, and its group."""
-
-    key: GroupKey
-    seconds: int
-
-
 class Demand(NamedTuple):
     """A longest time for which a queue had a job that held room or waited."""
 
@@ -118,11 +110,11 @@ class HistoryStore(Protocol):
     def jobs(self, query: JobQuery) -> Sequence[JobRecord]:
         """Return one page of jobs with all their holds, newest submission first."""
 
-    def sums(self, span: Span, now: int, namespaces: frozenset[str] | None = None) -> Sequence[GroupSums]:
+    def sums(self, span: Span, now: int) -> Sequence[GroupSums]:
         """Return what each group held in a span. The sums over adjacent spans add up to the sum over both."""
 
-    def first_waits(self, span: Span, namespaces: frozenset[str] | None = None) -> Sequence[FirstWait]:
-        """Return the waits of jobs that were first admitted in a span."""
+    def first_waits(self, span: Span) -> Mapping[GroupKey, Sequence[int]]:
+        """Return by group for how many seconds each job had waited that was first admitted in a span."""
 
     def demands(self, span: Span, now: int) -> Sequence[Demand]:
         """Return when the queues had jobs that held room or waited, by queue and start, none that touch."""

@@ -20,7 +20,7 @@ from crds.resources.amounts import JOBS, PODS, Amounts, increase, subtract
 from history import prices as price_list
 from history.prices import Prices
 from history.rows import PoolRow
-from history.store import FirstWait, Grouping, GroupKey, GroupSums, Span
+from history.store import Grouping, GroupKey, GroupSums, Span
 
 CPU, GPUS = "cpu", "*/gpu"
 """What the cluster is counted in: CPUs, or GPUs of all kinds."""
@@ -75,7 +75,7 @@ class Records:
     """What the history says of a span."""
 
     sums: Sequence[GroupSums]
-    waits: Sequence[FirstWait]
+    waits: Mapping[GroupKey, Sequence[int]]
     entitlements: Mapping[str, Fraction]
     """The part of the span that each queue was entitled to."""
     pool: Amounts
@@ -100,10 +100,7 @@ def groups(
 
     `namespaces` is None for a reader of all.
     """
-    waited: dict[GroupKey, list[int]] = {}
-    for wait in records.waits:
-        waited.setdefault(wait.key, []).append(wait.seconds)
-    shown = _largest(records, waited.keys(), by, namespaces)
+    shown = _largest(records, by, namespaces)
 
     def name_of(key: GroupKey) -> str | None:
         name = str(getattr(key, by))
@@ -113,7 +110,7 @@ def groups(
     waits: dict[str | None, list[int]] = {}
     for each in records.sums:
         sums.setdefault(name_of(each.key), []).append(each)
-    for key, seconds in waited.items():
+    for key, seconds in records.waits.items():
         waits.setdefault(name_of(key), []).extend(seconds)
     targets: dict[str | None, Fraction] = {}
     for queue, part in records.entitlements.items() if by == "queue" else ():
@@ -133,9 +130,7 @@ def _is_known(key: GroupKey, namespaces: frozenset[str] | None) -> bool:
     return namespaces is None or key.namespace in namespaces
 
 
-def _largest(
-    records: Records, waited: Iterable[GroupKey], by: Grouping, namespaces: frozenset[str] | None
-) -> frozenset[str]:
+def _largest(records: Records, by: Grouping, namespaces: frozenset[str] | None) -> frozenset[str]:
     """Return the names of the groups that are shown."""
     sizes: dict[str, tuple[int, int]] = {}
     for each in records.sums:
@@ -143,7 +138,7 @@ def _largest(
             name = str(getattr(each.key, by))
             before = sizes.get(name, (0, 0))
             sizes[name] = before[0] + gpus(each.held), before[1] + each.held.get(CPU, 0)
-    waiting = {str(getattr(key, by)) for key in waited if _is_known(key, namespaces)}
+    waiting = {str(getattr(key, by)) for key in records.waits if _is_known(key, namespaces)}
     entitled = records.entitlements if by == "queue" and namespaces is None else ()
     names = sorted({*sizes, *waiting, *entitled}, key=lambda name: (*(-size for size in sizes.get(name, (0, 0))), name))
     return frozenset(names[:MOST_GROUPS])
@@ -239,8 +234,10 @@ def _start(row: PoolRow) -> int:
 
 
 def known(pools: Sequence[PoolRow], span: Span) -> Span | None:
-    """Return the part of a span from when on the pool is known; None if it has no limits, or is not known at all."""
-    start = next((max(row.start, span.start) for row in pools if row.amounts), span.end)
+    """Return the part of a span from when on it is known how many GPUs or CPUs the pool has; None if that is not known,
+    or has no limits."""
+    is_known = (max(row.start, span.start) for row in pools if CPU in row.amounts or gpus(row.amounts))
+    start = next(is_known, span.end)
     return Span(start, span.end) if start < span.end else None
 
 

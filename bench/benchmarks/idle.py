@@ -1,4 +1,4 @@
-"""The share of a core that a whole embedded cluster takes while it has nothing to do.
+"""The CPU that a whole embedded cluster takes while it has nothing to do, and its recorder while jobs run.
 
 One rule: CPU time is measured, over several windows, and the lowest share is the result: other programs can only raise
 it.
@@ -7,6 +7,7 @@ it.
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.errors import BenchError
@@ -14,54 +15,72 @@ from bench.options import option
 from bench.report import Figures
 from bench.support import manifests, stack
 from bench.support.stack import Stack
-from crds.api_resources import TENANT_QUEUES, TORCHJOBS
+from coordinator.rbac.permissions import RECORDER_LEASE
+from crds.api_resources import LEASES, TENANT_QUEUES, TORCHJOBS
 from queues.storage import stats
 
 _NAMESPACE = "default"
 _REST_SECONDS = 5.0
-"""How long the cluster rests after its job: processes write statuses and events until then."""
+"""How long the cluster rests after its jobs: processes write statuses and events until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The size of the measurement."""
 
+    jobs: int = option(20, "jobs that run at first")
     windows: int = option(6, "the lowest one counts")
     seconds: float = option(10.0, "the length of a window", least=1)
 
 
-SHORT = Options(windows=1, seconds=2.0)
+SHORT = Options(jobs=2, windows=1, seconds=2.0)
 
 
 def run(options: Options) -> Figures:
-    """Start a cluster, let one job end on it, and return the CPU use after that. Raises BenchError if the job does not
-    succeed."""
+    """Start a cluster, let jobs end on it, and return the CPU use of these jobs and after them. Raises BenchError if a
+    job does not succeed."""
     with stack.running() as running:
-        running.cluster.create(TENANT_QUEUES, manifests.queue("team"))
-        master = manifests.task()
-        del master["template"]["spec"]["schedulerName"]  # the node of the cluster runs the pod
-        body = manifests.job("short", "team", {"Master": master})
-        running.cluster.create(TORCHJOBS, body, _NAMESPACE)
-        running.bench.wait(lambda: _phase(running, body["metadata"]["name"]) == "Succeeded", "the job")
+        running.bench.wait(
+            lambda: running.cluster.list(LEASES, field_selector=f"metadata.name={RECORDER_LEASE}").items, "the recorder"
+        )
+        pids = running.pids()
+        before = _seconds(pids)
+        _run_jobs(running, options.jobs)
         running.bench.wait(lambda: stats.read(running.redis).leased == 0, "the end of all reconciles")
         time.sleep(_REST_SECONDS)
-        return figures([_shares(running, options.seconds) for _ in range(options.windows)])
+        after = _seconds(pids)
+        windows = [_shares(running, options.seconds) for _ in range(options.windows)]
+        return figures(windows, {name: after[name] - before[name] for name in pids})
 
 
-def figures(windows: list[dict[str, float]]) -> Figures:
-    """Return the lowest share of a core in a window, and the shares of the processes in that window."""
+def _run_jobs(running: Stack, count: int) -> None:
+    running.cluster.create(TENANT_QUEUES, manifests.queue("team"))
+    names = [f"short-{number}" for number in range(count)]
+    for name in names:
+        master = manifests.task()
+        del master["template"]["spec"]["schedulerName"]  # the node of the cluster runs the pod
+        running.cluster.create(TORCHJOBS, manifests.job(name, "team", {"Master": master}), _NAMESPACE)
+    for name in names:
+        running.bench.wait(partial(_has_succeeded, running, name), f"job {name}")
+
+
+def figures(windows: list[dict[str, float]], seconds: dict[str, float]) -> Figures:
+    """Return the lowest share of a core in a window, and the shares of the processes in that window; and how much of
+    the CPU seconds of the workers the recorder took while jobs ran."""
     lowest = min(windows, key=lambda shares: sum(shares.values()))
+    workers = sum(took for name, took in seconds.items() if name.startswith("worker-"))
     return {
         "share_of_a_core": round(sum(lowest.values()), 4),
         "shares_by_process": {name: round(share, 4) for name, share in sorted(lowest.items())},
+        "recorder_cpu_of_workers": round(seconds["recorder"] / workers, 2),
     }
 
 
-def _phase(running: Stack, name: str) -> str:
+def _has_succeeded(running: Stack, name: str) -> bool:
     phase = (running.cluster.get(TORCHJOBS, name, _NAMESPACE).get("status") or {}).get("phase", "")
     if phase == "Failed":
         raise BenchError(f"job {name} failed")
-    return str(phase)
+    return bool(phase == "Succeeded")
 
 
 def _shares(running: Stack, seconds: float) -> dict[str, float]:

@@ -10,12 +10,11 @@ answer for output only.
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Protocol, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -24,9 +23,18 @@ from coordinator.cli import lazy_group
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
-from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
+from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.port_settings import ServiceName
-from coordinator.query.questions import IDENTITY, UNKNOWN_PREFIX, Document, Queries, UnknownObject, parse_document
+from coordinator.query.questions import (
+    IDENTITY,
+    UNKNOWN_PREFIX,
+    Document,
+    Queries,
+    UnknownObject,
+    parse_document,
+    unknown_reports,
+)
+from coordinator.query.remote import Fetch, NoCoordinator, NoCoordinatorKnown, NoRecorder, RemoteQueries, Withheld
 from coordinator.rbac.permissions import LEASE, RECORDER_LEASE, proxied
 from crds.api_resources import LEASES
 from crds.keys import JobKey
@@ -44,73 +52,6 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 
 Headers = Callable[[str], Mapping[str, str]]
 """The headers of a question about a namespace, or about none: the token of an account of the user."""
-
-
-class Fetch(Protocol):
-    """Access to the API of a coordinator."""
-
-    def __call__(self, path: str, namespace: str = "") -> Any:
-        """Return the JSON at a path; `namespace` is the one of the jobs that the question is about, if it is about
-        one."""
-
-
-class Withheld(CoordinatorError):
-    """A coordinator does not tell this account what it asks."""
-
-
-class NoCoordinator(CoordinatorError):
-    """The coordinator that the user or the cluster names does not answer."""
-
-
-class NoCoordinatorKnown(NoCoordinator):
-    """The cluster names no coordinator that answers."""
-
-
-class NoRecorder(CoordinatorError):
-    """The cluster has no recorder, or none that answers the question."""
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteQueries:
-    """Queries about the queues over the read-only HTTP API of a coordinator."""
-
-    fetch: Fetch
-
-    def _get(self, path: str, namespace: str = "") -> Document:
-        return parse_document(self.fetch(f"/v1/{path}", namespace))
-
-    def _of_job(self, key: JobKey, what: str) -> Document:
-        namespace, name, uid = (quote(part, safe="") for part in (key.namespace, key.name, key.uid))
-        return self._get(f"jobs/{namespace}/{name}/{what}?uid={uid}", key.namespace)
-
-    def queues(self) -> list[Document]:
-        """Return all queues with their figures."""
-        return [*map(parse_document, self._get("queues").get("items", []))]
-
-    def queue(self, name: str) -> Document:
-        """Return one queue with its figures."""
-        return self._get(f"queues/{quote(name, safe='')}")
-
-    def next(self, count: int, *, roomy: bool = False) -> Document:
-        """Return the next picks; with `roomy`, as if the pool had room for all jobs."""
-        return self._get(f"next?n={count}&roomy={int(roomy)}")
-
-    def places(self, queues: Collection[str]) -> list[Document]:
-        """Return the places of the first waiting jobs of some queues."""
-        names = quote(",".join(sorted(queues)), safe=",")
-        return [*map(parse_document, self._get(f"places?queues={names}")["items"])]
-
-    def job(self, key: JobKey) -> Document:
-        """Return the position of a job, or why it is not in the order."""
-        return self._of_job(key, "why")
-
-    def reports(self, key: JobKey) -> Document:
-        """Return the reports of the pods of a job."""
-        return self._of_job(key, "report")
-
-    def status(self) -> Document:
-        """Return the numbers of the coordinator, the workers and the queues."""
-        return self._get("status")
 
 
 def find(session: Session) -> Queries:
@@ -132,6 +73,11 @@ def ask(session: Session, question: Callable[[Queries], T], otherwise: Callable[
         return question(find(session))
     except USER_ERRORS as error:
         return otherwise(error)
+
+
+def reports_of(session: Session, key: JobKey) -> Document:
+    """Return the reports of a job's pods, or why they are not known."""
+    return ask(session, lambda queries: queries.reports(key), unknown_reports)
 
 
 def _installation(session: Session) -> Installation | None:
@@ -211,7 +157,7 @@ def recorder(session: Session) -> Fetch:
     url, service = _places(lease)
     if not url and service is None:
         raise NoRecorder(
-            f"the Lease {namespace}/{RECORDER_LEASE} does not say where the recorder answers: its port is off"
+            f"the Lease {namespace}/{RECORDER_LEASE} does not say where the recorder answers: its health_port is 0"
         )
     home = service.namespace if service else session.settings.service_name.namespace
     headers = partial(session.shown_tokens.headers, home)

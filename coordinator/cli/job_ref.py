@@ -8,8 +8,6 @@ import click
 from coordinator.cli.session import Session
 from coordinator.follow import job_objects
 from crds.keys import JobKey
-from crds.torchjob.conditions import FINISHED
-from kube import errors
 from kube.api import Manifest
 
 
@@ -33,24 +31,3 @@ def parse(session: Session, handle: str) -> tuple[str, str, str]:
 def key(item: Manifest) -> JobKey:
     """Return the key of a job."""
     return JobKey.of(item)
-
-
-def is_admitted(item: Manifest) -> bool:
-    """Return whether the job is admitted, and so holds room."""
-    return bool((item.get("status") or {}).get("admission")) and not is_finished(item)
-
-
-def is_finished(item: Manifest) -> bool:
-    """Return whether the job has finished."""
-    return (item.get("status") or {}).get("phase") in FINISHED
-
-
-def refuse_finished(item: Manifest) -> None:
-    """Raise Conflict for a job that has finished, which nobody can change."""
-    if is_finished(item):
-        raise errors.Conflict(f"job {display_name(item)} has finished: submit a new job")
-
-
-def display_name(item: Manifest) -> str:
-    """Return `namespace/name` of the job, for people."""
-    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"

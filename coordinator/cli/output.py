@@ -3,8 +3,6 @@
 One rule: columns are stable and plain, so that `awk` works on them.
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -16,13 +14,13 @@ import orjson
 import yaml
 
 from coordinator import terminal
-from crds import timestamps
+from coordinator.query.questions import Document
+from coordinator.wording import columns as table_columns
+from coordinator.wording.columns import TableColumn, TextTable
 
 FORM = click.option("-o", "form", type=click.Choice(["json", "yaml"]), help="print for programs")
 Row = Sequence[object]
 Command = Callable[..., Any]
-Document = dict[str, Any]
-"""The values of one line as JSON. `-o json` and the columns use the same document."""
 
 
 def as_value(name: str, kind: type[Any], *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -51,26 +49,14 @@ def columns(header: Sequence[str], rows: Sequence[Row]) -> str:
     )
 
 
+def table(found: TextTable) -> str:
+    """Format a table; empty if it has no rows."""
+    return columns(found.titles, found.rows) if found.rows else ""
+
+
 def facts(values: Iterable[tuple[str, object]], width: int) -> str:
     """Format values one below the other, each in a line with its title."""
     return "\n".join(terminal.one_line(f"{title + ':':<{width}}{value}") for title, value in values)
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """One column of a list."""
-
-    title: str
-    text: Callable[[Document], object]
-    order: Callable[[Document], Any] | None = None
-    """The sort key, a number or a text; None sorts by the text of the column."""
-    wide: bool = False
-    """Whether only `-o wide` shows this column."""
-
-    def key(self, item: Document) -> tuple[bool, Any]:
-        """Return the sort key of an item. A missing value sorts last."""
-        value = self.text(item) if self.order is None else self.order(item)
-        return value is None or value == "-", 0 if value is None else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +74,7 @@ class TableOptions:
         if self.form in ("json", "yaml"):
             print_document({"apiVersion": "v1", "kind": "List", "items": ordered}, self.form)
         elif self.form == "csv":
-            click.echo(self._sheet(shape, ordered), nl=False)
+            click.echo(table_columns.sheet(shape, ordered, headers=not self.no_headers), nl=False)
         elif text := self._text(shape, ordered):
             click.echo(text)
 
@@ -97,19 +83,9 @@ class TableOptions:
         return self._text(shape, self.sort(shape, items))
 
     def _text(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:
-        visible = [column for column in shape if self.form == "wide" or not column.wide]
-        text = columns(
-            [column.title for column in visible], [[column.text(item) for column in visible] for item in items]
-        )
+        found = table_columns.table(shape, items, wide=self.form == "wide")
+        text = columns(found.titles, found.rows)
         return text.partition("\n")[2] if self.no_headers else text
-
-    def _sheet(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:
-        """Format all columns for a spreadsheet, with plain numbers: each value is the sort key of its column."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([] if self.no_headers else [[column.title for column in shape]])
-        writer.writerows([[_cell(column.key(item)) for column in shape] for item in items])
-        return text.getvalue()
 
     def sort(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> list[Document]:
         """Return the items in the order that the user wants. Raises UsageError for an unknown column."""
@@ -119,18 +95,7 @@ class TableOptions:
         column = titles.get(self.sort_by.lstrip("-").upper())
         if column is None:
             raise click.UsageError(f"--sort-by: there is no column {self.sort_by!r}; choose from {', '.join(titles)}")
-        sortable = [item for item in items if not column.key(item)[0]]
-        missing = [item for item in items if column.key(item)[0]]
-        return sorted(sortable, key=column.key, reverse=self.sort_by.startswith("-")) + missing
-
-
-def _cell(key: tuple[bool, Any]) -> object:
-    """Return a sort key as a cell. A text that a spreadsheet would compute is only shown."""
-    is_missing, value = key
-    if is_missing:
-        return ""
-    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{value}" if is_formula else value
+        return table_columns.ordered(items, column, descending=self.sort_by.startswith("-"))
 
 
 def _table_options(*forms: str) -> Callable[[Command], Command]:
@@ -169,31 +134,6 @@ def json_text(value: Any, *, indent: bool = False) -> str:
     """Format a JSON value."""
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else None).decode()
     return terminal.clean_json(text)
-
-
-def age(since: str | None, now: datetime) -> str:
-    """Format the time since a timestamp in the one or two largest units: 45s, 12m, 3h20m, 5d4h."""
-    return duration((now - timestamps.parse(since)).total_seconds()) if since else "-"
-
-
-def seconds_since(stamp: str | None, now: datetime) -> float | None:
-    """Return the seconds since a timestamp; None without a timestamp."""
-    return max(0.0, round((now - timestamps.parse(stamp)).total_seconds(), 3)) if stamp else None
-
-
-def duration(length: float | None) -> str:
-    """Format seconds in the one or two largest units."""
-    if length is None:
-        return "-"
-    seconds = max(0, int(length))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
-    if minutes < 2:
-        return f"{seconds}s"
-    if hours < 2:
-        return f"{minutes}m"
-    if days < 2:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
 
 
 def now() -> datetime:

@@ -5,11 +5,12 @@ One rule: no job is moved unless all of the jobs can be moved; each step is safe
 
 import click
 
-from coordinator.cli import audit_events, columns, job_ref
-from coordinator.cli.audit_events import ChangeOptions
+from coordinator.cli.changes import ChangeOptions, author
 from coordinator.cli.jobs import selected
 from coordinator.cli.session import Session
+from coordinator.control import job_changes
 from coordinator.rbac.permissions import USER
+from coordinator.wording import job_state
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.api import Manifest
@@ -25,7 +26,7 @@ def empty(session: Session, name: str, move_to: str, change: ChangeOptions, *, a
         return
     if not move_to:
         raise errors.Conflict(
-            f"queue {name} has {len(users)} unfinished jobs, {job_ref.display_name(users[0])} among them; "
+            f"queue {name} has {len(users)} unfinished jobs, {job_state.display_name(users[0])} among them; "
             "cancel them, let them end first, or name another queue with --move-to"
         )
     if move_to == name:
@@ -36,7 +37,9 @@ def empty(session: Session, name: str, move_to: str, change: ChangeOptions, *, a
     owner = session.with_role(USER)  # changing jobs takes a user's permissions
     for job in users:
         metadata = job["metadata"]
-        owner.cluster.patch(TORCHJOBS, metadata["name"], _to(move_to), metadata["namespace"], dry_run=True)
+        owner.cluster.patch(
+            TORCHJOBS, metadata["name"], job_changes.move(job, move_to).patch, metadata["namespace"], dry_run=True
+        )
     if not change.dry_run:  # no job may be admitted from it while its jobs leave
         session.cluster.patch(TENANT_QUEUES, name, {"spec": {"stopPolicy": "Hold"}})
         users = jobs_of(session, name)
@@ -48,7 +51,7 @@ def empty(session: Session, name: str, move_to: str, change: ChangeOptions, *, a
 def jobs_of(session: Session, name: str) -> list[Manifest]:
     """Return the unfinished jobs that name a queue."""
     items = (item for page in session.cluster.pages(TORCHJOBS) for item in page.items)
-    return [item for item in items if not job_ref.is_finished(item) and columns.queue_of(item) == name]
+    return [item for item in items if not job_state.is_finished(item) and job_state.queue_of(item) == name]
 
 
 def check(session: Session, jobs: list[Manifest], queue: str, *, anyway: bool) -> None:
@@ -62,18 +65,13 @@ def check(session: Session, jobs: list[Manifest], queue: str, *, anyway: bool) -
 
 def move(session: Session, job: Manifest, queue: str, change: ChangeOptions, *, resume: bool = False) -> None:
     """Move a job that holds no room to another queue; the job keeps its age."""
-    change_text = f"moved from queue {columns.queue_of(job)} to {queue}"
-    audit_events.change_job(session, job, _to(queue, resume=resume), "JobMoved", change_text, change)
-
-
-def _to(queue: str, *, resume: bool = False) -> Manifest:
-    return {"spec": {"schedulingPolicy": {"queue": queue}, **({"suspend": False} if resume else {})}}
+    author(session, change).change_job(job, job_changes.move(job, queue, resumed=resume))
 
 
 def _refuse_admitted(name: str, move_to: str, users: list[Manifest]) -> None:
-    holding = [job for job in users if job_ref.is_admitted(job)]
+    holding = [job for job in users if job_state.is_admitted(job)]
     if holding:
         raise errors.Conflict(
-            f"queue {name} has {len(holding)} jobs that hold room, {job_ref.display_name(holding[0])} among them; "
+            f"queue {name} has {len(holding)} jobs that hold room, {job_state.display_name(holding[0])} among them; "
             f"let them end, or move each with: torchq job move JOB {move_to} --requeue"
         )

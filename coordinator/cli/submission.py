@@ -1,7 +1,7 @@
 """The submission of the TorchJobs of files: all TorchJobs or none.
 
 One rule: nothing is created before all jobs are valid (`coordinator.runs.validation`). Before that, the coordinator and
-the node of an embedded cluster report whether each job could ever run (`coordinator.cli.outlook`).
+the node of an embedded cluster report whether each job could ever run (`coordinator.runs.feasibility_check`).
 """
 
 import os
@@ -11,12 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from coordinator.cli import in_place, manifest_files
+from coordinator.cli import manifest_files
 from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.refusals import foreign, words
 from coordinator.code.archive import Archive
-from coordinator.runs import launch, obstacles, printed_code, submitter, validation
+from coordinator.runs import in_place, launch, obstacles, printed_code, submitter, validation
 from coordinator.runs.submission_findings import UNVETTED, CheckedJob, Vetting
 from coordinator.runs.validation import Submission
 from crds import labels

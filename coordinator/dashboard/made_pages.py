@@ -69,8 +69,8 @@ class PageMaker:
     def make(self, visitor: Visitor, address: str) -> MadePage | None:
         """Return the page at an address as it is now; None if nothing is there for this visitor.
 
-        Waits for servers. Raises UnreadableAddress, Unauthorized once the visitor's token is not accepted any more, and other
-        CoordinatorErrors and ClusterErrors.
+        Waits for servers. Raises UnreadableAddress, Unauthorized once the visitor's token is not accepted any more, and
+        other CoordinatorErrors and ClusterErrors.
         """
         path, query = _split(address)
         found = routes.find(path)

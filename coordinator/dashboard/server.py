@@ -17,11 +17,11 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 
 from coordinator.dashboard import drawing, protection
-from coordinator.dashboard.access.logins import COOKIE, SECURE_COOKIE, NotLoggedIn, Logins, TooManyLogins
+from coordinator.dashboard.access.logins import COOKIE, SECURE_COOKIE, Logins, NotLoggedIn, TooManyLogins
 from coordinator.dashboard.connections import Connections
 from coordinator.dashboard.daemon_threads import DaemonThreads
 from coordinator.dashboard.elements import DrawnPage, Page
-from coordinator.dashboard.made_pages import UnreadableAddress, MadePage, PageMaker
+from coordinator.dashboard.made_pages import MadePage, PageMaker, UnreadableAddress
 from coordinator.dashboard.readings import FAILURES, Readings
 from coordinator.dashboard.streams import END, Streams, read_request
 from coordinator.dashboard.visitors import OneVisitor, Visitor, Visitors

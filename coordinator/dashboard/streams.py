@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import orjson
 
 from coordinator.dashboard.changes import Versions
-from coordinator.dashboard.made_pages import UnreadableAddress, MadePage
+from coordinator.dashboard.made_pages import MadePage, UnreadableAddress
 from coordinator.dashboard.readings import FAILURES, Readings
 from coordinator.dashboard.visitors import Visitor
 from kube import errors

@@ -23,7 +23,7 @@ from coordinator.http import json_answers, life_port, listening_ports
 from coordinator.http.bounded_server import Answer, HttpServer, Question
 from coordinator.http.json_answers import NotTold
 from coordinator.http.openapi import history_description
-from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
+from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.query import history_answers
 from coordinator.query.questions import UNKNOWN_PREFIX, Document, UnknownObject
 from coordinator.rbac.permissions import RECORDER_SERVICE
@@ -141,5 +141,5 @@ def _refuse(code: int, error: Exception | str) -> Answer:
 def _untold(namespace: str) -> str:
     return (
         f"the history of namespace {namespace} is told to accounts that may list its TorchJobs: the token of the "
-        f"request is of another one (torchq rbac --tenant {namespace})"
+        f"request is of another account (torchq rbac --tenant {namespace})"
     )

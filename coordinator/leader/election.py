@@ -26,7 +26,7 @@ from typing import Any
 from coordinator import release
 from coordinator.errors import LeadershipLost
 from coordinator.leader import rebuild_request
-from coordinator.lease_settings import LeaseSettings
+from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION, VERSION_ANNOTATION, LeaseSettings
 from coordinator.rbac.permissions import LEASE
 from crds import integers, timestamps
 from crds.api_resources import LEASES
@@ -37,13 +37,8 @@ from kube.process.turns import Turn, Turns
 from queues import redis_keys
 
 EPOCH_ANNOTATION = f"{GROUP}/epoch"
-API_ANNOTATION = f"{GROUP}/api"
-"""Annotation of the Lease: the URL of the leader's read-only API, if it serves one."""
-SERVICE_ANNOTATION = f"{GROUP}/service"
-"""Annotation of the Lease: NAMESPACE/NAME of the Service of the coordinators, if the leader serves its API there."""
-VERSION_ANNOTATION = f"{GROUP}/version"
 LAYOUT_ANNOTATION = f"{GROUP}/layout"
-"""Annotations of the Lease: the leader's version, and its layout of keys in Redis, which workers must share."""
+"""Annotation of the Lease: the leader's layout of keys in Redis, which workers must share."""
 ERRORS_ANNOTATION = f"{GROUP}/object-errors"
 """Annotation of the Lease: the objects that the leader has skipped after unforeseen errors, as `torchq doctor` shows
 them."""

@@ -17,7 +17,7 @@ def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list
     """Describe which cluster commands use now that the cluster in `data` runs, and how to reach the other cluster."""
     target_now = target.find(resolved, environ)
     if target_now.data != data:
-        hint = f"for this cluster: torchq --kubeconfig {shlex.quote(str(data / 'kubeconfig'))} COMMAND"
+        hint = f"for this cluster: torchq --kubeconfig {_kubeconfig(data)} COMMAND"
         cluster_name = target.short_name(target_now, resolved.settings.context, environ)
         if cluster_name == target.UNKNOWN:
             return [f"torchq's commands go to no cluster; {hint}"]
@@ -31,11 +31,13 @@ def after_up(resolved: Resolved, environ: Mapping[str, str], data: Path) -> list
     return [f"torchq's commands now go to it ({cluster_name}){_way_out(environ)}"]
 
 
-def after_down(resolved: Resolved, environ: Mapping[str, str]) -> str:
-    """Describe which cluster commands use now that the current cluster is stopped."""
+def after_down(resolved: Resolved, environ: Mapping[str, str], data: Path) -> str:
+    """Describe which cluster commands use now that the current cluster, in `data`, is stopped."""
     target_now = target.find(resolved, environ)
     if target_now.source in ("default", target.LOCAL_SOURCE) and not target_now.runs:
-        return "no other cluster is current: `torchq local up` starts this one again"
+        # Commands find a cluster that is down, for its history, in the default folder alone.
+        history = f"; its history: torchq --kubeconfig {_kubeconfig(data)} history" if target_now.data != data else ""
+        return f"no other cluster is current: `{target.command('up', data)}` starts this one again{history}"
     cluster_name = target.short_name(target_now, resolved.settings.context, environ)
     if target_now.source == target.LOCAL_SOURCE:
         return f"torchq's commands go to {cluster_name} again"
@@ -53,6 +55,10 @@ def not_here(environ: Mapping[str, str], data: Path) -> list[str]:
     if folder is None or folder == data:
         return []
     return [f"the current cluster is in {folder}: {target.command('down', folder)}"]
+
+
+def _kubeconfig(data: Path) -> str:
+    return shlex.quote(str(data / "kubeconfig"))
 
 
 def _way_out(environ: Mapping[str, str]) -> str:

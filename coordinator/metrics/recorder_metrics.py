@@ -14,14 +14,13 @@ ROWS = Metric(
 BEHIND = Metric(
     name="torchq_history_behind_seconds",
     kind="gauge",
-    help="For how long what happens in the cluster has not been recorded: the age of the newest time up to which "
-    "everything is in the database.",
+    help="The age of the newest time up to which all that happened in the cluster is in the database.",
     of="recorder",
 )
 DATABASE_UP = Metric(
     name="torchq_history_database_up",
     kind="gauge",
-    help="Whether the database of the history has answered the recorder last, and has taken what it wrote: 1 or 0.",
+    help="1 while the database of the history answers the recorder and takes its rows, else 0.",
     of="recorder",
 )
 METRICS = (ROWS, BEHIND, DATABASE_UP)

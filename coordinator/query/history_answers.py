@@ -28,6 +28,8 @@ MOST_JOBS, PAGE = 500, 50
 """The most jobs in one page, and how many there are unless a query says it."""
 MOST_EARLIER = 10
 """The most other jobs of one name that an answer lists."""
+MOST_HOLDS = 1_000
+"""The most holds, and the most pods, that an answer about one job lists, the newest."""
 MOST_GAPS = 100
 """The most gaps that an answer lists, the newest."""
 _DIGITS = 4
@@ -78,11 +80,13 @@ def answer_job(store: HistoryStore, namespace: str, name: str, uid: str, now: in
         raise UnknownObject(f"{UNKNOWN_PREFIX}job {namespace}/{name}{uid and f'/{uid}'} in the history")
     record, until = found[0], _until(store, now)
     listed = [each.job for each in others if each.job.uid != record.job.uid]
+    pods = [each for each in record.pods if each.start != each.end]
     return {
         "until": timestamps.format_time(until),
         **_summary(record, until, _known_to(store, [record.job], now)),
-        "holds": [_hold(each, until) for each in record.holds],
-        "pods": [_pod(each, until) for each in record.pods if each.start != each.end],
+        "holds": [_hold(each, until) for each in record.holds[-MOST_HOLDS:]],
+        "pods": [_pod(each, until) for each in pods[-MOST_HOLDS:]],
+        "podCount": len(pods),
         "others": [_other(each) for each in listed[:MOST_EARLIER]],
         "hasMoreOthers": len(listed) > MOST_EARLIER,
     }
@@ -333,7 +337,7 @@ def _lines(groups: Sequence[Group]) -> list[Document]:
 
 
 def _cluster(store: HistoryStore, span: Span, records: Records, pools: Sequence[PoolRow]) -> Document | None:
-    """Return what became of the pool; None if its size is not known."""
+    """Return what became of the pool; None if it is not known how many GPUs or CPUs it had."""
     known = usage.known(pools, span)
     if known is None:
         return None

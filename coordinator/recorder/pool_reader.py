@@ -37,7 +37,9 @@ class PoolReader:
 
     def run(self, stop: threading.Event, turns: Turns) -> None:
         """Ask until stopped, as one of the loops in `turns`."""
-        for _ in turns.loop("pool").rounds(stop, LOOK_SECONDS):
+        turn = turns.loop("pool")
+        self.step()  # before the first pause: jobs may run at once
+        for _ in turn.rounds(stop, LOOK_SECONDS):
             self.step()
 
     def step(self) -> None:

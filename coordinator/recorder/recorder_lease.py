@@ -13,23 +13,19 @@ from typing import Any
 
 from coordinator import release
 from coordinator.leader.election import (
-    VERSION_ANNOTATION,
     LeaseConfig,
     ObservedLease,
     may_take,
     suspend_aware_clock,
 )
+from coordinator.lease_settings import VERSION_ANNOTATION
 from coordinator.rbac.permissions import RECORDER_LEASE
 from crds import timestamps
 from crds.api_resources import LEASES
-from crds.labels import GROUP
+from crds.labels import RECORDED_UNTIL, RECORDED_VERSION
 from kube import errors
 from kube.api import Cluster, Manifest
 
-VERSION = f"{GROUP}/recorded-version"
-"""Annotation of the Lease: the resourceVersion of TorchJobs up to which every change is in the history."""
-UNTIL = f"{GROUP}/recorded-until"
-"""Annotation of the Lease: the time up to which everything is in the history."""
 LEASE_SECONDS = 20.0
 """How long a recorder sees the Lease of another one unchanged before it takes the Lease."""
 RENEW_SECONDS = 5.0
@@ -79,7 +75,7 @@ class RecorderLease:
         }
         if spec.get("holderIdentity") != self._config.identity:
             changes |= {"acquireTime": changes["renewTime"], "leaseTransitions": spec.get("leaseTransitions", 0) + 1}
-        notes = {**self._notes, VERSION: str(version), UNTIL: timestamps.format_time(until)}
+        notes = {**self._notes, RECORDED_VERSION: str(version), RECORDED_UNTIL: timestamps.format_time(until)}
         return self._write({"metadata": {"annotations": notes}, "spec": changes}, lease)
 
     def release(self) -> None:

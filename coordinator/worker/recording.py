@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 from coordinator.rbac.permissions import RECORDER_LEASE
-from coordinator.recorder.recorder_lease import VERSION
 from crds import integers, timestamps
 from crds.api_resources import LEASES
+from crds.labels import RECORDED_VERSION
 from kube import errors
 from kube.api import Cluster
 from reconcilers.plan.ending import RECORDING_SECONDS
@@ -63,5 +63,5 @@ class RecordingReader:
         renewed = timestamps.seconds_or_none((lease.get("spec") or {}).get("renewTime"))
         if renewed is None:
             return None
-        version = (lease["metadata"].get("annotations") or {}).get(VERSION)
+        version = (lease["metadata"].get("annotations") or {}).get(RECORDED_VERSION)
         return Recording(integers.parse(version, 0), renewed + self._ahead())

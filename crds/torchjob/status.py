@@ -2,9 +2,8 @@
 
 One rule: the coordinator writes why a job waits (`queue.name`, `reason`, `message`), what size it is to have
 (`target`), whether its room is taken back (`recalled`), and whether it makes steps (`reported`, `hang`). The worker
-writes everything else, and removes these when they are over. The status holds all that a rebuild of the queues needs. A
-worker writes `queue` when it sends a job back, in the patch that removes the admission, and removes outdated parts of
-`queue` when it admits the job.
+writes everything else, removes these when they are over, and writes `queue` in the patch that sends a job back. The
+status holds all that a rebuild of the queues needs.
 """
 
 import hashlib
@@ -310,8 +309,7 @@ class TorchJobStatus(LenientModel):
     completed: Completion | None = None
     """Present while pods have completed the job and no worker has ended it: it succeeds even if they are deleted."""
     memory: Annotated[dict[TaskName, Tally], Field(max_length=16)] = Field(default_factory=dict)
-    """For each task type with memoryGrowth, the memory in bytes that the main containers of the next pods get, if it
-    has grown. It is kept while the job is suspended, so that its next charge includes it."""
+    """For each task type with memoryGrowth, the grown memory of the next pods in bytes; kept during a suspension."""
     measured: PodMeasurements | None = None
     """The requests of the job's pods beyond their templates; the charge after a suspension includes them, too."""
     holds: Annotated[tuple[ClosedHold, ...], Field(max_length=MOST, exclude_if=not_)] = ()

@@ -3,13 +3,13 @@
 One rule: that of `panels.py`.
 """
 
-from deploy.monitoring.queries import RATE, Panel, T
+from deploy.monitoring.queries import RATE, Panel, T, of_each
 
 HISTORY = (
     Panel(
         title="How far the history is behind",
         text="The age of the newest time up to which everything is recorded.",
-        queries=((f"torchq_history_behind_seconds{{{T}}}", "{{instance}}"),),
+        queries=of_each("torchq_history_behind_seconds"),
         unit="s",
     ),
     Panel(
@@ -20,7 +20,7 @@ HISTORY = (
     ),
     Panel(
         title="Database of the history",
-        text="1: it answers this recorder, and takes what the recorder writes.",
-        queries=((f"torchq_history_database_up{{{T}}}", "{{instance}}"),),
+        text="1: the database answers this recorder and takes its rows.",
+        queries=of_each("torchq_history_database_up"),
     ),
 )

@@ -4,7 +4,7 @@ One rule: a panel shows one thing, in one unit, and its text explains how to rea
 """
 
 from deploy.monitoring.history_panels import HISTORY
-from deploy.monitoring.queries import RATE, Panel, Q, T, newest, quantile, rate, total
+from deploy.monitoring.queries import RATE, Panel, Q, T, newest, of_each, quantile, rate, total
 
 LEADER = f'leader_election_master_status{{name="torchq-coordinator", {T}}}'
 WORK = f'name="reconcile", {T}'
@@ -374,7 +374,7 @@ PROCESSES = (
     Panel(
         title="Memory",
         text="Resident memory of each process.",
-        queries=((f"process_resident_memory_bytes{{{T}}}", "{{instance}}"),),
+        queries=of_each("process_resident_memory_bytes"),
         unit="bytes",
     ),
     Panel(

@@ -45,3 +45,8 @@ def newest(metric: str, by: str, target: str = T) -> str:
 def total(metric: str, by: str, target: str = T) -> str:
     """Return the query of the sum of a gauge of the leader over all installations that are chosen."""
     return f"sum({newest(metric, f'namespace, {by}', target)})"
+
+
+def of_each(metric: str) -> tuple[tuple[str, str], ...]:
+    """Return the query of a gauge of each process, with its legend."""
+    return ((f"{metric}{{{T}}}", "{{instance}}"),)

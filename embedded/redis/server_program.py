@@ -18,7 +18,7 @@ import socket
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from embedded.layout import Layout
 
@@ -79,7 +79,7 @@ def prepare(layout: Layout, program: str = "") -> RedisCommand:
     layout.redis.mkdir(parents=True, exist_ok=True, mode=0o700)
     layout.redis.chmod(0o700)
     path = socket_path(layout)
-    return RedisCommand(_command(program or server(), path, layout), f"unix://{path}")
+    return RedisCommand(_command(program or server(), path, layout), f"unix://{quote(str(path))}")
 
 
 def move_unreadable_files(layout: Layout, returncode: int) -> Path | None:

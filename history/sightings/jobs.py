@@ -165,14 +165,22 @@ def _closed(found: Iterable[Any]) -> Iterator[ClosedHold]:
 def _rows(sight: _Sight | None) -> list[Row]:
     if sight is None:
         return []
-    point = waits.find(sight.job, sight.seen)
-    waited: list[Row] = []
-    if point is not None:
-        end = None if point.waits else point.at
-        queue = sight.wanted_queue if point.waits else sight.queue
-        waited = [WaitRow(uid=sight.uid, start=point.at, version=sight.version, queue=queue, end=end)]
     held = [_hold_row(sight, hold) for hold in sight.closed]
-    return [_job_row(sight), *held, *_current_hold(sight), *waited]
+    return [_job_row(sight), *held, *_current_hold(sight), *_wait_rows(sight)]
+
+
+def _wait_rows(sight: _Sight) -> list[WaitRow]:
+    """Return from when on a job waits or does not. None of these times is before the creation, by whatever clock."""
+    point = waits.find(sight.job, sight.seen)
+    if point is None:
+        return []
+    start = max(point.at, sight.created)
+    end, queue = (None, sight.wanted_queue) if point.waits else (start, sight.queue)
+    row = WaitRow(uid=sight.uid, start=start, version=sight.version, queue=queue, end=end)
+    if not waits.has_waited_since_creation(sight.job):
+        return [row]
+    # The row of any sight of the job before its admission replaces the row of the version 0.
+    return [WaitRow(uid=sight.uid, start=sight.created, version=0, queue=sight.wanted_queue), row]
 
 
 def _job_row(sight: _Sight) -> JobRow:

@@ -16,6 +16,8 @@ A sight tells one point in time: from then on the job waited (`end` is None), or
     is Suspended                         no       the condition Suspended
 
 A job that cannot be picked for another reason (its queue does not exist, a ResourceQuota has no room) does wait.
+
+A job that is first seen when it holds room waited since its creation, unless somebody may have held or suspended it.
 """
 
 from collections.abc import Mapping
@@ -74,6 +76,15 @@ def _queued(job: Mapping[str, Any], since: int, seen: int, *, was_held: bool) ->
     if was_held:
         return None
     return WaitPoint(max(since, delay or 0), True)
+
+
+def has_waited_since_creation(job: Mapping[str, Any]) -> bool:
+    """Return whether a job that holds room for the first time waited from its creation to its admission: nobody has
+    changed its spec, which has neither a hold nor a suspension."""
+    spec, admission = mapping(job.get("spec")), mapping(mapping(job.get("status")).get("admission"))
+    is_stopped = spec.get("suspend") is True or mapping(spec.get("schedulingPolicy")).get("hold") is True
+    is_unchanged = mapping(job.get("metadata")).get("generation") == 1
+    return admission.get("attempt") == 1 and is_unchanged and not is_stopped
 
 
 def transition(status: Mapping[str, Any], type: str) -> int | None:

@@ -172,6 +172,8 @@ def parse(url: str) -> URL:
     except (exc.ArgumentError, ValueError):
         raise BadDatabase("history_url is no URL: write sqlite:////PATH or postgresql://USER@HOST/DATABASE") from None
     if parsed.drivername in _POSTGRESQL:
+        if "@" in f"{parsed.host}{parsed.database}":  # a part of a password, which messages would name
+            raise BadDatabase("history_url is no URL: write %40 for an @ of its password")
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.drivername != "sqlite":
         raise BadDatabase(f"history_url names {parsed.drivername}: torchq keeps its history in sqlite or postgresql")

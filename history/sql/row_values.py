@@ -34,6 +34,11 @@ def end(until: int) -> int | None:
     return None if until == OPEN else until
 
 
+def until(end: int | None) -> int:
+    """Return the column of an end."""
+    return OPEN if end is None else end
+
+
 def of_job(row: JobRow) -> Values:
     """Return the columns of a job."""
     return {
@@ -45,7 +50,7 @@ def of_job(row: JobRow) -> Values:
         "queue": text(row.queue),
         "username": text(row.user),
         "created": row.created,
-        "until": OPEN if row.ended is None else row.ended,
+        "until": until(row.ended),
         "outcome": row.outcome,
         "approximate": row.is_approximate,
         "reason": text(row.reason),
@@ -92,7 +97,7 @@ def of_hold(row: HoldRow, party: int | None, charge: int | None) -> Values:
         "workers": row.workers,
         "start": row.start,
         "running": row.running,
-        "until": OPEN if row.end is None else row.end,
+        "until": until(row.end),
         "ended": text(row.ended),
         "sums": amounts_text(row.seconds, row.unpaid_seconds) if row.numbers else None,
         "others": row.others,
@@ -135,7 +140,8 @@ def of_wait(row: WaitRow) -> Values:
         "version": row.version,
         "known": known_end(row),
         "queue": text(row.queue),
-        "until": OPEN if row.end is None else row.end,
+        "until": until(row.end),
+        "over": until(row.end),
     }
 
 
@@ -156,7 +162,7 @@ def of_pod(row: PodRow, party: int, charge: int) -> Values:
         "namespace": row.namespace,
         "queue": text(row.queue),
         "start": row.start,
-        "until": OPEN if row.end is None else row.end,
+        "until": until(row.end),
         "approximate": row.is_approximate,
         "party": party,
         "charge": charge,

@@ -12,7 +12,7 @@ from history.rows import GapRow, PodRow, PoolRow, QueueRow, Row
 from history.sql import pages, pruning, schema, sums, waiting, writes
 from history.sql.database import Database
 from history.sql.migrations.migrate import migrate
-from history.store import Demand, FirstWait, GroupSums, JobQuery, JobRecord, OpenJob, Span
+from history.store import Demand, GroupKey, GroupSums, JobQuery, JobRecord, OpenJob, Span
 
 _Parameters = ParamSpec("_Parameters")
 _Answer = TypeVar("_Answer")
@@ -80,13 +80,13 @@ class SqlHistory:
         """See HistoryStore."""
         return self._read(pages.records, query)
 
-    def sums(self, span: Span, now: int, namespaces: frozenset[str] | None = None) -> Sequence[GroupSums]:
+    def sums(self, span: Span, now: int) -> Sequence[GroupSums]:
         """See HistoryStore."""
-        return self._read(sums.sums, span, now, namespaces)
+        return self._read(sums.sums, span, now)
 
-    def first_waits(self, span: Span, namespaces: frozenset[str] | None = None) -> Sequence[FirstWait]:
+    def first_waits(self, span: Span) -> Mapping[GroupKey, Sequence[int]]:
         """See HistoryStore."""
-        return self._read(waiting.first_waits, span, namespaces)
+        return self._read(waiting.first_waits, span)
 
     def demands(self, span: Span, now: int) -> Sequence[Demand]:
         """See HistoryStore."""

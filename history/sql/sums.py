@@ -16,15 +16,13 @@ from history.merged_holds import share
 from history.sql import row_values
 from history.sql.dictionaries import read_charges, read_parties
 from history.sql.statements import ended, greatest, least
-from history.sql.tables import FAILED, holds, jobs, parties, pods
+from history.sql.tables import FAILED, holds, jobs, pods
 from history.store import GroupSums, Span
 
 _FEW = 4
 """The most times that the database adds up one by one; of more, each row is cut here."""
 _Sums = defaultdict[int, Counter[str]]
 """Amounts x seconds by party."""
-_Parties = Select[Any] | None
-"""The numbers of the parties that are asked for; None: all."""
 _UIDS = ((holds, holds.c.uid), (pods, pods.c.job))
 
 
@@ -35,12 +33,11 @@ class _Totals(NamedTuple):
     unpaid: _Sums
 
 
-def sums(connection: Connection, span: Span, now: int, namespaces: frozenset[str] | None = None) -> Sequence[GroupSums]:
+def sums(connection: Connection, span: Span, now: int) -> Sequence[GroupSums]:
     """Return what each group held in a span."""
-    allowed = _of_namespaces(namespaces)
-    total = _totals(connection, span, now, allowed)
-    failed = _totals(connection, span, now, allowed, select(jobs.c.uid).where(jobs.c.outcome == FAILED))
-    counts = _count_jobs(connection, span, now, allowed)
+    total = _totals(connection, span, now)
+    failed = _totals(connection, span, now, select(jobs.c.uid).where(jobs.c.outcome == FAILED))
+    counts = _count_jobs(connection, span, now)
     groups = [
         GroupSums(
             key=key,
@@ -57,7 +54,7 @@ def sums(connection: Connection, span: Span, now: int, namespaces: frozenset[str
 def held_while(connection: Connection, spans: Sequence[Span], now: int) -> Mapping[str, int]:
     """Return what all held in several times."""
     if len(spans) <= _FEW:
-        few = [each for span in spans for each in _totals(connection, span, now, None).held.values()]
+        few = [each for span in spans for each in _totals(connection, span, now).held.values()]
         return _positive(sum(few, Counter()))
     whole, cover = Span(spans[0].start, spans[-1].end), _Cover(spans)
     seconds: Counter[int] = Counter()
@@ -100,8 +97,8 @@ class _Cover:
                 yield Span(max(start, span.start), min(end, span.end))
 
 
-def _totals(connection: Connection, span: Span, now: int, allowed: _Parties, of_jobs: Any = None) -> _Totals:
-    """Return the sums of the parties that are allowed, of some jobs (None: of all)."""
+def _totals(connection: Connection, span: Span, now: int, of_jobs: Select[tuple[str]] | None = None) -> _Totals:
+    """Return the sums of the parties, of some jobs (None: of all)."""
     seconds: Counter[tuple[int, int]] = Counter()
     for table, uid in _UIDS:
         end = ended(table.c.until, now)
@@ -112,7 +109,6 @@ def _totals(connection: Connection, span: Span, now: int, allowed: _Parties, of_
                 _overlaps(table, span, end),
                 table.c.charge.is_not(None),
                 table.c.party.is_not(None),
-                _allows(allowed, table),
                 true() if of_jobs is None else uid.in_(of_jobs),
             )
             .group_by(table.c.party, table.c.charge)
@@ -126,7 +122,7 @@ def _totals(connection: Connection, span: Span, now: int, allowed: _Parties, of_
             for name, amount in part.items():
                 sums_of[party][name] += amount * each
     only = true() if of_jobs is None else holds.c.uid.in_(of_jobs)
-    for row in _merged(connection, span, now, and_(_allows(allowed, holds), only)):
+    for row in _merged(connection, span, now, only):
         for sums_of, part in zip(totals, row_values.read_amounts(row.sums), strict=True):
             for name, amount in part.items():
                 sums_of[row.party][name] += share(int(amount), row.start, row.end, *span)
@@ -143,12 +139,12 @@ def _merged(connection: Connection, span: Span, now: int, condition: ColumnEleme
     )
 
 
-def _count_jobs(connection: Connection, span: Span, now: int, allowed: _Parties) -> dict[int, int]:
+def _count_jobs(connection: Connection, span: Span, now: int) -> dict[int, int]:
     """Return the number of jobs of each party that held room in a span."""
     each = union_all(
         *(
             select(table.c.party, uid.label("uid")).where(
-                _overlaps(table, span, ended(table.c.until, now)), table.c.party.is_not(None), _allows(allowed, table)
+                _overlaps(table, span, ended(table.c.until, now)), table.c.party.is_not(None)
             )
             for table, uid in _UIDS
         )
@@ -161,16 +157,6 @@ def _overlaps(table: Table, span: Span, end: ColumnElement[int]) -> ColumnElemen
     """Return the condition that a row has time in a span. The first two parts are what an index finds."""
     starts_later = table.c.start < end
     return and_(table.c.until > span.start, table.c.start < span.end, end > span.start, starts_later)
-
-
-def _of_namespaces(namespaces: frozenset[str] | None) -> _Parties:
-    if namespaces is None:
-        return None
-    return select(parties.c.id).where(parties.c.namespace.in_(sorted(namespaces)))
-
-
-def _allows(allowed: _Parties, table: Table) -> ColumnElement[bool]:
-    return true() if allowed is None else table.c.party.in_(allowed)
 
 
 def _positive(sums_of: Counter[str]) -> dict[str, int]:

@@ -179,13 +179,13 @@ def _until_recorded(version: str, over: float, at: Moment) -> float | None:
     deleted now. `over` is the time for which its time to live has been over.
 
     The patience ends `history_patience` after the recorder was last up to date: a recorder that was removed keeps no
-    job for longer.
+    job for longer. The pauses grow, since each look is a read of the job and thousands of jobs may wait.
     """
     recording, patience = at.observation.recording, at.settings.history_patience
     if recording is None or recording.version >= integers.parse(version, 0):
         return None
     left = patience - max(over, at.now.timestamp() - recording.at)
-    return min(RECORDING_SECONDS, left) if left > 0 else None
+    return min(max(RECORDING_SECONDS, over / 2), left) if left > 0 else None
 
 
 def _seconds_left(since: datetime | None, seconds: int | None, now: datetime) -> float | None:

@@ -1,20 +1,29 @@
 """The requests that a job, a pod, a resync and a takeover cost. The numbers of requests agree with docs/budgets.md."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from coordinator.cache import optional_kinds
 from coordinator.cache.dirty_keys import PODS_SECONDS
+from coordinator.recorder.database import DatabaseAccess, OpenStore
+from coordinator.recorder.pending_rows import PendingRows
+from coordinator.recorder.recorder import Recorder
+from coordinator.recorder.recorder_lease import RecorderLease
+from coordinator.recorder.sights import Sights
+from coordinator.worker.recording import RecordingReader
 from crds import scale_request
 from crds.api_resources import PODS, TORCHJOBS
 from gang import backends
+from history.store import JobQuery
+from kube.api import Cluster
 from kube.client import KubernetesCluster
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator import kinds
 from tests.support.coordinator.desk import Clock, task
-from tests.support.metered import Metered
+from tests.support.coordinator.recording import FailingHistory
+from tests.support.metered import Client, Metered
 from tests.support.waiting import until
 
 JOBS = 8
@@ -107,6 +116,50 @@ def test_a_job_that_waits_and_runs_costs_four_status_writes(line: Metered, names
     # Queued, Admitted, Running, Succeeded. Pods that share an address need no service. Events have a budget of their
     # own.
     assert line.worker == {"GET torchjobs": line.reconciles, STATUS: 4, "CREATE pods": 2}
+
+
+def test_a_recorder_costs_jobs_one_look_at_its_lease_and_no_write(line: Metered, namespace: str, clock: Clock) -> None:
+    line.queue("a")
+    line.begin()
+    line.settle()
+    client, pending, store, turned = Client(line.cluster), PendingRows(), FailingHistory(), Clock()
+    sights = Sights(client, pending, clock)
+    lease = RecorderLease(client, "a", line.settings.lease_namespace, {})
+    recorder = Recorder(sights, pending, DatabaseAccess(lambda: cast(OpenStore, store)), lease, now=clock, clock=turned)
+    looks = RecordingReader(cast(Cluster, line.working), line.settings.lease_namespace, float, clock)
+    line.reconciler.close()
+    line.reconciler = line.new_reconciler(recording=looks)
+    sights.start()
+    try:
+        until(lambda: sights.synced)
+        recorder.step()
+        begun = client.request_counts
+        line.note()
+        keys = [
+            line.submit(name, namespace, "a", tasks={"Master": task()}, ttlSecondsAfterFinished=60)
+            for name in ("brief", "short")
+        ]
+        line.until(lambda: all(line.pods_of(key) for key in keys))
+        for key in keys:
+            line.move(key, "Succeeded")
+        line.until(lambda: all(line.phase(key) == "Succeeded" for key in keys) and not line.reserved())
+        jobs = line.cluster.list(TORCHJOBS, namespace).items
+        ended = max(int(job["metadata"]["resourceVersion"]) for job in jobs)
+        until(lambda: sights.jobs.told_version >= ended)
+        turned.step(10)
+        recorder.step()
+        clock.step(60)
+        line.until(lambda: not line.cluster.list(TORCHJOBS, namespace).items)
+        line.settle()
+    finally:
+        for informer in sights.informers:
+            informer.stop()
+    assert line.coordinator == {}
+    writes = {STATUS: 4, "CREATE pods": 2, "DELETE torchjobs": 2}
+    assert line.worker == {"GET torchjobs": line.reconciles, "GET leases": 1} | writes
+    assert client.request_counts - begun == {"PATCH leases": 1}
+    found = store.kept.jobs(JobQuery(namespaces=frozenset({namespace})))
+    assert [record.job.outcome for record in found] == ["Succeeded"] * 2
 
 
 def test_the_cost_of_many_jobs_is_proportional_and_needs_no_list(line: Metered, namespace: str) -> None:

@@ -5,21 +5,29 @@ One rule: a command that is added is run here too, or is named with the reason w
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from click import Group
 from click.testing import CliRunner
 
 from coordinator.cli import api_client, main
+from coordinator.cli.history import sources
+from coordinator.cli.history.sources import OwnHistory
 from coordinator.cli.jobs import followed_output
 from coordinator.errors import CoordinatorError
 from coordinator.follow.log_lines import LogLine
+from coordinator.query.history_answers import GROUPINGS
 from crds import labels
 from crds.api_resources import EVENTS, PODS, TENANT_QUEUES, TORCHJOBS
+from history.rows import PoolRow
 from kube.client import KubernetesCluster
 from tests.coordinator.test_terminal import COLOR, EVERY_CONTROL, controls
+from tests.doubles.memory_history import MemoryHistory
+from tests.support import history_rows as rows
 from tests.support.coordinator.command import Torchq
 from tests.support.coordinator.desk import manifest, task
 from tests.support.kube.servers import Server
@@ -31,9 +39,16 @@ EVIL = f"begin \x1b]0;title\x07 \x1b]52;c;bHM=\x07 \x9b31m {EVERY_CONTROL[1:]} e
 """A text with every control character but zero, which no server takes."""
 SHORT = "\x1b]0;title\x07\x9b31m"
 NOW = "2026-01-01T00:00:00Z"
+START, AT = 31_536_000, ("--since", "1971-01-01", "--until", "1972-01-01")
+"""When the history begins, and the options of a span that has all of it."""
 RUN: dict[str, list[tuple[str, ...]]] = {
     "config": [(), ("-o", "json")],
     "doctor": [(), ("-o", "json")],
+    "history": [
+        *(("-A", "-o", form) for form in ("wide", "csv", "json", "yaml")),
+        *(("--queue", EVIL), ("--user", EVIL), ("-A", "--sort-by", EVIL), ("--since", EVIL), ("-A",)),
+        *((f"red/{EVIL}",), (f"red/{EVIL}", "-o", "yaml"), (f"gone/{EVIL}",)),
+    ],
     "history migrate": [()],
     "job bump": [("train",)],
     "job cancel": [("other", "--reason", EVIL)],
@@ -76,7 +91,10 @@ RUN: dict[str, list[tuple[str, ...]]] = {
     "status": [(), ("-o", "json")],
     "submit": [("{folder}/evil.yaml",), ("{folder}/evil.yaml", "--dry-run"), (EVIL,)],
     "top": [("--count", "1")],
-    "usage": [(), ("--tz", EVIL), ("--month", EVIL)],
+    "usage": [
+        *((*AT, "--by", each, "-o", form) for each in GROUPINGS for form in ("wide", "csv", "yaml")),
+        *((*AT,), ("--tz", EVIL), ("--month", EVIL)),
+    ],
 }
 """The arguments with which each command is run; most of the runs end with an error, which has the text in it."""
 NOT_RUN = {
@@ -182,6 +200,24 @@ def answer(path: str, *_: object) -> Any:
     raise CoordinatorError(f"the coordinator: {EVIL}")
 
 
+def history() -> MemoryHistory:
+    """Return a history all of whose texts are hostile."""
+    store, texts = MemoryHistory(), dict.fromkeys(("name", "queue", "user", "reason", "message", "result"), EVIL)
+    for uid, ended in ((EVIL, START + 90), ("open", None)):
+        charge = {"nvidia.com/gpu": 2, EVIL: 1}
+        store.write(
+            [
+                rows.job(uid, created=START, ended=ended, outcome="Deleted" if ended else "", **texts),
+                rows.wait(uid, START, START + 10, queue=EVIL),
+                rows.hold(uid, START + 10, START + 60, charge=charge, unpaid={EVIL: 1}, queue=EVIL, ended=EVIL),
+                rows.pod(f"pod of {uid}", uid, START + 60, START + 80, queue=EVIL, charge=charge),
+            ]
+        )
+    store.write([PoolRow(start=START, amounts={"nvidia.com/gpu": 8})])
+    store.record_until(START + 100)
+    return store
+
+
 def lines(*_: Any, **__: Any) -> Iterator[LogLine]:
     yield LogLine("", EVIL)
     yield LogLine("worker-0", EVIL)
@@ -191,6 +227,7 @@ def lines(*_: Any, **__: Any) -> Iterator[LogLine]:
 @pytest.fixture(autouse=True)
 def _evil_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_client, "coordinator", lambda _: answer)
+    monkeypatch.setattr(sources, "find", lambda _: OwnHistory(history(), {"nvidia.com/gpu": Decimal(1)}, "dominant"))
     monkeypatch.setattr(followed_output, "follow", lines)
 
 
@@ -210,7 +247,8 @@ def test_no_command_prints_a_character_that_a_terminal_obeys(
 
 
 def test_every_command_is_run_or_named() -> None:
-    names = {name.removeprefix("torchq ") for name, command in commands(main.main) if not hasattr(command, "commands")}
+    found = {name.removeprefix("torchq "): command for name, command in commands(main.main)}
+    names = {name for name, each in found.items() if not isinstance(each, Group) or each.invoke_without_command}
     assert names == {*RUN, *NOT_RUN}
 
 

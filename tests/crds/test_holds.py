@@ -93,6 +93,27 @@ def test_the_two_oldest_of_one_queue_become_one_before_a_ninth() -> None:
     }
 
 
+@pytest.mark.parametrize(("queues", "count"), [("ab", 700), ("abc", 700)])
+def test_a_job_that_often_moves_between_queues_claims_each_number_once(queues: str, count: int) -> None:
+    found = closed([(queues[number % len(queues)], 60, {GPU: 1}) for number in range(count)])
+
+    ranges = [span for hold in found for span in holds.numbers_of(hold)]
+    assert sorted(number for low, high in ranges for number in range(low, high + 1)) == [*range(1, count + 1)]
+    assert holds.total_seconds(found) == {GPU: 60 * count}
+
+
+@pytest.mark.parametrize("step", [8, 16])
+def test_all_holds_become_one_if_the_numbers_of_no_two_fit(step: int) -> None:
+    full = tuple(
+        hold.model_copy(update={"number": step * 49 + at, "numbers": ",".join(str(step * n + at) for n in range(50))})
+        for at, hold in enumerate(closed([("a", 60, {GPU: 1})] * holds.MOST), 1)
+    )
+    found = holds.add(full, full[-1].model_copy(update={"number": 1000, "numbers": ""}))
+
+    assert [hold.numbers for hold in found] == [f"1-{step * 49 + 8}", ""]
+    assert holds.total_seconds(found) == {GPU: 9 * 60}
+
+
 @pytest.mark.parametrize("numbers", ["-", "1-", ",2", "1,,2"])
 def test_numbers_that_are_none_are_no_hold(numbers: str) -> None:
     (hold,) = closed([("a", 1, {})])

@@ -205,11 +205,10 @@ def test_what_kubectl_applied_is_adopted_by_the_commands_of_the_page(
 ) -> None:
     delete_old, own_printed, own_overlay, name_release = blocks("Adopt what kubectl applied")
     is_overlay = made_by == "kustomize"
-    in_shell(
-        helm,
-        tmp_path,
-        APPLY if is_overlay else own_printed.replace("--server-side --force-conflicts --field-manager=helm ", ""),
-    )
+    apply, own = own_printed.replace("--server-side --force-conflicts --field-manager=helm ", ""), own_printed
+    if is_overlay:
+        apply, own = (each.replace("kustomize/default", "kustomize/with-recorder") for each in (APPLY, own_overlay))
+    in_shell(helm, tmp_path, apply)
     until(lambda: served(admin))
     if is_overlay:
         fill_secrets(admin, helm, tmp_path, "torchq-system", "torchq")
@@ -218,8 +217,8 @@ def test_what_kubectl_applied_is_adopted_by_the_commands_of_the_page(
     release = Helm(helm.kubeconfig, tmp_path)
     with pytest.raises(HelmRefused, match="belong to no release"):
         release.install()
-    in_shell(helm, tmp_path, "\n".join([delete_old, own_overlay if is_overlay else own_printed, name_release]))
-    release.install({"worker": {"replicas": 3}})
+    in_shell(helm, tmp_path, "\n".join([delete_old, own, name_release]))
+    release.install({"worker": {"replicas": 3}, "recorder": {"enabled": is_overlay}})
     release.upgrade({"worker": {"replicas": 4}, "image": {"tag": "2"}, "commonLabels": {"team": "ml"}})
     assert admin.get(DEPLOYMENTS, "torchq-worker", "torchq-system")["spec"]["replicas"] == 4
     assert admin.get(CRDS, DEFINITION)["metadata"]["labels"]["team"] == "ml"
@@ -227,6 +226,8 @@ def test_what_kubectl_applied_is_adopted_by_the_commands_of_the_page(
     release.uninstall()
     assert [each["metadata"]["name"] for each in admin.list(TORCHJOBS, TENANT).items] == ["train"]
     remove_rest(helm, tmp_path)
+    if is_overlay:
+        admin.delete(CLAIMS, "torchq-recorder", "torchq-system")
 
 
 def remove_rest(helm: Helm, folder: Path) -> None:

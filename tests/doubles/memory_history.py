@@ -11,7 +11,7 @@ from typing import TypeVar
 from history import merged_holds, precedence
 from history.precedence import Key
 from history.rows import GapRow, HoldRow, JobRow, PodRow, PoolRow, QueueRow, Row, WaitRow
-from history.store import Demand, FirstWait, GroupKey, GroupSums, JobQuery, JobRecord, OpenJob, Span
+from history.store import Demand, GroupKey, GroupSums, JobQuery, JobRecord, OpenJob, Span
 
 _Kind = TypeVar("_Kind", bound=Row)
 _Timed = TypeVar("_Timed", QueueRow, PoolRow)
@@ -66,12 +66,12 @@ class MemoryHistory:
         page = [at for at in reversed(found) if query.after is None or at < query.after][: query.limit]
         return [self._record(uid) for _, uid in page]
 
-    def sums(self, span: Span, now: int, namespaces: frozenset[str] | None = None) -> Sequence[GroupSums]:
+    def sums(self, span: Span, now: int) -> Sequence[GroupSums]:
         """See HistoryStore."""
         held, unpaid, failed = _sums(), _sums(), _sums()
         jobs: defaultdict[GroupKey, set[str]] = defaultdict(set)
         for uid, key, has_failed, start, end, share in self._held(now):
-            if (namespaces is None or key.namespace in namespaces) and max(start, span.start) < min(end, span.end):
+            if max(start, span.start) < min(end, span.end):
                 jobs[key].add(uid)
                 for total, amounts in zip((held, unpaid), share(span), strict=True):
                     for name, amount in amounts.items():
@@ -89,9 +89,9 @@ class MemoryHistory:
             for key, uids in sorted(jobs.items())
         ]
 
-    def first_waits(self, span: Span, namespaces: frozenset[str] | None = None) -> Sequence[FirstWait]:
+    def first_waits(self, span: Span) -> Mapping[GroupKey, Sequence[int]]:
         """See HistoryStore."""
-        found = []
+        found: defaultdict[GroupKey, list[int]] = defaultdict(list)
         for job in self._all(JobRow):
             first = min(
                 self._holds(job.uid), key=lambda hold: (hold.number != 1, hold.start, hold.number), default=None
@@ -99,9 +99,8 @@ class MemoryHistory:
             if first is not None and span.start <= first.start < span.end:
                 waits = self._waited(job, first.start)
                 seconds = sum(max(0, min(wait.end, first.start) - wait.start) for _, wait in waits)
-                found.append(FirstWait(key=GroupKey(first.queue, job.namespace, job.user), seconds=seconds))
-        allowed = [each for each in found if namespaces is None or each.key.namespace in namespaces]
-        return sorted(allowed, key=lambda each: (each.key, each.seconds))
+                found[GroupKey(first.queue, job.namespace, job.user)].append(seconds)
+        return found
 
     def demands(self, span: Span, now: int) -> Sequence[Demand]:
         """See HistoryStore."""

@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn
 from history.rows import GapRow, PoolRow, QueueRow, Row
 from history.sql import tables
 from history.sql.sql_history import SqlHistory, open_history
-from history.store import FirstWait, HistoryStore, JobQuery, Span
+from history.store import HistoryStore, JobQuery, Span
 from tests.doubles.memory_history import MemoryHistory
 from tests.support.history_rows import GPU, hold, job, merged, pod, wait
 
@@ -73,15 +73,15 @@ STATES = st.lists(
 HISTORIES = st.tuples(lives("u1"), lives("u2"), STATES).map(lambda parts: [row for part in parts for row in part])
 
 
-def everything(store: HistoryStore, now: int, namespaces: frozenset[str] | None = None) -> object:
+def everything(store: HistoryStore, now: int) -> object:
     """Return all answers of a store."""
     span = Span(10, 45)
     return (
         store.jobs(JobQuery()),
         store.open_jobs(),
         store.open_pods(),
-        [store.sums(each, now, namespaces) for each in (ALL, span)],
-        [sorted(store.first_waits(each, namespaces), key=_by_key) for each in (ALL, span)],
+        [store.sums(each, now) for each in (ALL, span)],
+        [{key: sorted(found) for key, found in store.first_waits(each).items()} for each in (ALL, span)],
         [store.demands(each, now) for each in (ALL, span)],
         [store.waits(each, now) for each in (ALL, span)],
         dict(store.held_while([Span(3, 9), Span(12, 40)], now)),
@@ -89,10 +89,6 @@ def everything(store: HistoryStore, now: int, namespaces: frozenset[str] | None 
         [store.pools(each) for each in (ALL, span)],
         [store.gaps(each) for each in (ALL, span)],
     )
-
-
-def _by_key(each: FirstWait) -> object:
-    return each.key, each.seconds
 
 
 def empty(store: SqlHistory) -> None:
@@ -113,8 +109,8 @@ def test_rows_in_any_order_and_in_any_batches_are_one_history_and_that_of_the_st
     cuts = [0, *sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4))), len(rows)]
     for first, last in pairwise(cuts):
         sql.write(shuffled[first:last])
-    now, namespaces = data.draw(MOMENTS), data.draw(st.none() | st.just(frozenset({"red"})))
-    assert everything(sql, now, namespaces) == everything(memory, now, namespaces)
+    now = data.draw(MOMENTS)
+    assert everything(sql, now) == everything(memory, now)
     before = data.draw(MOMENTS)
     assert sql.write(rows) == 0
     assert [each.prune(before, 1) for each in (sql, memory)] in ([0, 0], [1, 1])

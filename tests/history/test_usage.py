@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from history import prices, usage
 from history.rows import PoolRow
-from history.store import FirstWait, Grouping, GroupKey, GroupSums, Span
+from history.store import Grouping, GroupKey, GroupSums, Span
 from history.usage import GPUS, Group, Records
 from tests.support.history_rows import GPU
 
@@ -23,8 +23,8 @@ def sums(queue: str, namespace: str = "red", user: str = "", **given: dict[str, 
     return GroupSums(key=GroupKey(queue, namespace, user), jobs=1, **amounts)
 
 
-def records(*groups: GroupSums, pool: dict[str, int] = POOL, waits: tuple[FirstWait, ...] = ()) -> Records:
-    return Records(sums=groups, waits=waits, entitlements={}, pool=pool)
+def records(*groups: GroupSums, pool: dict[str, int] = POOL) -> Records:
+    return Records(sums=groups, waits={}, entitlements={}, pool=pool)
 
 
 def shares(found: Records, cost: str) -> dict[str, Fraction | None]:
@@ -65,15 +65,11 @@ def test_idle_growth_costs_nothing() -> None:
 
 
 def test_a_reader_of_some_namespaces_gets_others_as_one_group_without_names() -> None:
-    waits = tuple(
-        FirstWait(key=GroupKey("a", name, ""), seconds=seconds)
-        for name, seconds in (("red", 5), ("blue", 70), ("blue", 90))
-    )
+    waits = {GroupKey("a", "red", ""): [5], GroupKey("a", "blue", ""): [70, 90]}
     found = records(
         sums("a", "red", held={GPU: 1}),
         sums("a", "blue", held={GPU: 2}),
         sums("b", "blue", held={GPU: 4}, failed={GPU: 4}),
-        waits=waits,
     )
     found = Records(
         sums=found.sums,
@@ -93,7 +89,7 @@ def test_a_reader_of_some_namespaces_gets_others_as_one_group_without_names() ->
 
 def test_a_queue_that_wanted_room_and_got_none_is_named() -> None:
     found = Records(
-        sums=[sums("a", held={GPU: 1})], waits=[], pool=POOL, entitlements={"a": Fraction(1, 2), "b": Fraction(1, 2)}
+        sums=[sums("a", held={GPU: 1})], waits={}, pool=POOL, entitlements={"a": Fraction(1, 2), "b": Fraction(1, 2)}
     )
     groups, _ = usage.groups(found, "queue", "dominant", {}, None)
     assert [(group.name, group.share, group.target) for group in groups] == [
@@ -148,6 +144,11 @@ class TestPool:
         assert usage.known(self.rows, Span(150, 300)) == Span(150, 300)
         assert usage.known(self.rows[:1], Span(0, 300)) is None
         assert usage.known((), Span(0, 300)) is None
+
+    def test_is_not_known_by_what_is_counted_neither_in_gpus_nor_in_cpus(self) -> None:
+        parts = (PoolRow(start=0, amounts={"nvidia.com/mig-1g.5gb": 7, "pods": 10}), PoolRow(start=100, amounts={}))
+        assert usage.known(parts, Span(0, 300)) is None
+        assert usage.known((*parts, PoolRow(start=200, amounts={"cpu": 1000})), Span(0, 300)) == Span(200, 300)
 
     def test_offers_what_it_had_at_each_time(self) -> None:
         assert usage.offered(self.rows, Span(0, 300)) == {GPU: 8 * 100 + 4 * 100}

@@ -6,22 +6,17 @@ One rule: the forecast uses the same picker as the coordinator.
 
 import click
 
-from coordinator.cli import api_client, columns, job_context, job_details, job_growth, job_ref, outlook, output, text
-from coordinator.cli.job_details import JobContext
-from coordinator.cli.jobs import holders, selected
+from coordinator.cli import api_client, output
+from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
-from coordinator.follow import deletion
-from coordinator.query.questions import MOST_FORECAST_PICKS, Document, Queries, parse_document
-from coordinator.runs.submission_findings import CheckUnavailable
-from crds.errors import InvalidObject
-from crds.torchjob import torchjob
-from kube import errors
+from coordinator.cli.session_reader import SessionReader
+from coordinator.query.questions import MOST_FORECAST_PICKS, Document, parse_document
+from coordinator.wording import explanations, job_answers, pick_columns, pool_columns
 from kube.api import Manifest
 
 POOL = "/v1/pool"
-NOT_LEADERS = "note: not the leader's answer: of jobs whose pods are on no node yet, it may place some on other nodes"
 
 
 @click.command()
@@ -30,7 +25,7 @@ NOT_LEADERS = "note: not the leader's answer: of jobs whose pods are on no node 
 @pass_session
 def why(session: Session, jobs: JobChoice, form: str | None) -> None:
     """Explain why jobs wait, in numbers."""
-    jobs.for_each(session, lambda item: output.show(_locate(session, item), form, text.format_why))
+    jobs.for_each(session, lambda item: output.show(_locate(session, item), form, explanations.format_why))
 
 
 @click.command()
@@ -39,58 +34,13 @@ def why(session: Session, jobs: JobChoice, form: str | None) -> None:
 @pass_session
 def position(session: Session, jobs: JobChoice, form: str | None) -> None:
     """Show positions of waiting jobs in queues. Also shows which of the next picks they are."""
-    jobs.for_each(session, lambda item: output.show(_locate(session, item), form, text.format_position))
+    jobs.for_each(session, lambda item: output.show(_locate(session, item), form, explanations.format_position))
 
 
 def _locate(session: Session, item: Manifest) -> Document:
     """Return the job's own state, and its position if it waits."""
-    if deletion.is_deleting(item):
-        return text.describe_deletion(item, job_context.read(session.cluster, item).pods)
-    if not text.is_waiting(item):
-        is_active = job_ref.is_admitted(item) and not job_ref.is_finished(item)
-        context = job_context.read(session.cluster, item) if is_active else JobContext(now=output.now())
-        document = job_details.describe(item, context)
-        rest = job_growth.read(session, item)
-        settled = text.describe_settled(
-            item, document["tasks"], document["restarts"].get("notBefore", ""), _if_resumed(session, item)
-        )
-        if is_active and item["status"].get("phase") != "Running":
-            settled |= _too_small(session, item)
-        training = job_context.read_reports(session, item, context.pods)
-        silence = text.describe_silence(item, training, output.now())
-        parts = {"rest": rest, "silence": silence, "sharing": text.describe_sharing(context.pods)}
-        return settled | {name: part for name, part in parts.items() if part}
-    return text.describe_waiting(item, holders.read(session, _place(session, item)))
-
-
-def _place(session: Session, item: Manifest) -> Document:
-    """Return the position of a job. What the status of the job says has to do where no coordinator tells more."""
-    try:
-        return api_client.find(session).job(job_ref.key(item))
-    except (errors.Forbidden, api_client.Withheld) as error:
-        click.echo(f"note: {error}", err=True)
-        return {"state": "absent"}
-
-
-def _too_small(session: Session, item: Manifest) -> Document:
-    """Return why the nodes no longer hold an admitted job; empty if they do, or if no coordinator says so."""
-    try:
-        (found,) = outlook.FeasibilityCheck(session)([torchjob.parse(item)])
-    except (CheckUnavailable, InvalidObject):
-        return {}
-    beyond = [each.message for each in found if each.code in ("ExceedsNodes", "ExceedsPool")]
-    return {"tooSmall": beyond} if beyond else {}
-
-
-def _if_resumed(session: Session, item: Manifest) -> Document | None:
-    """Return the forecast for a suspended job if it were resumed now; None if the job is not suspended or holds
-    room."""
-    if not item["spec"].get("suspend") or job_ref.is_admitted(item) or job_ref.is_finished(item):
-        return None
-    key = job_ref.key(item)
-    return api_client.ask(
-        session, lambda queries: queries.job(key).get("ifResumed"), lambda error: {"unknown": str(error)}
-    )
+    known = job_answers.read_known(SessionReader(session), item, output.now())
+    return explanations.describe(item, known)
 
 
 @click.command("next")
@@ -106,21 +56,10 @@ def forecast(session: Session, count: int, roomy: bool, all_namespaces: bool, li
     free. Jobs of other namespaces are named with -A."""
     queries = api_client.find(session.with_all_namespaces() if all_namespaces else session)
     document = queries.next(count, roomy=roomy)
-    items = document["items"] if roomy else upcoming(queries, document, count)
-    listing.show(columns.PICK_COLUMNS, items)
+    items = document["items"] if roomy else pick_columns.upcoming(queries, document, count)
+    listing.show(pick_columns.PICK_COLUMNS, items)
     if not items and document["waiting"]:
-        click.echo(
-            f"note: none of {document['waiting']} waiting jobs can be picked now, even with room: "
-            "torchq job why NAME says why",
-            err=True,
-        )
-
-
-def upcoming(queries: Queries, document: Document, count: int) -> list[Document]:
-    """Return the picks that fit now and those that follow; `document` has those that fit."""
-    fitting = document["items"]
-    is_all = len(fitting) >= min(count, document["waiting"])
-    return columns.with_later_picks(fitting, [] if is_all else queries.next(count, roomy=True)["items"], count)
+        click.echo(pick_columns.none_fits(document), err=True)
 
 
 @click.command()
@@ -130,13 +69,13 @@ def pool(session: Session, listing: TableOptions) -> None:
     """Show what is free on nodes. A row is about alike nodes: what is free, the largest pod that fits, and what is
     free in fragments, which a pod of a whole node cannot use."""
     document = parse_document(api_client.coordinator(session)(POOL))
-    items = listing.sort(columns.POOL_COLUMNS, document["items"])
+    items = listing.sort(pool_columns.POOL_COLUMNS, document["items"])
     if listing.form in ("json", "yaml"):
         output.print_document(document | {"items": items}, listing.form)
         return
     if not items:
         click.echo(document["message"])
         return
-    listing.show(columns.POOL_COLUMNS, items)
+    listing.show(pool_columns.POOL_COLUMNS, items)
     if document["source"] != "leader":
-        click.echo(NOT_LEADERS, err=True)
+        click.echo(pool_columns.NOT_LEADERS, err=True)

@@ -7,14 +7,16 @@ from functools import partial
 
 import click
 
-from coordinator.cli import job_context as surroundings
-from coordinator.cli import job_details, job_growth, job_text, outlook, output, submission, text
+from coordinator.cli import api_client, job_sheet, output, submission
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.session import Session, pass_session, with_namespace
+from coordinator.cli.session_reader import SessionReader
+from coordinator.runs import feasibility_check
 from coordinator.runs.submission_findings import Vetting
+from coordinator.wording import job_answers
 from kube.api import Manifest
 
 
@@ -41,7 +43,8 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
         raise BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
-    vetting = Vetting(outlook.FeasibilityCheck(session), anyway, partial(click.echo, err=True))
+    check = feasibility_check.FeasibilityCheck(partial(api_client.coordinator, session))
+    vetting = Vetting(check, anyway, partial(click.echo, err=True))
     submission.submit(
         session.cluster,
         documents,
@@ -71,15 +74,8 @@ def show(session: Session, jobs: JobChoice, form: str | None) -> None:
 
 
 def _show(session: Session, item: Manifest, form: str | None) -> None:
-    job_context = surroundings.read(session.cluster, item, embedded=session.is_embedded)
-    training = surroundings.read_reports(session, item, job_context.pods)
-    document = job_details.describe(item, job_context) | {
-        "workers": job_growth.read(session, item),
-        "size": job_growth.size_of(item),
-        "training": training,
-        "silence": text.describe_silence(item, training, output.now()),
-    }
+    context, document = job_answers.read_details(SessionReader(session), item, output.now())
     if form in ("json", "yaml"):
         output.print_document({**item, "details": document}, form)
     else:
-        click.echo(job_text.format_job(item, document, job_context.pods, wide=form == "wide"))
+        click.echo(job_sheet.format_job(item, document, context.pods, wide=form == "wide"))

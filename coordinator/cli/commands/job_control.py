@@ -5,24 +5,20 @@ is not the one that was named is never touched: each request has its uid.
 """
 
 import time
-from datetime import UTC, datetime
-from typing import Any
 
 import click
 
-from coordinator.cli import api_client, audit_events, columns, job_ref, queue_moves
-from coordinator.cli.audit_events import ChangeOptions, change_job, change_options
+from coordinator.cli import api_client, job_ref, output, queue_moves
+from coordinator.cli.changes import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
+from coordinator.control import job_changes
 from coordinator.errors import CoordinatorError
-from coordinator.query.questions import ANOTHER
-from crds import labels, timestamps
+from coordinator.wording import job_state
 from crds.api_resources import TORCHJOBS
-from crds.torchjob.jobspec import MAX_PRIORITY
 from kube import errors
 from kube.api import Manifest
-from queues.order import BOOST_LIMIT_SECONDS
 
 MOVE_SECONDS = 300.0
 _LOOK_SECONDS = 0.2
@@ -40,7 +36,7 @@ def suspend(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Delete a job's pods and free its charge. The job keeps its age."""
 
     def act(item: Manifest) -> None:
-        change_job(session, item, {"spec": {"suspend": True}}, "JobSuspended", "suspended", change)
+        author(session, change).change_job(item, job_changes.suspend(item))
 
     jobs.for_each(session, act, prepare=selected.idle_first)
 
@@ -53,10 +49,7 @@ def hold(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Keep a waiting job out of the order. `resume` returns it; the job keeps its age."""
 
     def act(item: Manifest) -> None:
-        if job_ref.is_admitted(item):
-            name = job_ref.display_name(item)
-            raise errors.Conflict(f"job {name} holds room already: torchq job suspend deletes its pods")
-        change_job(session, item, {"spec": {"schedulingPolicy": {"hold": True}}}, "JobHeld", "held", change)
+        author(session, change).change_job(item, job_changes.hold(item))
 
     jobs.for_each(session, act, prepare=selected.idle_first)
 
@@ -77,10 +70,7 @@ def cancel(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """
 
     def act(item: Manifest) -> None:
-        if job_ref.is_finished(item):
-            name, phase = job_ref.display_name(item), item["status"]["phase"]
-            raise errors.Conflict(f"job {name} has ended already ({phase}): torchq job delete removes it")
-        change_job(session, item, {"spec": {"cancel": True}}, "JobCancelled", "cancelled", change)
+        author(session, change).change_job(item, job_changes.cancel(item))
 
     jobs.for_each(session, act, prepare=selected.idle_first)
 
@@ -101,7 +91,7 @@ def delete(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     def act(item: Manifest) -> None:
         name, namespace, uid = (item["metadata"][field] for field in ("name", "namespace", "uid"))
         session.cluster.delete(TORCHJOBS, name, namespace, uid=uid, dry_run=change.dry_run)
-        audit_events.report(session, item, "JobDeleted", f"job {namespace}/{name} deleted", change)
+        author(session, change).report(item, "JobDeleted", f"job {namespace}/{name} deleted")
 
     jobs.for_each(session, act, prepare=selected.idle_first)
 
@@ -112,18 +102,11 @@ def delete(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 @pass_session
 def resume(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Resume a suspended, held or delayed job. A job that is parked or backs off is tried again at once."""
-    jobs.for_each(session, lambda item: _resume(session, item, change))
 
+    def act(item: Manifest) -> None:
+        author(session, change).change_job(item, job_changes.resume(item, output.now()))
 
-def _resume(session: Session, item: Manifest, change: ChangeOptions) -> None:
-    job_ref.refuse_finished(item)
-    patch: dict[str, Any] = {"spec": {"suspend": False}}
-    is_held = bool((item["spec"].get("schedulingPolicy") or {}).get("hold"))
-    if is_held:
-        patch["spec"]["schedulingPolicy"] = {"hold": False}
-    if is_held or _is_delayed(item):
-        patch |= _retry()  # also the time from which a job waits that was on hold
-    change_job(session, item, patch, "JobResumed", "resumed", change)
+    jobs.for_each(session, act)
 
 
 @click.command()
@@ -136,51 +119,15 @@ def bump(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 
 
 def _bump(session: Session, item: Manifest, change: ChangeOptions) -> None:
-    queue = columns.queue_of(item)
-    if job_ref.is_admitted(item) or job_ref.is_finished(item):
-        raise errors.Conflict(
-            f"job {job_ref.display_name(item)} does not wait, so its place in the queue cannot change"
-        )
-    figures = api_client.find(session).queue(queue)
-    priority = _priority_for_head(item, figures)
-    patch: dict[str, Any] = _retry() if _is_delayed(item) else {}
-    if priority is not None:
-        patch["spec"] = {"schedulingPolicy": {"priority": priority}}
-    if not patch:
-        click.echo(f"job {job_ref.display_name(item)} is already the first of queue {queue}")
+    job_changes.refuse_bump(item)
+    figures = api_client.find(session).queue(job_state.queue_of(item))
+    bumped = job_changes.bump(item, figures, output.now())
+    if bumped.change is None:
+        click.echo(bumped.note)
         return
-    change_text = f"bumped in queue {queue}" + ("" if priority is None else f" to priority {priority}")
-    change_job(session, item, patch, "JobBumped", change_text, change)
-    if priority is not None and not overtakes(item, figures, priority):
-        click.echo(
-            f"note: {_first(figures)} stays before it: priority counts as "
-            f"{BOOST_LIMIT_SECONDS / 86_400:.0f} days of waiting at most",
-            err=True,
-        )
-
-
-def _first(figures: Manifest) -> str:
-    """Return the first job of a queue, for a sentence."""
-    first = str(figures["status"]["first"])
-    return first if first == ANOTHER else f"job {first}"
-
-
-def _priority_for_head(item: Manifest, figures: Manifest) -> int | None:
-    """Return the priority that makes a job the first of its queue, or comes nearest; None if it is already first."""
-    first, score = figures["status"].get("first"), figures["status"].get("firstScore")
-    if first is None or first == job_ref.display_name(item):
-        return None
-    aging = figures["spec"]["agingSeconds"]
-    most = min(MAX_PRIORITY, int(BOOST_LIMIT_SECONDS // aging))
-    needed = int((_submission_time(item) - score) // aging) + 1
-    priority = (item["spec"].get("schedulingPolicy") or {}).get("priority", 0)
-    return max(int(priority), min(needed, most))
-
-
-def overtakes(item: Manifest, figures: Manifest, priority: int) -> bool:
-    """Return whether a job with that priority comes before the first job of the queue."""
-    boost = min(priority * figures["spec"]["agingSeconds"], BOOST_LIMIT_SECONDS)
-    return bool(_submission_time(item) - boost < figures["status"]["firstScore"])
+    author(session, change).change_job(item, bumped.change)
+    if bumped.note:
+        click.echo(bumped.note, err=True)
 
 
 @click.command()
@@ -229,23 +176,23 @@ def move(
 
 def _check_moves(session: Session, items: list[Manifest], queue: str, requeue: bool, anyway: bool) -> list[Manifest]:
     """Return jobs in the order of their moves. Raises NeverRuns if one of those that move could never run then."""
-    moving = [item for item in items if not job_ref.is_finished(item) and columns.queue_of(item) != queue]
-    moving = [item for item in moving if requeue or not job_ref.is_admitted(item)]
+    moving = [item for item in items if not job_state.is_finished(item) and job_state.queue_of(item) != queue]
+    moving = [item for item in moving if requeue or not job_state.is_admitted(item)]
     queue_moves.check(session, moving, queue, anyway=anyway)
     # Room that a job gives up in the old queue goes to the first job that waits there: that must be none of these.
-    return sorted(items, key=job_ref.is_admitted)
+    return sorted(items, key=job_state.is_admitted)
 
 
 def _move(session: Session, item: Manifest, queue: str, requeue: bool, timeout: float, change: ChangeOptions) -> None:
-    job_ref.refuse_finished(item)
-    if job_ref.is_admitted(item) and columns.queue_of(item) != queue:
+    job_changes.refuse_finished(item)
+    if job_state.is_admitted(item) and job_state.queue_of(item) != queue:
         item = _release(session, item, queue, requeue, timeout, change)
     resumed = requeue and bool(item["spec"].get("suspend"))
-    if columns.queue_of(item) == queue and not resumed:
-        click.echo(f"job {job_ref.display_name(item)} is in queue {queue} already")
+    if job_state.queue_of(item) == queue and not resumed:
+        click.echo(f"job {job_state.display_name(item)} is in queue {queue} already")
         return
     if not (
-        change.dry_run and job_ref.is_admitted(item)
+        change.dry_run and job_state.is_admitted(item)
     ):  # the API server refuses to move an admitted job, and a dry run does not suspend it
         queue_moves.move(session, item, queue, change, resume=resumed)
 
@@ -256,16 +203,16 @@ def _release(
     """Suspend a job and return it once it holds no room. Called again after an interruption, it continues there."""
     if not requeue:
         raise errors.Conflict(
-            f"job {job_ref.display_name(item)} holds room in queue {columns.queue_of(item)}: "
+            f"job {job_state.display_name(item)} holds room in queue {job_state.queue_of(item)}: "
             f"--requeue suspends it, moves it to {queue} and resumes it there"
         )
-    change_text = f"suspended, to be moved to queue {queue}"
-    item = change_job(session, item, {"spec": {"suspend": True}}, "JobSuspended", change_text, change)
+    suspended = job_changes.suspend(item, f", to be moved to queue {queue}")
+    item = author(session, change).change_job(item, suspended)
     if change.dry_run:
         return item
-    name, deadline = job_ref.display_name(item), time.monotonic() + timeout
-    while job_ref.is_admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
-        if job_ref.is_finished(item):
+    name, deadline = job_state.display_name(item), time.monotonic() + timeout
+    while job_state.is_admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
+        if job_state.is_finished(item):
             raise MoveFailed(f"job {name} finished before it could be suspended")
         if time.monotonic() > deadline:
             raise MoveFailed(
@@ -275,17 +222,3 @@ def _release(
         time.sleep(_LOOK_SECONDS)
         item = job_ref.find(session, str(job_ref.key(item)))
     return item
-
-
-def _is_delayed(item: Manifest) -> bool:
-    """Return whether the job is parked or backs off."""
-    queue = (item.get("status") or {}).get("queue") or {}
-    return bool(queue.get("parked") or queue.get("notBefore"))
-
-
-def _retry() -> dict[str, Any]:
-    return {"metadata": {"annotations": {labels.RETRY_AT: timestamps.format_micro_time(datetime.now(UTC))}}}
-
-
-def _submission_time(item: Manifest) -> float:
-    return timestamps.parse_seconds(item["metadata"]["creationTimestamp"])

@@ -7,11 +7,13 @@ import secrets
 
 import click
 
-from coordinator.cli import audit_events, in_place, job_ref
-from coordinator.cli.audit_events import ChangeOptions, change_options
+from coordinator.cli.changes import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
+from coordinator.control import job_changes
+from coordinator.runs import in_place
+from coordinator.wording import job_state
 from crds import labels
 from crds.api_resources import TORCHJOBS
 from crds.torchjob import torchjob
@@ -54,16 +56,16 @@ def _restart(
     patch = {"metadata": {"uid": job.metadata.uid, "annotations": {labels.RESTART_REQUEST: text}}}
     item_after = session.cluster.patch(TORCHJOBS, job.key.name, patch, job.key.namespace, dry_run=change.dry_run)
     what = "the whole job" if task is None else f"task {task}" if index is None else f"{task} {index}"
-    change_text = f"job {job_ref.display_name(item)}: {HOW[request.how]} of {what} requested"
-    audit_events.report(session, item_after, "JobRestartRequested", change_text, change)
+    change_text = f"job {job_state.display_name(item)}: {HOW[request.how]} of {what} requested"
+    author(session, change).report(item_after, "JobRestartRequested", change_text)
 
 
 def _refuse_without_pods(item: Manifest) -> None:
-    job_ref.refuse_finished(item)
-    name = job_ref.display_name(item)
+    job_changes.refuse_finished(item)
+    name = job_state.display_name(item)
     if item["spec"].get("suspend"):
         raise errors.Conflict(f"job {name} is suspended: torchq job resume {name} starts it again")
-    if not job_ref.is_admitted(item):
+    if not job_state.is_admitted(item):
         raise errors.Conflict(f"job {name} waits and has no pods: torchq job why {name} explains why")
 
 

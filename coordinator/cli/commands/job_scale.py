@@ -12,13 +12,15 @@ from typing import Any, Literal
 
 import click
 
-from coordinator.cli import audit_events, job_ref
-from coordinator.cli.audit_events import ChangeOptions, change_options
+from coordinator.cli import job_ref
+from coordinator.cli.changes import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
+from coordinator.control import job_changes
 from coordinator.errors import CoordinatorError
 from coordinator.follow import wait_reasons
+from coordinator.wording import job_state
 from crds import scale_request
 from crds.api_resources import TORCHJOBS
 from crds.torchjob.tasks import WORKER
@@ -142,7 +144,7 @@ def _scale(session: Session, item: Manifest, wanted: ScaleRequest) -> None:
     _set_workers(session, item, wish.workers, dry_run=dry_run or wish.request is not None)
     request = None if wish.request is None else _create(session, item, wish.request, dry_run)
     named = f" ({request['kind']} {request['metadata'].get('name', '')})" if request and not dry_run else ""
-    audit_events.report(session, item, "JobScaled", f"job {job_ref.display_name(item)} {wish.text}{named}", change)
+    author(session, change).report(item, "JobScaled", f"job {job_state.display_name(item)} {wish.text}{named}")
     if wanted.wait and not dry_run:
         click.echo(_wait(session, item, wish.workers, timeout) if request is None else _follow(session, item, request))
 
@@ -168,13 +170,13 @@ def _wish(item: Manifest, size: Size | None, names: list[str], timeout: int) -> 
 
 def _may_have_no_workers(item: Manifest) -> bool:
     """Return whether a new size is one for later: there is nothing to add to, or to remove."""
-    return bool(item["spec"].get("suspend")) or not job_ref.is_admitted(item)
+    return bool(item["spec"].get("suspend")) or not job_state.is_admitted(item)
 
 
 def _refuse_early(item: Manifest, wish: Wish) -> None:
     """Raise Conflict for a job that cannot be scaled; the API server refuses the other cases with its own words."""
-    job_ref.refuse_finished(item)
-    name, spec = job_ref.display_name(item), item["spec"]
+    job_changes.refuse_finished(item)
+    name, spec = job_state.display_name(item), item["spec"]
     if ranks := wait_reasons.for_ranks(item):
         raise errors.Conflict(f"job {name} keeps its number of workers until it ends: {ranks}")
     if WORKER not in spec["torchTaskSpecs"]:
@@ -223,14 +225,14 @@ def _create(session: Session, item: Manifest, body: Manifest, dry_run: bool) -> 
 
 def _wait(session: Session, item: Manifest, workers: int, timeout: float) -> str:
     """Wait until the job has that number of workers, and return what to say."""
-    name, deadline = job_ref.display_name(item), time.monotonic() + timeout
+    name, deadline = job_state.display_name(item), time.monotonic() + timeout
     while True:
         item = job_ref.find(session, str(job_ref.key(item)))
-        if job_ref.is_finished(item):
+        if job_state.is_finished(item):
             raise ScaleFailed(f"job {name} has finished before it had {workers} workers")
         if _workers(item) != workers:
             raise ScaleFailed(f"job {name} wants {_workers(item)} workers now: somebody else has changed its size")
-        if not job_ref.is_admitted(item):
+        if not job_state.is_admitted(item):
             return f"job {name} holds no room now; it wants {workers} workers from its next admission on"
         status = item["status"]
         granted = status["admission"].get("workers") or workers

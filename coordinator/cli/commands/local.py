@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from coordinator import settings
+from coordinator import release, settings
 from coordinator.cli import lazy_group, output
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import Command
@@ -74,7 +74,7 @@ DATA = click.option(
     show_default="~/.local/state/torchq",
     help="data folder of the cluster",
 )
-COMMAND = (sys.executable, "-m", "coordinator.cli.main")
+COMMAND = (*release.MODULE, "coordinator.cli.main")
 NEXT = """next:
   torchq run -- python train.py    # this folder, as it is now
   torchq job list
@@ -97,7 +97,7 @@ def _checked_option(*names: str, check: Callable[[str], str], **attributes: Any)
 
 @click.group()
 def local() -> None:
-    """Run a whole cluster on this machine. It has an API server, Redis, a node, a coordinator and workers."""
+    """Run a whole cluster on this machine. It has an API server, Redis, a node, coordinator, workers and recorder."""
 
 
 @local.command()
@@ -239,7 +239,7 @@ def _announce_down(session: Session, data: Path) -> None:
     """Remove a stopped cluster from the current ones, and print which cluster is current now."""
     try:
         if current_cluster.remove(session.environ, data, _runs):
-            local_down.print_line(messages.after_down(session.resolved_settings, session.environ))
+            local_down.print_line(messages.after_down(session.resolved_settings, session.environ, data))
         else:
             for line in messages.not_here(session.environ, data):
                 local_down.print_line(line)

@@ -8,18 +8,20 @@ from typing import Any
 
 import click
 
-from coordinator.cli import api_client, audit_events, columns, output
-from coordinator.cli.audit_events import ChangeOptions, change_options
-from coordinator.cli.jobs import completion, draining, holders, selected
+from coordinator.cli import api_client, output
+from coordinator.cli.changes import ChangeOptions, author, change_options
+from coordinator.cli.jobs import completion, selected
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
 from coordinator.cli.queue_moves import empty
 from coordinator.cli.session import Session, pass_session
+from coordinator.control import queue_changes
 from coordinator.query.questions import UnknownObject
+from coordinator.query.remote import NoCoordinatorKnown
 from coordinator.rbac.permissions import QUEUE_ADMIN, USER
+from coordinator.wording import draining, queue_columns, queue_facts, room_holders
 from crds import tenantqueue
-from crds.api_resources import TENANT_QUEUES
-from crds.errors import InvalidObject, Problem
+from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.api import Manifest
 
@@ -55,7 +57,7 @@ def list_queues(session: Session, names: tuple[str, ...], all_namespaces: bool, 
         except (errors.Forbidden, errors.NotFound, UnknownObject):
             raise refusal from None
         click.echo(f"note: the queue of namespace {session.namespace} alone; other queues by their names", err=True)
-    listing.show(columns.queue_columns(output.now()), items)
+    listing.show(queue_columns.queue_columns(output.now()), items)
 
 
 def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manifest]:
@@ -67,7 +69,7 @@ def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manif
     session = session.with_role(USER) if names else session
     try:
         figures_by_name = {item["metadata"]["name"]: item for item in api_client.find(session).queues()}
-    except api_client.NoCoordinatorKnown:
+    except NoCoordinatorKnown:
         return _objects(session, names, ())  # their status has the figures that a coordinator wrote last
     except USER_ERRORS as error:
         items = _objects(session, names, ())
@@ -78,20 +80,7 @@ def _queues_with_figures(session: Session, names: tuple[str, ...]) -> list[Manif
     except (errors.Forbidden, errors.Unreachable, errors.Misconfigured) as error:
         click.echo(f"note: the settings are those of the coordinator, not of the objects: {error}", err=True)
         objects = list(figures_by_name.values())
-    by_name = {item["metadata"]["name"]: item for item in objects}
-    # A queue without an object exists as long as it has work.
-    busy = {name for name, item in figures_by_name.items() if item["status"]["pending"] or item["status"]["admitted"]}
-    listed = names or sorted(busy | by_name.keys())
-    return [_join(name, by_name.get(name), figures_by_name.get(name)) for name in listed]
-
-
-def _join(name: str, item: Manifest | None, figures: Manifest | None) -> Manifest:
-    if item is not None and figures is not None:
-        return item | {"status": {**(item.get("status") or {}), **figures["status"]}}
-    either = item or figures
-    if either is None:
-        raise UnknownObject(f"there is no queue {name}")
-    return either
+    return queue_facts.with_figures(objects, figures_by_name, names)
 
 
 def _objects(session: Session, names: tuple[str, ...], known_names: Collection[str]) -> list[Manifest]:
@@ -118,57 +107,17 @@ def show(session: Session, name: str, form: str | None) -> None:
     if form:
         output.print_document(item, form)
         return
-    spec, status = item["spec"], item.get("status") or {}
-    facts = [(column.title.capitalize(), column.text(item)) for column in columns.queue_columns(output.now())]
-    if status.get("idleUsage"):
-        facts.append(("Idle growth", columns.format_amounts(status["idleUsage"]) + " of the usage"))
-    facts += [
-        ("Namespaces", ", ".join(spec.get("namespaces") or ()) or "any"),
-        ("Aging", f"{spec.get('agingSeconds', 600)} s of waiting for one step of priority"),
-        ("Waiting since", output.duration(status.get("oldestWaitSeconds"))),
-    ]
-    facts += [("Gang queues", listed)] if (listed := _gang_queues(spec)) else []
+    facts = [*queue_facts.facts(item, output.now())]
     facts += [("Held by", held)] if (held := _held_by(session, name)) else []
     click.echo(output.facts(facts, 15))
-    for problem in ineffective(item):
-        click.echo(f"note: {problem.field}: {problem.message}; it has another effect than it says")
-
-
-def _gang_queues(spec: Manifest) -> str:
-    """Return which queues of the gang scheduler the jobs of a queue may name; empty if no admin has said so."""
-    listed, default = list(spec.get("gangQueues") or ()), spec.get("gangQueue") or ""
-    if not listed:
-        return f"any ({default} by default)" if default else ""
-    return ", ".join(f"{each} (default)" if each == (default or listed[0]) else each for each in listed)
+    for note in queue_facts.notes(item):
+        click.echo(note)
 
 
 def _held_by(session: Session, name: str) -> str:
     """Return the jobs that hold most of what a queue uses; empty if no coordinator says so."""
     status = api_client.ask(session, lambda queries: queries.queue(name)["status"], lambda _: {})
-    return holders.format_holders(holders.read(session, status))
-
-
-def ineffective(item: Manifest) -> tuple[Problem, ...]:
-    """Return the limits of a queue, set under an earlier version, that have no effect."""
-    spec = {name: item["spec"][name] for name in ("quota", "borrowingLimit", "cohort") if item["spec"].get(name)}
-    try:
-        queue = tenantqueue.read({"metadata": {"name": item["metadata"]["name"]}, "spec": spec})
-    except InvalidObject as error:
-        return error.problems
-    return tuple(tenantqueue.ineffective(queue))
-
-
-def _ineffective_limits(session: Session, name: str) -> tuple[errors.FieldCause, ...]:
-    """Return the stored limits that make an API server refuse any change of the queue's limits.
-
-    They were set under an earlier version, and the API server's answer does not name them.
-    """
-    try:
-        problems = ineffective(session.cluster.get(TENANT_QUEUES, name))
-    except errors.ClusterError:
-        return ()
-    hint = f"(as stored: torchq queue set-quota {name} sets or --unset removes it)"
-    return tuple(errors.FieldCause(problem.field, f"{problem.message} {hint}") for problem in problems)
+    return room_holders.format_holders(room_holders.read(session.cluster, status))
 
 
 def amounts(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -202,7 +151,7 @@ def create(session: Session, /, name: str, change: ChangeOptions, **options: Any
     """Create a queue."""
     body = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": name}}
     item = session.cluster.create(TENANT_QUEUES, body | {"spec": _spec(**options)}, dry_run=change.dry_run)
-    audit_events.report(session, item, "QueueCreated", f"queue {name} created", change)
+    author(session, change).report(item, "QueueCreated", f"queue {name} created")
 
 
 def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
@@ -225,7 +174,7 @@ def _spec(weight: int, hold: bool, strict: bool, **more: Any) -> dict[str, Any]:
 @pass_session
 def set_weight(session: Session, name: str, weight: int, change: ChangeOptions) -> None:
     """Change a queue's weight."""
-    _change(session, name, {"weight": weight}, "WeightChanged", f"weight {weight}", change)
+    author(session, change).change_queue(name, queue_changes.set_weight(name, weight))
 
 
 @queue.command("set-quota")
@@ -301,11 +250,27 @@ def set_gang_queues(
 def pause(session: Session, names: tuple[str, ...], drain: bool, change: ChangeOptions) -> None:
     """Stop admitting jobs from queues. Admitted jobs continue, unless --drain suspends them: it prints until when at
     most each of them holds its room."""
-    policy, change_text = ("HoldAndDrain", "on hold and draining") if drain else ("Hold", "on hold")
     for name in names:
-        _change(session, name, {"stopPolicy": policy}, "QueuePaused", change_text, change)
-        for line in draining.describe(session, name, output.now()) if drain else ():
+        author(session, change).change_queue(name, queue_changes.pause(name, drain=drain))
+        for line in _drained(session, name) if drain else ():
             click.echo(line)
+
+
+def _drained(session: Session, name: str) -> list[str]:
+    """Return a line about each job for which the drain of a queue waits."""
+    items = (item for page in session.cluster.pages(TORCHJOBS) for item in page.items)
+    try:
+        return draining.describe(items, name, _longest_grace(session), output.now())
+    except errors.Forbidden as error:
+        return [f"the jobs that it waits for are not known: {error}"]
+
+
+def _longest_grace(session: Session) -> float:
+    """Return the setting of the coordinator; of this command, if no coordinator answers."""
+    try:
+        return float(api_client.coordinator(session)("/v1/settings")["settings"]["longest_grace"])
+    except (*USER_ERRORS, KeyError, TypeError, ValueError):
+        return session.settings.longest_grace
 
 
 @queue.command()
@@ -315,22 +280,14 @@ def pause(session: Session, names: tuple[str, ...], drain: bool, change: ChangeO
 def resume(session: Session, names: tuple[str, ...], change: ChangeOptions) -> None:
     """Admit jobs from paused queues again. Several queues in one command start side by side."""
     for name in names:
-        _change(session, name, {"stopPolicy": "None"}, "QueueResumed", "open", change)
+        author(session, change).change_queue(name, queue_changes.resume(name))
 
 
 def _change(
     session: Session, name: str, spec: dict[str, Any], code: str, change_text: str, change: ChangeOptions
 ) -> None:
     """Patch a queue and report the change."""
-    try:
-        item = session.cluster.patch(TENANT_QUEUES, name, {"spec": spec}, dry_run=change.dry_run)
-    except errors.NotFound as error:
-        hint = f"`torchq queue create {name}` makes the queue, also where jobs use it without an object"
-        raise errors.NotFound(f"{error}: {hint}") from error
-    except errors.Invalid as error:
-        raise errors.Invalid(str(error), error.causes + _ineffective_limits(session, name)) from error
-    form = f"queue {name} {change_text}" if code in ("QueuePaused", "QueueResumed") else f"queue {name}: {change_text}"
-    audit_events.report(session, item, code, form, change)
+    author(session, change).change_queue(name, queue_changes.edit(name, spec, code, change_text))
 
 
 @queue.command()
@@ -344,4 +301,4 @@ def delete(session: Session, name: str, move_to: str, anyway: bool, change: Chan
     item = session.cluster.get(TENANT_QUEUES, name)
     empty(session, name, move_to, change, anyway=anyway)
     session.cluster.delete(TENANT_QUEUES, name, uid=item["metadata"]["uid"], dry_run=change.dry_run)
-    audit_events.report(session, item, "QueueDeleted", f"queue {name} deleted", change)
+    author(session, change).report(item, "QueueDeleted", f"queue {name} deleted")

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from coordinator.cli import api_client, output
-from coordinator.cli.output import Document
 from coordinator.cli.session import Session, pass_session
-from coordinator.query.questions import ANOTHER, parse_document
+from coordinator.query.questions import ANOTHER, Document, parse_document
 
 HEADER = ("JOB", "QUEUE", "WORKERS", "WANTED", "IDLE", "MIN", "MAX", "TO", "REASON", "MESSAGE")
 PATH = "/v1/scale/plan"

@@ -11,15 +11,12 @@ import click
 from coordinator.cli import api_client, output
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session, pass_session
-from coordinator.cli.top import summary
-from coordinator.leader.election import VERSION_ANNOTATION
+from coordinator.cli.top import status_text
 from coordinator.query.questions import Document
 from coordinator.rbac.permissions import LEASE
+from coordinator.wording import system_health
 from crds.api_resources import LEASES
 from kube import errors
-
-SILENT_SECONDS = 30.0
-"""The age of a Lease at which its holder is no longer named as the leader."""
 
 
 @click.command()
@@ -35,7 +32,7 @@ def status(session: Session, seconds: float, form: str | None) -> None:
     """Show the health of the whole system. That is leader, workers, waits, Redis and API server, and rates if they are
     measured. Exit code 1: something is wrong."""
     document = {"cluster": session.cluster_name, **_status(session, seconds)}
-    output.show(document, form, summary.format_status)
+    output.show(document, form, status_text.format_status)
     sys.exit(1 if document["trouble"] else 0)
 
 
@@ -47,10 +44,10 @@ def _status(session: Session, seconds: float) -> Document:
         numbers = queries.status()
         if seconds and "picks" in numbers:
             time.sleep(seconds)
-            rates = summary.rates(numbers, queries.status())
+            rates = system_health.rates(numbers, queries.status())
     except USER_ERRORS as error:
-        return summary.summarize(lease, {"redis": str(error)}, {})
-    return summary.summarize(lease, numbers, rates)
+        return system_health.summarize(lease, {"redis": str(error)}, {})
+    return system_health.summarize(lease, numbers, rates)
 
 
 def read_lease(session: Session) -> Document:
@@ -63,9 +60,4 @@ def read_lease(session: Session) -> Document:
         return {"apiServer": ""}
     except errors.ClusterError as error:
         return {"apiServer": str(error)}
-    spec = document.get("spec") or {}
-    silent = output.seconds_since(spec.get("renewTime"), output.now())
-    alive = silent is not None and silent < SILENT_SECONDS
-    holder = str(spec.get("holderIdentity") or "") if alive else ""
-    version = str((document["metadata"].get("annotations") or {}).get(VERSION_ANNOTATION, "")) if holder else ""
-    return {"apiServer": "", "leader": holder, "leaderVersion": version, "renewedSecondsAgo": silent}
+    return system_health.leader_of(document, output.now())

@@ -15,17 +15,17 @@ import click
 from rich.console import Console
 
 from coordinator import terminal
-from coordinator.cli import api_client, columns, job_ref, output
-from coordinator.cli.commands import inspect
+from coordinator.cli import api_client, job_ref, output
 from coordinator.cli.commands import status as status_command
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
-from coordinator.cli.top import live, screen, summary
+from coordinator.cli.top import live, status_text
 from coordinator.cli.top.screen import Reading
 from coordinator.cli.top.training import TrainingReports
 from coordinator.follow.job_feed import Inbox, JobFeed
 from coordinator.query.questions import Document
+from coordinator.wording import job_state, pick_columns, queue_columns, system_health
 
 
 @click.command()
@@ -60,8 +60,8 @@ def _run_live(session: Session, every: float, count: int, picks: int, listing: T
             items = jobs.read()
             keys = map(job_ref.key, items)
             training = reports.read(partial(api_client.find, session), keys) if before and items else {}
-            ordered = listing.sort(columns.queue_columns(output.now()), found.queues)
-            queues = ordered if listing.sort_by else screen.busy_first(ordered)
+            ordered = listing.sort(queue_columns.queue_columns(output.now()), found.queues)
+            queues = ordered if listing.sort_by else queue_columns.busy_first(ordered)
             return replace(found, queues=queues, jobs=items, training=training)
 
         live.run(read, every, count, Console(file=terminal.beneath(sys.stdout)))  # `screen` has cleaned all lines
@@ -76,8 +76,8 @@ class RunningJobs:
     def read(self) -> list[Document]:
         """Return the jobs in the order of their submission; none if this account may not watch them."""
         with contextlib.suppress(*USER_ERRORS):
-            items = [item for item in self._feed.all(self._inbox) if job_ref.is_admitted(item)]
-            return sorted(items, key=columns.submission_order)
+            items = [item for item in self._feed.all(self._inbox) if job_state.is_admitted(item)]
+            return sorted(items, key=job_state.submission_order)
         return []
 
 
@@ -102,18 +102,18 @@ def _read(session: Session, before: Document, picks: int) -> tuple[Reading, Docu
         numbers = reading.status()
         queues = reading.queues()
         upcoming = reading.next(max(picks, 1))
-        items = inspect.upcoming(reading, upcoming, picks) if picks else []
+        items = pick_columns.upcoming(reading, upcoming, picks) if picks else []
     except USER_ERRORS as error:
-        return Reading(status=cluster | summary.summarize(lease, {"redis": str(error)}, {})), {}
-    rates = summary.rates(before, numbers) if before else {}
-    status = cluster | summary.summarize(lease, numbers, rates)
+        return Reading(status=cluster | system_health.summarize(lease, {"redis": str(error)}, {})), {}
+    rates = system_health.rates(before, numbers) if before else {}
+    status = cluster | system_health.summarize(lease, numbers, rates)
     return Reading(status=status, queues=queues, picks=items, pool=upcoming.get("pool")), numbers
 
 
 def _format(found: Reading, listing: TableOptions) -> str:
     parts = [
-        summary.format_status(found.status),
-        listing.table(columns.queue_columns(output.now()), found.queues) if found.queues else "",
-        listing.table(columns.PICK_COLUMNS, found.picks) if found.picks else "",
+        status_text.format_status(found.status),
+        listing.table(queue_columns.queue_columns(output.now()), found.queues) if found.queues else "",
+        listing.table(pick_columns.PICK_COLUMNS, found.picks) if found.picks else "",
     ]
     return "\n\n".join(filter(None, parts))

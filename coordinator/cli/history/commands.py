@@ -13,12 +13,15 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from coordinator.cli import job_ref, lazy_group, output
-from coordinator.cli.history import sources, tables
-from coordinator.cli.history.sources import History
+from coordinator.cli.history import sources
+from coordinator.cli.history.job_text import job_text
 from coordinator.cli.jobs import completion
-from coordinator.cli.output import Document, TableOptions
+from coordinator.cli.output import TableOptions
 from coordinator.cli.session import JobGroup, Session, pass_session, with_namespace
 from coordinator.query.history_answers import GROUPINGS, MOST_JOBS, PAGE
+from coordinator.query.questions import Document
+from coordinator.query.remote import History
+from coordinator.wording import history_columns
 from crds import timestamps
 from history import spans
 from history.errors import InvalidQuery
@@ -93,7 +96,7 @@ def history(
     most = limit or (None if listing.form in PROGRAMS else PAGE)
     found = _Pages(sources.find(session), query, most)
     items = [*found]
-    listing.show(tables.job_columns(items, zone, everywhere=all_namespaces), items)
+    listing.show(history_columns.job_columns(items, zone, everywhere=all_namespaces), items)
     _say_until(session, found.until, zone)
     if found.has_more:
         click.echo("there are older jobs: --limit, --since and --until show them", err=True)
@@ -134,7 +137,7 @@ def show(session: Session, job: str, tz: str, form: str | None) -> None:
     zone = _check({"tz": tz})
     namespace, name, uid = _parse(session, job)
     document = sources.find(session).job(namespace, name, uid)
-    output.show(document, form, lambda found: tables.job_text(found, zone))
+    output.show(document, form, lambda found: job_text(found, zone))
     _say_until(session, document["until"], zone)
 
 
@@ -160,9 +163,7 @@ def _parse(session: Session, handle: str) -> tuple[str, str, str]:
 @since_option
 @until_option
 @zone_option
-@click.option(
-    "--by", type=click.Choice(GROUPINGS), default="queue", show_default=True, help="what sums are kept apart by"
-)
+@click.option("--by", type=click.Choice(GROUPINGS), default="queue", show_default=True, help="what each line is about")
 @output.sheet_options
 @pass_session
 def usage(session: Session, /, all_namespaces: bool, by: str, listing: TableOptions, **asked: str) -> None:
@@ -178,15 +179,15 @@ def usage(session: Session, /, all_namespaces: bool, by: str, listing: TableOpti
     query = {"by": by, **{name: value for name, value in asked.items() if value}}
     zone = _check(query)
     document = _answered(sources.find(session).usage, query)
-    shape, lines = tables.usage_columns(document), tables.usage_lines(document)
+    shape, lines = history_columns.usage_columns(document), history_columns.usage_lines(document)
     if listing.form in ("json", "yaml"):
         output.print_document(document | {"items": listing.sort(shape, document["items"])}, listing.form)
         return
     listing.show(shape, lines)
     if listing.form not in PROGRAMS:
-        click.echo(tables.cluster_line(document, zone))
+        click.echo(history_columns.cluster_line(document, zone))
     if not lines:
-        click.echo("no job has held room in this time", err=True)
+        click.echo(history_columns.NOTHING_HELD, err=True)
     _say_until(session, min(document["until"], document["to"], key=timestamps.parse), zone, document["to"])
 
 
@@ -215,4 +216,4 @@ def _say_until(session: Session, until: str, zone: ZoneInfo, end: str | None = N
     is_down = session.is_embedded and not session.target.runs
     if missing.total_seconds() > (0 if is_down else sources.FRESH_SECONDS):
         reason = "the cluster is down" if is_down else "nothing newer is recorded"
-        click.echo(f"note: {reason}; history up to {tables.stamp(until, zone)}", err=True)
+        click.echo(f"note: {reason}; history up to {history_columns.stamp(until, zone)}", err=True)

@@ -9,12 +9,9 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
-from urllib.parse import quote, urlencode
 
 from coordinator import history_settings
 from coordinator.cli import api_client, lazy_group
-from coordinator.cli.api_client import Fetch
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session
 from coordinator.errors import LocalError
@@ -22,6 +19,7 @@ from coordinator.history_settings import parse_prices
 from coordinator.local import target
 from coordinator.query import history_answers
 from coordinator.query.questions import Document, parse_document
+from coordinator.query.remote import History, RecorderHistory
 from crds import timestamps
 from history.prices import Prices
 from history.store import HistoryStore
@@ -31,20 +29,7 @@ DATABASE = "history.sql.sql_history:open_history"
 """The door to the database; few commands wait for its library."""
 DEFAULT_NAMESPACE = "default"
 FRESH_SECONDS = 60
-"""A history that ends earlier than this is said to."""
-
-
-class History(Protocol):
-    """The answers about the history. Each may raise HistoryError, ClusterError or CoordinatorError."""
-
-    def jobs(self, query: Mapping[str, str]) -> Document:
-        """Return one page of jobs."""
-
-    def job(self, namespace: str, name: str, uid: str) -> Document:
-        """Return one job with its holds. Raises UnknownObject."""
-
-    def usage(self, query: Mapping[str, str]) -> Document:
-        """Return who has used how much."""
+"""Commands say where a history ends that ended longer ago than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +51,6 @@ class OwnHistory:
     def usage(self, query: Mapping[str, str]) -> Document:
         """See History."""
         return history_answers.answer_usage(self.store, query, None, int(time.time()), self.prices, self.cost)
-
-
-@dataclass(frozen=True, slots=True)
-class RecorderHistory:
-    """The history that a recorder tells."""
-
-    fetch: Fetch
-
-    def jobs(self, query: Mapping[str, str]) -> Document:
-        """See History."""
-        return parse_document(self.fetch(f"/v1/history?{urlencode(query)}", query.get("namespace", "")))
-
-    def job(self, namespace: str, name: str, uid: str) -> Document:
-        """See History."""
-        path = f"/v1/history/{quote(namespace, safe='')}/{quote(name, safe='')}?{urlencode({'uid': uid})}"
-        return parse_document(self.fetch(path, namespace))
-
-    def usage(self, query: Mapping[str, str]) -> Document:
-        """See History."""
-        return parse_document(self.fetch(f"/v1/usage?{urlencode(query)}"))
 
 
 def find(session: Session) -> History:
@@ -131,16 +96,16 @@ def _url(session: Session, data: Path) -> str:
             f"the history of the local cluster in {data} can only be read by the user who runs that cluster"
         ) from None
     except OSError:
-        raise LocalError(
-            f"the local cluster in {data} has no history yet: it begins with the next `{target.command('up', data)}`"
-        ) from None
+        status, up = (target.command(verb, data) for verb in ("status", "up"))
+        remedy = f"`{status}` shows its recorder" if session.target.runs else f"it begins with the next `{up}`"
+        raise LocalError(f"the local cluster in {data} has no history yet: {remedy}") from None
 
 
 def _rules(session: Session) -> tuple[Prices, str]:
     """Return the prices, and what weights divide: the settings of the cluster if it runs, else those of this
     command."""
     own = session.settings
-    if not session.target.runs or own.prices:
+    if not session.target.runs:
         return own.price_table, own.cost
     try:
         told = parse_document(api_client.coordinator(session)("/v1/settings"))["settings"]

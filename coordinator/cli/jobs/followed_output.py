@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 import click
 
 from coordinator import terminal
-from coordinator.cli import api_client, job_ref, output
+from coordinator.cli import api_client, job_ref
 from coordinator.cli.session import Session
 from coordinator.follow import endings, job_objects, kept_results, logs, wait_reasons
 from coordinator.follow.endings import JobEnding
@@ -23,6 +23,7 @@ from coordinator.follow.job_feed import JobFeeds
 from coordinator.follow.log_lines import LogLine, LogSelection, States
 from coordinator.follow.present_logs import NoOutput
 from coordinator.follow.waiting import Waits
+from coordinator.wording import ages
 from crds import timestamps
 from crds.keys import JobKey
 from kube import errors
@@ -145,7 +146,7 @@ def _run_seconds(session: Session, key: JobKey) -> float | None:
 
 def describe(ending: JobEnding, seconds: float | None) -> str:
     """Return the last line: how the job has ended, after how long, and its result or the reason."""
-    text = ending.outcome if seconds is None else f"{ending.outcome} in {output.duration(seconds)}"
+    text = ending.outcome if seconds is None else f"{ending.outcome} in {ages.duration(seconds)}"
     if ending.outcome == "Succeeded":
         kept = kept_results.find(ending.result)
         result = kept.describe() if kept is not None else json.dumps(ending.result)

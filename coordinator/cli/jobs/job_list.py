@@ -12,12 +12,13 @@ from datetime import timedelta
 import click
 
 from coordinator import terminal
-from coordinator.cli import api_client, columns, job_columns, output
+from coordinator.cli import api_client, output
 from coordinator.cli.jobs import completion
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
 from coordinator.follow.job_feed import Inbox, JobFeed
+from coordinator.wording import job_columns, job_state
 from crds import timestamps
 from crds.api_resources import TORCHJOBS
 from kube.api import Manifest
@@ -73,9 +74,9 @@ def list_jobs(
     for number, found in enumerate(lists):
         if watch:
             terminal.begin_screen(is_first=not number)
-        items = [item for item in found if queue is None or columns.queue_of(item) == queue]
+        items = [item for item in found if queue is None or job_state.queue_of(item) == queue]
         items = [item for item in items if not phases or job_columns.phase(item) in phases]
-        items.sort(key=columns.submission_order)
+        items.sort(key=job_state.submission_order)
         is_whole = all_time or listing.form in PROGRAMS or ENDS.intersection(phases)
         recent = items if is_whole else _recent(items)
         listing.show(job_columns.job_columns(output.now(), _places(session, recent)), recent)
@@ -110,11 +111,10 @@ def _watched(session: Session, namespace: str, selector: str) -> Iterator[list[M
 
 def _places(session: Session, items: list[Manifest]) -> dict[str, tuple[int, int]]:
     """Return the place of each waiting job and the number of jobs in its queue, by uid; empty without a coordinator."""
-    queues = {columns.queue_of(item) for item in items if job_columns.is_in_order(item)}
+    queues = {job_state.queue_of(item) for item in items if job_columns.is_in_order(item)}
     if not queues:
         return {}
     try:
-        places = api_client.find(session).places(queues)
-        return {str(each["uid"]): (int(each["position"]), int(each["of"])) for each in places}
+        return job_columns.places_by_uid(api_client.find(session).places(queues))
     except (*USER_ERRORS, KeyError, TypeError, ValueError):
         return {}

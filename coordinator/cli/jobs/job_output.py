@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from coordinator.cli import job_context, job_ref, output
+from coordinator.cli import api_client, job_ref, output
 from coordinator.cli.jobs import followed_output, selected
 from coordinator.cli.jobs.followed_output import LinePrinter
 from coordinator.cli.jobs.selected import JobChoice
@@ -115,7 +115,7 @@ class _SentByJobs:
         """`pod` is the only pod that counts; empty for all pods."""
         keys = [(item, job_ref.key(item)) for item in items]
         self._jobs = [
-            (item, SentReports(key.name, partial(job_context.reports_of, session, key), lambda name: pod in ("", name)))
+            (item, SentReports(key.name, partial(api_client.reports_of, session, key), lambda name: pod in ("", name)))
             for item, key in keys
         ]
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import click
 
-from coordinator.cli import columns, job_ref, lazy_group, output
+from coordinator.cli import job_ref, lazy_group, output
 from coordinator.cli.jobs import completion
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session, format_error
+from coordinator.wording import job_state
 from crds.api_resources import TORCHJOBS
 from kube import errors
 from kube.api import Manifest
@@ -118,5 +119,5 @@ def idle_first(items: list[Manifest]) -> list[Manifest]:
 
     The room that is freed is given to the first waiting job, so none of the ended jobs may still wait at that time.
     """
-    newest_first = sorted(items, key=columns.submission_order, reverse=True)
-    return sorted(newest_first, key=job_ref.is_admitted)
+    newest_first = sorted(items, key=job_state.submission_order, reverse=True)
+    return sorted(newest_first, key=job_state.is_admitted)

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import click
 
-from coordinator.cli import job_ref, output
+from coordinator.cli import output
 from coordinator.cli.models import places
-from coordinator.cli.output import Document, TableColumn, TableOptions
+from coordinator.cli.output import TableOptions
 from coordinator.cli.session import JobGroup, Session, pass_session
 from coordinator.code import largest
+from coordinator.query.questions import Document
 from coordinator.runs import model_versions
 from coordinator.runs.model_versions import NoSuchModel
+from coordinator.wording import ages, job_state
+from coordinator.wording.columns import TableColumn
 from crds import excerpts, timestamps
 from crds.api_resources import MODEL_VERSIONS, TORCHJOBS
 from crds.model_version import ModelVersion
@@ -53,7 +56,7 @@ def _columns(now: datetime) -> Sequence[TableColumn]:
         TableColumn("DIGEST", lambda each: _short(each["status"]["digest"])),
         TableColumn("JOB", lambda each: f"{each['metadata']['namespace']}/{each['spec']['createdBy']}"),
         TableColumn("RESULT", lambda each: excerpts.excerpt(each["status"]["result"], LONGEST_RESULT) or "-"),
-        TableColumn("AGE", lambda each: output.age(_since(each), now), _since),
+        TableColumn("AGE", lambda each: ages.age(_since(each), now), _since),
         TableColumn("CLAIM", lambda each: _or_dash(each["spec"]["claimName"]), wide=True),
         TableColumn("PATH", lambda each: each["spec"]["path"] or "-", wide=True),
     )
@@ -182,9 +185,9 @@ def _readers(session: Session, chosen: ModelVersion) -> list[str]:
     jobs = session.cluster.list(TORCHJOBS, session.namespace).items
     on_machine = session.target.data is not None
     return [
-        job_ref.display_name(job)
+        job_state.display_name(job)
         for job in jobs
-        if not job_ref.is_finished(job)
+        if not job_state.is_finished(job)
         and any(_is_read(chosen, each, on_machine=on_machine) for each in job["spec"].get("modelInputs") or ())
     ]
 

@@ -11,11 +11,12 @@ from typing import Any
 import click
 
 from coordinator import terminal
-from coordinator.cli import api_client, session
+from coordinator.cli import session
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.code.errors import CodeTooLarge, FolderRefused
 from coordinator.errors import CoordinatorError, LocalError, SettingsError
 from coordinator.query.questions import UnknownObject
+from coordinator.query.remote import NoCoordinator
 from coordinator.runs.errors import InvalidRun
 from crds.errors import InvalidObject
 from kube import errors
@@ -35,7 +36,7 @@ KINDS: tuple[tuple[str, tuple[type[Exception], ...]], ...] = (
     ("Invalid", (errors.Invalid, InvalidObject, BadManifest, SettingsError, InvalidRun)),
     ("Invalid", (click.UsageError, FolderRefused, CodeTooLarge)),
     ("Refused", (errors.Conflict,)),
-    ("Unavailable", (errors.ClusterError, api_client.NoCoordinator, QueueError)),
+    ("Unavailable", (errors.ClusterError, NoCoordinator, QueueError)),
     ("Refused", (CoordinatorError, click.ClickException)),
 )
 """The kinds with their errors; the first row that fits counts."""

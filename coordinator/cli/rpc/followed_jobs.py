@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 import orjson
 
-from coordinator.cli import job_context, job_ref
+from coordinator.cli import api_client, job_ref
 from coordinator.cli.rpc import output_files
 from coordinator.cli.rpc.call_context import ClusterAccess, OpenCall, Params
 from coordinator.errors import CoordinatorError
@@ -174,7 +174,7 @@ def reports(access: ClusterAccess, params: Params, call: OpenCall) -> Iterator[d
     key, is_followed = key_of(access, params["job"]), params.get("follow", True)
     lines = _lines(access, key, LogSelection(all=True, follow=is_followed), call)
     printed = (report for line in lines if (report := printed_reports.parse(line)) is not None)
-    sent = SentReports(key.name, lambda: job_context.reports_of(access.session, key), lambda _: True)
+    sent = SentReports(key.name, lambda: api_client.reports_of(access.session, key), lambda _: True)
     try:
         yield from merge(printed, sent.new, is_followed=is_followed)
     except NoOutput:

@@ -5,9 +5,10 @@ One rule: a job is found by the rules of the command line.
 
 from typing import Any
 
-from coordinator.cli import columns, job_ref
+from coordinator.cli import job_ref
 from coordinator.cli.rpc.call_context import ClusterAccess, OpenCall, Params
 from coordinator.follow import job_objects
+from coordinator.wording import job_state
 from crds import labels
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
@@ -25,8 +26,8 @@ def list_jobs(access: ClusterAccess, params: Params, _call: OpenCall) -> list[st
     namespace = params.get("namespace") or access.session.namespace
     items = access.session.cluster.list(TORCHJOBS, "" if params.get("all_namespaces") else namespace).items
     queue, wanted = params.get("queue"), params.get("phase")
-    chosen = (item for item in items if queue in (None, columns.queue_of(item)) and wanted in (None, _phase(item)))
-    return [str(job_ref.key(item)) for item in sorted(chosen, key=columns.submission_order)]
+    chosen = (item for item in items if queue in (None, job_state.queue_of(item)) and wanted in (None, _phase(item)))
+    return [str(job_ref.key(item)) for item in sorted(chosen, key=job_state.submission_order)]
 
 
 def _phase(item: Manifest) -> str:

@@ -7,15 +7,14 @@ scrolls.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from rich.text import Text
 
 from coordinator import terminal
-from coordinator.cli import columns, job_columns, job_ref, job_text, output
-from coordinator.cli.output import Document
+from coordinator.cli import job_ref
+from coordinator.query.questions import Document
+from coordinator.wording import ages, amounts, job_columns, job_facts, pick_columns, queue_columns
 from crds.keys import JobKey
-from crds.resources import quantities
 
 GPU, CPU = "nvidia.com/gpu", "cpu"
 SHOWN = (GPU, CPU, "memory")
@@ -33,7 +32,7 @@ class Reading:
     """The findings of one look at the cluster."""
 
     status: Document
-    """The document of `coordinator.cli.top.summary.summarize`, with the name of the cluster."""
+    """The document of `coordinator.wording.system_health.summarize`, with the name of the cluster."""
     queues: Sequence[Document] = ()
     picks: Sequence[Document] = ()
     jobs: Sequence[Document] = ()
@@ -79,16 +78,6 @@ def _cleaned(line: Text) -> Text:
     """Return the line as it may be drawn: rich draws control characters. A line that has any loses its styles."""
     text = terminal.one_line(line.plain)
     return line if text == line.plain else Text(text)
-
-
-def busy_first(queues: Sequence[Document]) -> list[Document]:
-    """Return the queues with those first that have jobs, so that they are seen without scrolling."""
-
-    def is_idle(queue: Document) -> bool:
-        status = queue.get("status") or {}
-        return not (status.get("pending") or status.get("admitted"))
-
-    return sorted(queues, key=is_idle)
 
 
 def most_scrolled(reading: Reading, now: datetime, height: int) -> int:
@@ -142,20 +131,9 @@ def _pool_line(pool: Document | None) -> list[Text]:
     line = Text("Pool: ")
     for name, amount in ((name, capacity[name]) for name in SHOWN if name in capacity):
         used = pool["used"].get(name, "0")
-        line.append_text(bar(_part(used, amount)))
-        line.append(f" {_readable(name, used)}/{_readable(name, amount)} {name}{GAP}")
+        line.append_text(bar(amounts.fraction(used, amount)))
+        line.append(f" {amounts.readable(name, used)}/{amounts.readable(name, amount)} {name}{GAP}")
     return [line]
-
-
-def _readable(name: str, quantity: str) -> str:
-    """Return an amount for people: memory in the largest unit, with one digit after the point."""
-    if name != "memory":
-        return quantity
-    amount = float(quantities.exact(quantity))
-    for power, suffix in reversed(list(enumerate("KMGTPE", start=1))):
-        if amount >= 2 ** (10 * power):
-            return f"{amount / 2 ** (10 * power):.1f}".removesuffix(".0") + f"{suffix}i"
-    return quantity
 
 
 def _queue_lines(reading: Reading, room: int, first: int) -> list[Text]:
@@ -172,8 +150,8 @@ def _usage(queue: Document) -> Document:
 
 
 def _queue_columns(queues: Sequence[Document], resource: str) -> list[ScreenColumn]:
-    status, states = [queue.get("status") or {} for queue in queues], map(columns.queue_state, queues)
-    shares = [bar(columns.part(queue, "share"), columns.part(queue, "target")) for queue in queues]
+    status, states = [queue.get("status") or {} for queue in queues], map(queue_columns.queue_state, queues)
+    shares = [bar(queue_columns.part(queue, "share"), queue_columns.part(queue, "target")) for queue in queues]
     return [
         ScreenColumn("QUEUE", [Text(queue["metadata"]["name"], "bold") for queue in queues]),
         ScreenColumn("STATE", [Text(state, "" if state == "Open" else "yellow") for state in states]),
@@ -183,7 +161,7 @@ def _queue_columns(queues: Sequence[Document], resource: str) -> list[ScreenColu
         ScreenColumn("SHARE", [Text(each.get("share") or "-") for each in status], right=True),
         ScreenColumn(f"OF {_MARK} TARGET", shares),
         ScreenColumn("GPUS" if resource == GPU else "CPUS", [_amount(queue, resource) for queue in queues]),
-        ScreenColumn("OLDEST", [Text(output.duration(each.get("oldestWaitSeconds"))) for each in status], right=True),
+        ScreenColumn("OLDEST", [Text(ages.duration(each.get("oldestWaitSeconds"))) for each in status], right=True),
     ]
 
 
@@ -191,7 +169,7 @@ def _amount(queue: Document, resource: str) -> Text:
     used, quota = _usage(queue).get(resource, "0"), (queue["spec"].get("quota") or {}).get(resource)
     if quota is None:
         return Text(used)
-    return Text.assemble(bar(_part(used, quota)), f" {used}/{quota}")
+    return Text.assemble(bar(amounts.fraction(used, quota)), f" {used}/{quota}")
 
 
 def _pick_columns(picks: Sequence[Document]) -> list[ScreenColumn]:
@@ -200,9 +178,9 @@ def _pick_columns(picks: Sequence[Document]) -> list[ScreenColumn]:
         ScreenColumn("NEXT", [Text(str(pick["pick"])) for pick in picks], right=True),
         ScreenColumn("JOB", [Text(pick["job"], "bold") for pick in picks]),
         ScreenColumn("QUEUE", [Text(pick.get("queue", "-")) for pick in picks]),
-        ScreenColumn("WAITED", [Text(output.duration(pick.get("waitSeconds"))) for pick in picks], right=True),
-        ScreenColumn("WHEN", [Text(when, "green" if when == columns.NOW else "") for when in whens]),
-        ScreenColumn("DEMAND", [Text(columns.format_amounts(pick.get("demand"))) for pick in picks]),
+        ScreenColumn("WAITED", [Text(ages.duration(pick.get("waitSeconds"))) for pick in picks], right=True),
+        ScreenColumn("WHEN", [Text(when, "green" if when == pick_columns.NOW else "") for when in whens]),
+        ScreenColumn("DEMAND", [Text(amounts.format_amounts(pick.get("demand"))) for pick in picks]),
     ]  # fmt: skip
 
 
@@ -212,7 +190,7 @@ def _job_columns(jobs: Sequence[Document], training: Mapping[JobKey, Document], 
         ScreenColumn(title, [Text(str(shape[title].text(job))) for job in jobs])
         for title in ("QUEUE", "PHASE", "PODS", "RUNTIME", "REASON")
     ]
-    steps = [Text(job_text.progress(training.get(job_ref.key(job), {})) or "-") for job in jobs]
+    steps = [Text(job_facts.progress(training.get(job_ref.key(job), {})) or "-") for job in jobs]
     names = [Text(job["metadata"]["name"], "bold") for job in jobs]
     return [ScreenColumn("JOB", names), *shown[:-1], ScreenColumn("TRAINING", steps), shown[-1]]
 
@@ -242,11 +220,3 @@ def bar(part: float | None, mark: float | None = None) -> Text:
         place = min(BAR - 1, int(BAR * min(max(mark, 0.0), 1.0)))
         cells[place], styles[place] = _MARK, "bold"
     return Text.assemble(*zip(cells, styles, strict=True))
-
-
-def _part(used: Any, most: Any) -> float | None:
-    try:
-        whole = quantities.exact(most)
-        return float(quantities.exact(used) / whole) if whole else None
-    except ValueError:
-        return None

@@ -5,6 +5,7 @@ dashboard about everybody passes the rights of the visitor.
 """
 
 import threading
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,11 +63,12 @@ class Visits:
     """A function that returns access to the recorder with such tokens. Raises CoordinatorError if there is none."""
     may_act: bool
     pace: ReviewPace = field(default_factory=ReviewPace)
+    clock: Callable[[], float] = time.monotonic
 
     def make(self, name: str, cluster: KubernetesCluster) -> Visitor:
         """Return the visitor of an account, by its name and the API server as its token sees it."""
         own = name.removeprefix(_ACCOUNT).partition(":")[0] if name.startswith(_ACCOUNT) else ""
-        rights = Rights(cluster, own, self.pace)
+        rights = Rights(cluster, own, self.pace, self.clock)
 
         def bounds(named: Collection[str]) -> Bounds:
             return rights.bounds(*self.seen(), named)

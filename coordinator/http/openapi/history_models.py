@@ -96,8 +96,9 @@ class PastJobDetails(PastJob):
     """One job with its holds."""
 
     until: str = Field(description="up to when everything is recorded")
-    holds: list[PastHold]
-    pods: list[OutlivingPod]
+    holds: list[PastHold] = Field(description="the newest; hold_count has the number of all")
+    pods: list[OutlivingPod] = Field(description="the newest pods that went on after the job")
+    pod_count: int = Field(description="how many pods went on after the job")
     others: list[Namesake] = Field(description="the newest other jobs of this name")
     has_more_others: bool
 
@@ -147,6 +148,6 @@ class Usage(TimeSpan):
     zone: str
     items: list[UsageLine]
     others: UsageLine | None = Field(description="all that the reader may not read, and all beyond the largest lines")
-    cluster: PoolUse | None = Field(description="null: the size of the pool is not known")
+    cluster: PoolUse | None = Field(description="null: it is not known how many GPUs or CPUs the pool had")
     gaps: list[TimeSpan] = Field(description="times for which nothing was recorded")
     other_gaps: int

@@ -6,9 +6,9 @@ import pytest
 
 from coordinator.access.readers import HEADER
 from coordinator.access.shown_tokens import RENEWED_SECONDS, ShownTokens
-from coordinator.cli import columns
 from coordinator.cli.commands.scale import format_plan
 from coordinator.query.questions import ANOTHER
+from coordinator.wording import pick_columns as columns
 from kube import errors
 from tests.support.clock import Clock
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 
 from coordinator.cache import node_views, rule_views, views
 from coordinator.cache.routing_rules import RoutingRules
-from coordinator.cli.commands import queue
 from coordinator.routing import route
+from coordinator.wording import queue_facts as queue
 from crds.keys import JobKey
 from crds.torchjob import cached_parser, demand
 from tests.crds.schema.test_agreement import spoilt

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli import api_client, job_details, job_growth, job_text
-from coordinator.cli import text as cli_text
-from coordinator.cli.job_details import JobContext
+from coordinator.cli import api_client
+from coordinator.cli import job_sheet as job_text
+from coordinator.wording import explanations as cli_text
+from coordinator.wording import job_details, job_growth
+from coordinator.wording.job_details import JobContext
 from crds import labels
 from crds.api_resources import EVENTS, POD_GROUPS, PODS, TORCHJOBS
 from crds.keys import JobKey

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli import in_place, job_context, submission
+from coordinator.cli import submission
+from coordinator.runs import in_place
 from coordinator.runs.submission_findings import Vetting
+from coordinator.wording import job_context
 from crds.api_resources import ALPHA_RECREATE_REQUESTS, RECREATE_REQUESTS, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli import api_client, audit_events
+from coordinator.cli import api_client
 from coordinator.cli.commands import job_control
-from coordinator.cli.commands.job_control import overtakes
+from coordinator.control import audit_events
+from coordinator.control.job_changes import overtakes
 from coordinator.query.queries import StoreQueries
 from coordinator.runs import submitter
 from crds import labels

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from coordinator.cli import output
+from coordinator.wording import ages
 
 
 def test_columns_are_aligned() -> None:
@@ -27,8 +28,8 @@ def test_columns_are_aligned() -> None:
 )
 def test_age_is_printed_in_the_largest_units(seconds: int, expected: str) -> None:
     now = datetime(2026, 1, 8, tzinfo=UTC)
-    assert output.age((now - timedelta(seconds=seconds)).isoformat(), now) == expected
+    assert ages.age((now - timedelta(seconds=seconds)).isoformat(), now) == expected
 
 
 def test_a_missing_timestamp_has_no_age() -> None:
-    assert output.age(None, datetime(2026, 1, 8, tzinfo=UTC)) == "-"
+    assert ages.age(None, datetime(2026, 1, 8, tzinfo=UTC)) == "-"

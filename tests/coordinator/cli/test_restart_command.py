@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli import in_place
+from coordinator.runs import in_place
 from crds import labels
 from crds.api_resources import EVENTS, TORCHJOBS
 from crds.torchjob import restart_requests, torchjob

@@ -12,11 +12,12 @@ from urllib.parse import quote
 import pytest
 import yaml
 
-from coordinator.cli import api_client, outlook
+from coordinator.cli import api_client
 from coordinator.http.bounded_server import ServerLimits
 from coordinator.http.queue_api import QueueApi
 from coordinator.leader.coordinator import Coordinator
 from coordinator.rbac.permissions import LEASE
+from coordinator.runs import feasibility_check as outlook
 from coordinator.settings import Settings
 from crds import labels
 from crds.api_resources import LEASES, NODES, PODS, TORCHJOBS

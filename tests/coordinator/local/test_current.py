@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from coordinator import settings
 from coordinator.cli.session import Session
 from coordinator.errors import LocalError
-from coordinator.local import current_cluster, messages, stack_state, target
+from coordinator.local import current_cluster, messages, stack_state, target, user_folders
 from coordinator.local.current_cluster import LocalCluster
 from coordinator.local.stack_state import Files, hold_lock
 from coordinator.local.target import ClusterTarget
@@ -254,12 +254,24 @@ def test_up_and_down_print_the_cluster_that_commands_use(environ: dict[str, str]
     (said,) = messages.after_up(resolved, named, folder)
     assert said.startswith("torchq's commands still go to my prod (KUBECONFIG names it)")
     current_cluster.remove(environ, folder, lambda _: False)
-    assert messages.after_down(resolved, environ) == "torchq's commands go to my prod again (~/.kube/config)"
+    assert messages.after_down(resolved, environ, folder) == "torchq's commands go to my prod again (~/.kube/config)"
     named = {**environ, "KUBECONFIG": str(tmp_path / ".kube" / "config")}
-    assert messages.after_down(resolved, named) == "torchq's commands go to my prod: KUBECONFIG names it"
+    assert messages.after_down(resolved, named, folder) == "torchq's commands go to my prod: KUBECONFIG names it"
     with running(folder):
         current_cluster.make_current(environ, folder)
-        assert messages.after_down(resolved, environ) == f"torchq's commands go to local:{folder} again"
+        assert messages.after_down(resolved, environ, folder) == f"torchq's commands go to local:{folder} again"
+
+
+def test_down_says_how_the_last_cluster_and_its_history_are_reached(environ: dict[str, str], tmp_path: Path) -> None:
+    resolved, own = settings.resolve({}, environ, None), data_folder(tmp_path / "my data")
+    assert messages.after_down(resolved, environ, own) == (
+        f"no other cluster is current: `torchq local up --data '{own}'` starts this one again; "
+        f"its history: torchq --kubeconfig '{own}/kubeconfig' history"
+    )
+    usual = data_folder(user_folders.default_data(environ))
+    assert messages.after_down(resolved, environ, usual) == (
+        f"no other cluster is current: `{target.command('up', usual)}` starts this one again"
+    )
 
 
 def test_a_cluster_starts_while_another_process_reads_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

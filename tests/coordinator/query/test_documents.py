@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli import columns
-from coordinator.cli import text as cli_text
-from coordinator.cli.top import summary
+from coordinator.cli.top import status_text as summary
 from coordinator.query import documents, figures, scale_plan
 from coordinator.query.queries import StoreQueries
 from coordinator.query.questions import UnknownObject
+from coordinator.wording import explanations as cli_text
+from coordinator.wording import queue_columns as columns
+from coordinator.wording import system_health
 from queues.picking.explain import ScarceRoom
 from queues.resizing.values import Kept, Plan
 from queues.rules import PickRules
@@ -280,14 +281,14 @@ def test_why_gives_queue_drained_for_a_drained_job() -> None:
 
 def test_rates_compare_two_readings_of_the_same_redis() -> None:
     before = {"at": 10.0, "picks": 100, "reconciles": 50}
-    assert summary.rates(before, {"at": 12.0, "picks": 140, "reconciles": 51}) == {
+    assert system_health.rates(before, {"at": 12.0, "picks": 140, "reconciles": 51}) == {
         "picksPerSecond": 20.0,
         "reconcilesPerSecond": 0.5,
     }
     assert (
-        summary.rates(before, {"at": 12.0, "picks": 3, "reconciles": 51}) == {}
+        system_health.rates(before, {"at": 12.0, "picks": 3, "reconciles": 51}) == {}
     )  # Redis was emptied between the two readings
-    assert summary.rates(before, before) == {}
+    assert system_health.rates(before, before) == {}
 
 
 @pytest.mark.parametrize(
@@ -302,7 +303,7 @@ def test_rates_compare_two_readings_of_the_same_redis() -> None:
     ],
 )
 def test_status_names_each_problem(lease: dict[str, Any], numbers: dict[str, Any], words: list[str]) -> None:
-    found = summary.summarize(lease, numbers, {})
+    found = system_health.summarize(lease, numbers, {})
     assert bool(found["trouble"]) == bool(words)
     assert all(word in summary.format_status(found) for word in words)
 
@@ -310,16 +311,16 @@ def test_status_names_each_problem(lease: dict[str, Any], numbers: dict[str, Any
 def test_status_names_the_versions_of_workers_while_they_differ() -> None:
     lease, workers = {"apiServer": "", "leader": "me"}, {"w1": 8, "w2": 8, "w3": 8}
     versions = {"w1": "0.2.0", "w2": "0.1.0", "w3": "0.2.0"}
-    mixed = summary.summarize(lease, {"workers": workers, "workerVersions": versions}, {})
+    mixed = system_health.summarize(lease, {"workers": workers, "workerVersions": versions}, {})
     assert "3 alive, 24 threads (1 of version 0.1.0, 2 of version 0.2.0)" in summary.format_status(mixed)
-    equal = summary.summarize(lease, {"workers": workers, "workerVersions": dict.fromkeys(workers, "0.2.0")}, {})
+    equal = system_health.summarize(lease, {"workers": workers, "workerVersions": dict.fromkeys(workers, "0.2.0")}, {})
     assert "version" not in summary.format_status(equal)
 
 
 def test_status_prints_the_numbers_of_the_queues() -> None:
     numbers = documents.stats(VITALS) | {"waits": {"admissions": 9, "p50Seconds": 1.0, "p95Seconds": 180.0}}
     lease = {"apiServer": "", "leader": "me", "leaderVersion": "0.2.0"}
-    text = summary.format_status(summary.summarize(lease, numbers, {}))
+    text = summary.format_status(system_health.summarize(lease, numbers, {}))
     assert "me (epoch 3, version 0.2.0)" in text
     assert "4 waiting, 5 admitted" in text
     assert "1 ready, 2 delayed, 3 leased" in text

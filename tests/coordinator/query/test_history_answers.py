@@ -129,6 +129,16 @@ class TestJob:
         assert (one["workers"], one["ended"], one["to"], one["otherResources"]) == (2, "Resized", at(T + 100), 3)
         assert (two["to"], two["held"]["seconds"]) == (None, {GPU: str(4 * (NOW - T - 100))})
 
+    def test_lists_the_newest_holds_and_pods_and_counts_all(self) -> None:
+        most = history_answers.MOST_HOLDS
+        times = [(number, T + number, T + number + 1) for number in range(1, most + 3)]
+        holds = [hold("u1", start, end, number=number) for number, start, end in times]
+        pods = [pod(f"p{number:04}", "u1", start, end) for number, start, end in times]
+        found = history_answers.answer_job(stored(job("u1", created=T), *holds, *pods), "red", "u1", "", NOW)
+        assert [found["holds"][at]["number"] for at in (0, -1)] == [3, most + 2]
+        assert (len(found["holds"]), found["holdCount"]) == (len(found["pods"]), found["podCount"]) == (most, most + 2)
+        assert found["held"]["seconds"] == {GPU: str(2 * (most + 2))}
+
     @pytest.mark.parametrize(
         "name", [("red", "nothing", ""), ("red", "", ""), ("red", "", "u1"), ("blue", "u1", ""), ("red", "u1", "u2")]
     )

@@ -9,12 +9,12 @@ from coordinator.cache.job_waits import WaitState
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.views import JobView
 from coordinator.cache.worker_counts import WantedGrowth, WorkerCounts
-from coordinator.cli import job_growth
-from coordinator.cli import text as cli_text
 from coordinator.query import supposition
 from coordinator.query.questions import Document
 from coordinator.routing.eligibility import Eligibility
 from coordinator.routing.feasibility import ClusterLimits
+from coordinator.wording import explanations as cli_text
+from coordinator.wording import job_growth
 from crds.tenantqueue import TenantQueueSpec
 from queues.values import Entry, QueueSpec
 from tests.coordinator.query.test_documents import manifest

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import threading
 from typing import Any, TypeVar
 
 import pytest
@@ -9,14 +10,15 @@ import pytest
 from coordinator.recorder import recorder as recorder_module
 from coordinator.recorder.pending_rows import PendingRows
 from coordinator.recorder.pool_reader import PoolReader
-from coordinator.recorder.recorder_lease import UNTIL, VERSION
 from crds import timestamps
 from crds.api_resources import LEASES, PODS, TENANT_QUEUES
+from crds.labels import RECORDED_UNTIL, RECORDED_VERSION
 from history.errors import HistoryError, WrongSchema
 from history.rows import GapRow, JobRow, PodRow, PoolRow, QueueRow
 from history.store import JobQuery, JobRecord, Span
 from kube.api import Manifest
 from kube.errors import ClusterError
+from kube.process.turns import Turns
 from tests.support.clock import START, Clock
 from tests.support.coordinator.recording import FailingHistory, RecordedCluster, RecorderProcess
 
@@ -61,7 +63,7 @@ def lease(recorded: RecordedCluster) -> Manifest:
 
 
 def version(cluster: RecordedCluster) -> int:
-    return int(lease(cluster)["metadata"]["annotations"][VERSION])
+    return int(lease(cluster)["metadata"]["annotations"][RECORDED_VERSION])
 
 
 def holder(recorded: RecordedCluster) -> str:
@@ -308,7 +310,7 @@ class TestLease:
         process.step(10)
         notes = lease(recorded)["metadata"]["annotations"]
         assert version(recorded) >= newest
-        assert timestamps.parse_seconds(notes[UNTIL]) == store.kept.recorded_until() == NOON + 9
+        assert timestamps.parse_seconds(notes[RECORDED_UNTIL]) == store.kept.recorded_until() == NOON + 9
 
     def test_lease_does_not_move_while_an_event_is_on_its_way_or_a_watch_fails(
         self, recorded: RecordedCluster, process: RecorderProcess
@@ -336,8 +338,8 @@ class TestLease:
         assert process.recorder.behind == 11
         store.away = False
         process.step(10)
-        assert int(lease(recorded)["metadata"]["annotations"][VERSION]) > int(
-            before["metadata"]["annotations"][VERSION]
+        assert int(lease(recorded)["metadata"]["annotations"][RECORDED_VERSION]) > int(
+            before["metadata"]["annotations"][RECORDED_VERSION]
         )
 
 
@@ -473,8 +475,8 @@ def test_recorder_that_starts_is_as_far_behind_as_the_history_is(
     assert again.recorder.behind == 501
 
 
-def test_pool_is_asked_for_once_a_minute_and_soon_again_without_an_answer() -> None:
-    clock, noted = Clock(), []
+def test_pool_is_asked_for_at_once_then_once_a_minute_and_soon_again_without_an_answer() -> None:
+    clock, noted, stopped = Clock(), [], threading.Event()
     answers: list[Any] = [ClusterError("away"), {"cpu": 4}, TypeError("no document"), {"cpu": 8}]
 
     def read() -> Any:
@@ -484,7 +486,10 @@ def test_pool_is_asked_for_once_a_minute_and_soon_again_without_an_answer() -> N
         return answer
 
     reader = PoolReader(read, noted.append, clock)
-    for seconds in (0, 5, 30, 30, 60):
+    stopped.set()
+    reader.run(stopped, Turns())
+    assert len(answers) == 3
+    for seconds in (5, 30, 30, 60):
         clock.step(seconds)
         reader.step()
     assert (noted, answers) == ([{"cpu": 4}, {"cpu": 8}], [])

@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from rq import Queue, SimpleWorker
 from embedded.layout import Layout
 from embedded.redis import server_program
 from embedded.redis.server_program import RedisCommand
-from queues.redis import connection
+from queues.redis import connection, url
 from tests.support import redis_server
 from tests.support.waiting import SECONDS, patient, until
 
@@ -50,6 +51,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def plan(tmp_path: Path) -> RedisCommand:
     """Return the plan for the server named in the environment variable of the tests, else for the default server."""
     return server_program.prepare(Layout(tmp_path), redis_server.program())
+
+
+def test_data_folder_of_any_name_gives_the_address_of_its_socket() -> None:
+    with tempfile.TemporaryDirectory() as short:  # the path of a socket has few bytes
+        layout = Layout(Path(short, "a ?b#c%20"))
+        url.check(address := server_program.prepare(layout, "redis-server").url)
+        assert url.address(address) == f"unix://{layout.redis.resolve()}/redis.sock?db=0"
 
 
 def answering(start: Start, plan: RedisCommand) -> "subprocess.Popen[bytes]":

@@ -10,9 +10,9 @@ from typing import Any
 
 from coordinator.recorder.contact import CATCH_UP_SECONDS
 from coordinator.recorder.recorder import SWEEP_SECONDS
-from coordinator.recorder.recorder_lease import VERSION
 from crds import integers
 from crds.api_resources import LEASES, PODS, TORCHJOBS
+from crds.labels import RECORDED_VERSION
 from history.rows import GapRow
 from kube import errors
 from kube.api import Manifest
@@ -207,7 +207,7 @@ class Story:
             lease = self.cluster.client.get(LEASES, "torchq-recorder", "kube-system")
         except errors.NotFound:
             return 0
-        return integers.parse((lease["metadata"].get("annotations") or {}).get(VERSION), 0)
+        return integers.parse((lease["metadata"].get("annotations") or {}).get(RECORDED_VERSION), 0)
 
     def _check(self) -> None:
         """Note each job that is not in the history though the Lease says so."""

@@ -60,7 +60,7 @@ def ended(phase: str, reason: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_running_job_has_one_open_hold_from_its_admission() -> None:
-    row, hold, _ = jobs.of_job(sight(status=RUNNING, annotations={labels.SUBMITTED_BY: "ann"}), SEEN)
+    row, hold, *_ = jobs.of_job(sight(status=RUNNING, annotations={labels.SUBMITTED_BY: "ann"}), SEEN)
     assert isinstance(row, JobRow)
     assert (row.uid, row.version, row.queue, row.user, row.created, row.ended) == (
         UID,

@@ -7,6 +7,8 @@ import pytest
 from crds import labels
 from history.sightings import jobs, waits
 from history.sightings.waits import WaitPoint
+from history.store import JobQuery, Span
+from tests.doubles.memory_history import MemoryHistory
 from tests.support.reconcilers.builders import ADMISSION, NOW, manifest
 from tests.support.reconcilers.builders import status as status_of
 
@@ -63,3 +65,39 @@ def test_a_sight_tells_since_when_a_job_waits_or_does_not(
     fields = {name: value for name, value in spec.items() if name != "annotations"}
     job = jobs.trim_job(manifest(status=found, annotations=annotations, **fields))
     assert waits.find(job, SEEN) == point
+
+
+def admitted(**admission: Any) -> dict[str, Any]:
+    """Return the status of a job that was admitted two minutes after its creation."""
+    return status_of("Running", admission=ADMISSION | {"admittedAt": "2026-01-02T03:02:00Z"} | admission)
+
+
+@pytest.mark.parametrize(
+    ("found", "metadata", "spec", "seconds"),
+    [
+        (admitted(), {}, {}, 120),
+        (admitted(), {"generation": 2}, {}, 0),
+        (admitted(), {"generation": None}, {}, 0),
+        (admitted(attempt=2), {}, {}, 0),
+        (admitted(), {}, {"suspend": True}, 0),
+        (admitted(), {}, HELD, 0),
+    ],
+)
+def test_a_job_first_seen_with_room_waited_since_its_creation_unless_it_may_have_been_stopped(
+    found: dict[str, Any], metadata: dict[str, Any], spec: dict[str, Any], seconds: int
+) -> None:
+    seen = manifest(status=found, **spec)
+    seen["metadata"] |= metadata
+    store = MemoryHistory()
+    store.write(jobs.of_job(jobs.trim_job(seen), SEEN))
+    assert [*store.first_waits(Span(0, 2**40)).values()] == [[seconds]]
+
+
+def test_a_job_does_not_wait_on_after_an_admission_by_a_clock_that_is_behind() -> None:
+    new, seen = manifest(), manifest(status=admitted(admittedAt="2026-01-02T02:00:00Z"))
+    new["metadata"]["resourceVersion"] = "99"
+    store = MemoryHistory()
+    for each in (new, seen):
+        store.write(jobs.of_job(jobs.trim_job(each), SEEN))
+    assert store.waits(Span(0, 2**40), SEEN) == []
+    assert [record.waits[-1].end for record in store.jobs(JobQuery())] == [CREATED]

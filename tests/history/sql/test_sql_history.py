@@ -266,6 +266,8 @@ class TestUrls:
             ("nonsense", "is no URL"),
             ("postgresql://torchq:s3cret@[::1", "is no URL"),
             ("postgresql://torchq:s3cret@host:port/x", "is no URL"),
+            ("postgresql://torchq:part@s3cret@host/x", "write %40 for an @"),
+            ("postgresql://torchq:part@more/s3cret@host/x", "write %40 for an @"),
             ("mysql://torchq:s3cret@host/x", "names mysql"),
             ("postgresql+asyncpg://torchq:s3cret@host/x", "names postgresql+asyncpg"),
             ("sqlite://", "names no file"),

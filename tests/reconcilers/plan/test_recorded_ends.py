@@ -28,6 +28,7 @@ def over(recording: Recording | None, *pods: str) -> Observation:
     [
         pytest.param(VERSION, 0, 1, None, id="the end is in the history"),
         pytest.param(VERSION - 1, 0, 1, 10, id="the history is behind"),
+        pytest.param(VERSION - 1, 0, 60, 30, id="the history has been behind for a minute"),
         pytest.param(VERSION - 1, 0, 95, 5, id="the patience is almost over"),
         pytest.param(VERSION - 1, 0, 100, None, id="the patience is over"),
         pytest.param(VERSION - 1, 95, 1, 5, id="the recorder has been silent for almost as long"),

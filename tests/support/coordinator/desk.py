@@ -117,8 +117,9 @@ class Desk:
         self.pods, self.queues = self.caches.pods, self.caches.queues
         self.work.register(registration("worker", 8))
 
-    def new_reconciler(self) -> Reconciler:
-        """Return a reconciler as a worker process creates it, once the served kinds are known."""
+    def new_reconciler(self, **more: Any) -> Reconciler:
+        """Return a reconciler as a worker process creates it, once the served kinds are known; `more` are functions of
+        its caches."""
         found = reconcile_settings(self.settings, self.caches.served)
         caches = self.caches
         return Reconciler(
@@ -126,7 +127,7 @@ class Desk:
             caches.pods,
             replace(found, most_seconds=60.0),
             self.clock,
-            caches=caches.reconcile_caches,
+            caches=replace(caches.reconcile_caches, **more),
         )
 
     def open(self) -> MemoryStore:

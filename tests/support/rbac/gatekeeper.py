@@ -7,8 +7,8 @@ One rule: a gatekeeper stands in front of an embedded API server, whose only acc
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from coordinator.rbac.permissions import PolicyRule, Role
 from coordinator.access.own_rights import REVIEWS
+from coordinator.rbac.permissions import PolicyRule, Role
 from crds.api_resources import PODS, SERVICE_ACCOUNTS, SERVICES, Resource
 from kube import error_answers
 from kube.api import Cluster

@@ -1,4 +1,7 @@
-"""Version 1: the first tables of the history."""
+"""Version 1: the first tables of the history.
+
+What stands in `history.sql.tables`, too, is written again here: that module changes, and a migration never does.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -97,7 +100,8 @@ def _make_waits_and_pods() -> None:
         _number("over", str(2**62)),
         sqlite_with_rowid=False,
     )
-    op.create_index("waits_by_queue", "waits", ["queue", "start", "over"])
+    lasts = sa.text("over > start")
+    op.create_index("waits_by_time", "waits", ["over", "start", "queue"], sqlite_where=lasts, postgresql_where=lasts)
     op.create_table(
         "pods",
         _key("uid", _TEXT),

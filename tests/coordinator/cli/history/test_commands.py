@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from coordinator.cli import api_client
+from coordinator.local import stack_state
 from coordinator.local.stack_state import Files
 from coordinator.query.history_answers import MOST_JOBS, PAGE
 from crds import timestamps
@@ -27,6 +29,14 @@ def data(tmp_path: Path) -> Path:
     files.lock.touch()
     files.layout.kubeconfig.touch()
     return tmp_path
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the cluster run, with settings of its own."""
+    told = {"settings": {"prices": "nvidia.com/gpu=2", "cost": "jobs"}}
+    monkeypatch.setattr(stack_state, "supervisor_pid", lambda _: 1)
+    monkeypatch.setattr(api_client, "coordinator", lambda _: lambda _: told)
 
 
 @pytest.fixture
@@ -142,6 +152,13 @@ def test_usage_adds_up_and_ends_with_the_line_of_the_cluster(torchq: Torchq) -> 
     assert torchq(*query, "-o", "csv").stdout.startswith("QUEUE,JOBS,GPU-HOURS,SHARE,TARGET,IDLE GROWTH,PRICE,")
 
 
+@pytest.mark.usefixtures("three", "runs")
+def test_prices_are_those_of_the_cluster_while_it_runs(torchq: Torchq) -> None:
+    found = torchq("usage", "--since", timestamps.format_time(T), "-o", "csv", TORCHQ_PRICES="nvidia.com/gpu=1.5")
+    [row] = csv.DictReader(found.stdout.splitlines())
+    assert (row["GPU-HOURS"], row["PRICE"]) == ("2.1111", "4.2222")
+
+
 def test_a_month_without_history_says_so(torchq: Torchq, record: Callable[..., None]) -> None:
     record()
     assert "no job has held room in this time" in torchq("usage").stderr
@@ -168,6 +185,12 @@ def test_what_is_wrong_is_said_by_its_option(
 def test_a_cluster_that_never_had_a_recorder_says_how_to_begin(torchq: Torchq, data: Path) -> None:
     refusal = torchq("history", code=1).stderr
     assert f"the local cluster in {data} has no history yet: it begins with the next `torchq local up" in refusal
+
+
+@pytest.mark.usefixtures("runs")
+def test_a_cluster_that_has_just_started_says_where_its_recorder_is_shown(torchq: Torchq, data: Path) -> None:
+    refusal = torchq("usage", code=1).stderr
+    assert f"has no history yet: `torchq local status --data {data}` shows its recorder" in refusal
 
 
 def test_files_of_another_user_are_refused_in_words(

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from coordinator.cli.history.sources import RecorderHistory
+from coordinator.query.remote import RecorderHistory
 
 
 def test_a_recorder_gets_the_query_of_the_command_and_a_token_of_its_namespace() -> None:

@@ -6,9 +6,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from coordinator.cli.history import tables
-from coordinator.cli.output import Document, TableOptions
+from coordinator.cli.history import job_text
+from coordinator.cli.output import TableOptions
 from coordinator.query import history_answers
+from coordinator.query.questions import Document
+from coordinator.wording import history_columns as tables
 from history.rows import GapRow, PoolRow, QueueRow, Row
 from tests.doubles.memory_history import MemoryHistory
 from tests.support.history_rows import GPU, hold, job, pod, wait
@@ -132,12 +134,16 @@ def test_one_job_has_each_hold_and_the_pods_that_went_on() -> None:
         job("u0", name="big", created=T - 5),
     )
     document = history_answers.answer_job(stored(*rows), "red", "big", "", NOW)
-    text = tables.job_text(document, UTC)
+    text = job_text.job_text(document, UTC)
     assert "Held:      2h, 13.00 GPU-hours in 2 attempts" in text
     assert f"8.00        Resized   {GPU}=8 and 2 more (idle growth: {GPU}=4)" in text
     assert "2026-11-20 02:00:00 ~" in text
     assert "1 pod went on after the job:" in text
     assert "other jobs of this name: big/u0 (not ended)" in text
+    shorter = {**document, "holds": document["holds"][1:], "podCount": 5}
+    text = job_text.job_text(shorter, UTC)
+    assert "in 2 attempts (the newest 1 of 2 holds are listed)" in text
+    assert "5 pods went on after the job (the newest 1 of 5 pods are listed):" in text
 
 
 class TestUsage:
@@ -174,13 +180,17 @@ class TestUsage:
         assert used(document).splitlines()[-1].startswith("others   1      48.00")
 
     def test_says_that_the_size_of_the_pool_is_not_known_or_since_when_it_is(self) -> None:
-        assert "the size of the pool is not known" in tables.cluster_line(usage(*self.rows[1:]), UTC)
+        assert "how many GPUs or CPUs the pool had is not known" in tables.cluster_line(usage(*self.rows[1:]), UTC)
         late = usage(PoolRow(start=T + 12 * HOUR, amounts={GPU: 16}), *self.rows[1:])
         assert "192.00 GPU-hours since 2026-11-20 12:00; 0% paid" in tables.cluster_line(late, UTC)
 
     def test_names_both_days_of_a_gap_over_midnight(self) -> None:
         night = usage(GapRow(start=T - 600, end=T + 600))
         assert tables.cluster_line(night, UTC).endswith("not recorded: 2026-11-19 23:50 to 2026-11-20 00:10")
+
+    def test_names_the_seconds_of_a_gap_within_one_minute(self) -> None:
+        short = usage(GapRow(start=T + 605, end=T + 611))
+        assert tables.cluster_line(short, UTC).endswith("not recorded: 2026-11-20 00:10:05 to 00:10:11")
 
     def test_names_the_last_gaps_alone(self) -> None:
         gaps = [GapRow(start=T + day * 24 * HOUR, end=T + day * 24 * HOUR + 60) for day in range(-9, 0)]

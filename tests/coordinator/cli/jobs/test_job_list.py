@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli import api_client, job_columns, output
+from coordinator.cli import api_client, output
 from coordinator.cli.jobs import job_list
 from coordinator.errors import CoordinatorError
 from coordinator.follow.job_feed import Inbox
+from coordinator.wording import job_columns
 from crds import timestamps
 from crds.api_resources import TORCHJOBS
 from crds.torchjob.conditions import RANKS_REMEDY

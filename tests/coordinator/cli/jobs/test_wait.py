@@ -102,7 +102,7 @@ def test_a_job_that_does_not_exist_is_named(torchq: Torchq, namespace: str) -> N
         (("job", "wait", "train"), "coordinator.follow.job_feed.Inbox.take"),
         (("job", "logs", "-f", "train"), "coordinator.cli.jobs.job_output._print"),
         (("job", "list", "-w"), "coordinator.follow.job_feed.Inbox.take"),
-        (("job", "show", "train"), "coordinator.cli.job_context.read"),
+        (("job", "show", "train"), "coordinator.wording.job_context.read"),
     ],
 )
 def test_ctrl_c_is_quiet_and_has_its_exit_code(

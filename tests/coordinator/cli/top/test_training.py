@@ -2,9 +2,9 @@
 
 from typing import Any, cast
 
-from coordinator.cli.api_client import NoCoordinator
 from coordinator.cli.top import training
 from coordinator.query.questions import Document, Queries
+from coordinator.query.remote import NoCoordinator
 from crds.keys import JobKey
 from tests.support.queues.builders import key
 

@@ -3,8 +3,6 @@
 import contextlib
 import logging
 
-from coordinator.access.readers import ACCOUNT, AUDIENCE, TOKEN_SECONDS
-from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache.watches import Watches
 from coordinator.leader.election import LeaderElection, LeaseConfig
 from coordinator.leader.queue_statuses import QueueStatuses
@@ -34,7 +32,7 @@ from reconcilers.values import (
 from tests.support.acceptance.stack import until
 from tests.support.rbac.access import TENANT
 from tests.support.rbac.gatekeeper import resource_name
-from tests.support.rbac.scenes.stage import OTHERS, Nothing, Stage, node, owner, pod, queue, scene
+from tests.support.rbac.scenes.stage import OTHERS, Nothing, Stage, node, owner, pod, queue, review, scene
 
 
 @scene(COORDINATOR, "torchjobs", "list", "watch")
@@ -170,14 +168,7 @@ def made_for(stage: Stage, resource: Resource, key: JobKey) -> str:
 @scene(COORDINATOR, "tokenreviews", "create")
 @scene(COORDINATOR, "subjectaccessreviews", "create")
 def _look_who_asks(stage: Stage) -> str:
-    token = stage.admin.account_token(TENANT, ACCOUNT, AUDIENCE, TOKEN_SECONDS)  # type: ignore[attr-defined]
-    try:
-        reader = TokenReviews(stage.access.cluster(COORDINATOR)).reader(token)
-    except errors.ClusterError as error:
-        return str(error)
-    assert reader is not None
-    assert reader.may_read(TENANT)
-    return ""
+    return review(stage, COORDINATOR)
 
 
 def foreign_scenes(resource: Resource) -> None:

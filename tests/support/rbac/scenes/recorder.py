@@ -2,8 +2,6 @@
 
 import time
 
-from coordinator.access.readers import ACCOUNT, AUDIENCE, TOKEN_SECONDS
-from coordinator.access.token_reviews import TokenReviews
 from coordinator.rbac.account_manifests import LEASE_NAMESPACE, SYSTEM_NAMESPACE
 from coordinator.rbac.permissions import LEASE, RECORDER, SERVICE, WORKER, proxied
 from coordinator.recorder.pending_rows import PendingRows
@@ -12,8 +10,7 @@ from coordinator.recorder.sights import Sights
 from coordinator.worker.recording import RecordingReader
 from crds.api_resources import LEASES
 from kube import errors
-from tests.support.rbac.access import TENANT
-from tests.support.rbac.scenes.stage import Stage, installation, only_forbidden, pod, queue, scene
+from tests.support.rbac.scenes.stage import Stage, installation, only_forbidden, pod, queue, review, scene
 
 
 def sights(stage: Stage) -> Sights:
@@ -46,14 +43,7 @@ def _tell_whose_history_it_is(stage: Stage) -> str:
 @scene(RECORDER, "tokenreviews", "create")
 @scene(RECORDER, "subjectaccessreviews", "create")
 def _look_who_asks(stage: Stage) -> str:
-    token = stage.admin.account_token(TENANT, ACCOUNT, AUDIENCE, TOKEN_SECONDS)  # type: ignore[attr-defined]
-    try:
-        reader = TokenReviews(stage.access.cluster(RECORDER)).reader(token)
-    except errors.ClusterError as error:
-        return str(error)
-    assert reader is not None
-    assert reader.may_read(TENANT)
-    return ""
+    return review(stage, RECORDER)
 
 
 @scene(RECORDER, "leases", "get", "create", "patch")

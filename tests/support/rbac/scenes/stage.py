@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from coordinator.access.readers import ACCOUNT, AUDIENCE, TOKEN_SECONDS
+from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache import optional_kinds, own_installation
 from coordinator.cli import main, session
 from coordinator.leader.election import SERVICE_ANNOTATION
@@ -241,6 +243,18 @@ def installation(stage: Stage, role: Role) -> str:
         own_installation.read(stage.access.cluster(role), LEASE_NAMESPACE)
     except errors.ClusterError as error:
         return str(error)
+    return ""
+
+
+def review(stage: Stage, role: Role) -> str:
+    """Look under an account who shows the token of the tenant's users. Return the error, or an empty text."""
+    token = stage.admin.account_token(TENANT, ACCOUNT, AUDIENCE, TOKEN_SECONDS)  # type: ignore[attr-defined]
+    try:
+        reader = TokenReviews(stage.access.cluster(role)).reader(token)
+    except errors.ClusterError as error:
+        return str(error)
+    assert reader is not None
+    assert reader.may_read(TENANT)
     return ""
 
 
