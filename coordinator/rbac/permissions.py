@@ -255,10 +255,10 @@ RECORDER = Role(
 )
 DASHBOARD = Role(
     name="dashboard",
-    purpose="`torchq dashboard serve`: watches jobs and queues, and shows each visitor what the visitor may see",
-    # Coordinators tell an account about all jobs if the account may list them. Pods, events and logs are read, and jobs
-    # and queues are changed, with the token of the visitor.
-    rules=tuple(_of_each(TORCHJOBS, TENANT_QUEUES, verbs=_FOLLOW)),
+    purpose="`torchq dashboard serve`: watches jobs, and shows each visitor what the visitor may see",
+    # Coordinators tell an account that may list all jobs about all jobs and queues. All else is read, and jobs and queues
+    # are changed, with the token of the visitor.
+    rules=(PolicyRule(resource=TORCHJOBS, verbs=_FOLLOW),),
 )
 USER = Role(
     name="user",

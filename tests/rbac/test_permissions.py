@@ -194,7 +194,7 @@ FORBIDDEN = [
     (DASHBOARD, "list", PODS, ""),
     (DASHBOARD, "list", EVENTS, ""),
     (DASHBOARD, "patch", TORCHJOBS, ""),
-    (DASHBOARD, "patch", TENANT_QUEUES, ""),
+    (DASHBOARD, "list", TENANT_QUEUES, ""),
 ]
 
 
