@@ -4,12 +4,16 @@ One rule: pure. A picture says in words what it shows, and a template draws it (
 percents of the width of the picture; heights of lines are percents of its height, from the top.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 WHOLE = 100.0
 QUOTA_AT = 80.0
 """Where a quota ends in its bar, so that room is left for what is borrowed beyond."""
+LEAST_POINTS = 2
+SHORTEST = 0.4
+"""The length at which the shortest time can still be seen."""
 _DIGITS = 2
 
 
@@ -59,7 +63,8 @@ def quota_bar(used: float, idle: float, quota: float | None, whole: float | None
     beyond the tick at the end of the quota. Without a quota, the bar is what is used of the whole pool."""
     used, idle = max(0.0, used), min(max(0.0, idle), max(0.0, used))
     if quota is None:
-        unit = WHOLE / max(whole or 0.0, used) if whole or used else 0.0
+        most = max(whole or 0.0, used)
+        unit = WHOLE / most if most else 0.0
         return Bar(label, _segments([("used", (used - idle) * unit), ("idle", idle * unit)]))
     quota = max(0.0, quota)
     most = max(quota * WHOLE / QUOTA_AT, used)
@@ -89,10 +94,12 @@ def time_bar(spans: Iterable[tuple[str, float, float]], start: float, end: float
     length = end - start
     if length <= 0:
         return Bar(label)
-    places = ((kind, *(_clamped((moment - start) / length) for moment in (first, last))) for kind, first, last in spans)
-    found = (
-        Segment(kind, _rounded(first), _rounded(max(last - first, 0.4))) for kind, first, last in places if last > first
-    )
+    found = []
+    for kind, first, last in spans:
+        begin, finish = (_clamped((moment - start) / length) for moment in (first, last))
+        if finish > begin:
+            begin = min(begin, WHOLE - SHORTEST)
+            found.append(Segment(kind, _rounded(begin), _rounded(max(finish - begin, SHORTEST))))
     return Bar(label, tuple(found))
 
 
@@ -103,13 +110,15 @@ def curve(area: Sequence[float | None], line: Sequence[float | None], label: str
 
 
 def trend(values: Sequence[float], label: str) -> Curve:
-    """Return a line through values at equal distances, from the lowest at the bottom to the highest at the top."""
-    if len(values) < 2:
+    """Return a line through values at equal distances, from the lowest at the bottom to the highest at the top. Values
+    that are no numbers, such as a loss that has diverged, are left out."""
+    finite = [value for value in values if math.isfinite(value)]
+    if len(finite) < LEAST_POINTS:
         return Curve(label)
-    low, high = min(values), max(values)
-    span = (high - low) or 1.0
-    step = WHOLE / (len(values) - 1)
-    points = [(index * step, WHOLE * (high - value) / span) for index, value in enumerate(values)]
+    low, high = min(finite), max(finite)
+    step = WHOLE / (len(finite) - 1)
+    heights = (0.5 if high == low else (high - value) / (high - low) for value in finite)
+    points = [(index * step, WHOLE * height) for index, height in enumerate(heights)]
     return Curve(label, line="M" + "L".join(f"{_rounded(x):g} {_rounded(y):g}" for x, y in points))
 
 

@@ -190,6 +190,7 @@ def _parts(
         if start > at:
             yield WAITED, at, start, None
         stop = stay.end if stay.end is not None else end
+        stop = None if stop is None else max(stop, start)
         running = max(stay.running, start) if stay.running is not None else None
         if running is None or (stop is not None and running >= stop):
             yield HELD, start, stop, stay
@@ -199,7 +200,7 @@ def _parts(
             yield RAN, running, stop, stay
         if stop is None:
             return
-        at = max(stop, start)
+        at = stop
     if end is None or end > at:
         yield WAITED, at, end, None
 

@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from coordinator.dashboard.moments import Moments
 from coordinator.errors import CoordinatorError
 from coordinator.follow.job_feed import Inbox, JobFeed
 from coordinator.query.questions import Document, Queries
+from history.errors import HistoryError
 from kube import errors
 from kube.api import Manifest
 from queues.errors import QueueError
@@ -29,8 +30,10 @@ FIRST_SECONDS = 10.0
 """The longest wait of a page for a first reading."""
 PICKS = 10
 """The forecast picks that a page shows."""
-FAILURES = (errors.ClusterError, QueueError, CoordinatorError)
+FAILURES = (errors.ClusterError, QueueError, CoordinatorError, HistoryError)
 _NOTHING_YET = MappingProxyType({"API server": f"it has not answered for {FIRST_SECONDS:.0f} s"})
+MOST_KEPT = 256
+"""The most values that are kept for a reading, beside what was read."""
 T = TypeVar("T")
 
 
@@ -58,14 +61,14 @@ class Reading:
     """When a coordinator answered last; the figures of queues and picks are those of then."""
     began: Moments = field(default_factory=lambda: MappingProxyType({}))
     """When the waits began of the oldest job of each queue (`queue_wait`) and of picks (`pick_wait`)."""
-    _of_reading: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    _of_jobs: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _of_reading: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _of_jobs: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
         """Return a value that is made once for this reading, however many visitors look."""
         return _kept(self._of_reading, name, make)
 
-    def once_for_jobs(self, name: str, make: Callable[[], T]) -> T:
+    def once_for_jobs(self, name: Hashable, make: Callable[[], T]) -> T:
         """Return a value that is made from the jobs, and again only when these differ."""
         return _kept(self._of_jobs, name, make)
 
@@ -87,10 +90,12 @@ def pick_wait(pick: Document) -> str:
     return f"pick {pick.get('uid')} {pick.get('workers')}"
 
 
-def _kept(values: dict[str, Any], name: str, make: Callable[[], T]) -> T:
-    if name not in values:
-        values[name] = make()
-    found: T = values[name]
+def _kept(values: dict[Hashable, Any], name: Hashable, make: Callable[[], T]) -> T:
+    found: T | None = values.get(name)
+    if found is None:
+        if len(values) >= MOST_KEPT:
+            values.clear()
+        found = values[name] = make()
     return found
 
 
@@ -218,4 +223,5 @@ class Readings:
 
 
 def _items(answer: Document) -> Sequence[Document]:
-    return answer.get("items", ())
+    found: Sequence[Document] = answer.get("items", ())
+    return found

@@ -36,6 +36,7 @@ _STATES_SECONDS = 1.0
 """How often the newest state of a line is shown that has no end yet."""
 _STOP_SECONDS = 1.0
 
+
 class StatesOfJob(Iterator[Manifest | None], Protocol):
     """The states of one job: the present one, then each change; None once the job is deleted, as the last one."""
 

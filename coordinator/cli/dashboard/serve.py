@@ -17,7 +17,6 @@ from coordinator.access import key_files
 from coordinator.access.readers import HEADER
 from coordinator.access.shown_tokens import ShownTokens
 from coordinator.cli import api_client
-from coordinator.cli.api_client import NoRecorder, RemoteQueries
 from coordinator.cli.dashboard.by_hand import until_signal
 from coordinator.cli.session import REVIEW_SECONDS, Session, pass_session, start_log
 from coordinator.dashboard import server
@@ -26,7 +25,6 @@ from coordinator.dashboard.access.logins import Logins
 from coordinator.dashboard.access.visits import SeenNames, Visits
 from coordinator.dashboard.readings import Readings
 from coordinator.dashboard.server import Frame
-from coordinator.dashboard.visitors import HistoryFetch
 from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.http import listening_ports, signs_of_life
@@ -34,6 +32,7 @@ from coordinator.local import supervisor
 from coordinator.metrics import dashboard_metrics, process_page
 from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
+from coordinator.query.remote import Fetch, NoRecorder, RemoteQueries
 from coordinator.settings import Settings
 from kube import client, threads
 from kube.process.turns import Turns
@@ -110,7 +109,7 @@ def _own_token(path: str, _namespace: str) -> Mapping[str, str]:
     return {HEADER: token.decode("ascii", "replace")}
 
 
-def _history(settings: Settings, tokens: ShownTokens) -> HistoryFetch:
+def _history(settings: Settings, tokens: ShownTokens) -> Fetch:
     """Return access to the recorder with the tokens of a visitor. Raises NoRecorder."""
     if not settings.dashboard_recorder:
         raise NoRecorder(

@@ -5,13 +5,12 @@ One rule: a page asks once when it is opened, and then once a minute at most. Wi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, urlencode
 
 from coordinator.dashboard.loads import Loads
 from coordinator.dashboard.readings import FAILURES
 from coordinator.dashboard.visitors import Visitor
 from coordinator.query.history_answers import MOST_JOBS
-from coordinator.query.questions import Document, UnknownObject, parse_document
+from coordinator.query.questions import Document, UnknownObject
 
 EVERY_SECONDS = 60.0
 
@@ -35,8 +34,8 @@ def jobs(visitor: Visitor, namespace: str, queue: str) -> PastJobs:
 
     def read(_: PastJobs | None) -> PastJobs:
         try:
-            path = f"/v1/history?{urlencode({**query, 'limit': str(MOST_JOBS)})}"
-            return PastJobs(tuple(parse_document(visitor.history()(path, namespace)).get("items", ())))
+            found = visitor.history().jobs({**query, "limit": str(MOST_JOBS)})
+            return PastJobs(tuple(found.get("items", ())))
         except FAILURES as error:
             return PastJobs(problem=str(error))
 
@@ -47,9 +46,8 @@ def job(visitor: Visitor, namespace: str, name: str, uid: str) -> Document | Non
     """Return a job of the history with its holds; None if there is none, or no recorder answers."""
 
     def read(_: Document | None) -> Document | None:
-        path = f"/v1/history/{quote(namespace, safe='')}/{quote(name, safe='')}?{urlencode({'uid': uid})}"
         try:
-            return parse_document(visitor.history()(path, namespace))
+            return visitor.history().job(namespace, name, uid)
         except (UnknownObject, *FAILURES):
             return None
 

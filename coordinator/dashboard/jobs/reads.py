@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from coordinator.dashboard.jobs import history
 from coordinator.dashboard.jobs.index import UNREADABLE
@@ -67,6 +67,16 @@ class JobLoaded:
     tail: Tail = field(default_factory=Tail)
     past: Document | None = None
     """The job in the history, if the API server does not have it."""
+    _made: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return a value that is made once from what was read, however often the page is made from it. Only the value
+        of the newest name is kept."""
+        if name not in self._made:
+            self._made.clear()
+            self._made[name] = make()
+        found: T = self._made[name]
+        return found
 
 
 class JobReads:
@@ -83,7 +93,7 @@ class JobReads:
         Raises UnknownObject if there is no such job, or the visitor may not list the jobs of its namespace.
         """
         namespace, name = parameters["namespace"], parameters["name"]
-        if not visitor.bounds().reader.may_read(namespace):
+        if not visitor.bounds((namespace,)).reader.may_read(namespace):
             raise UnknownObject(f"there is no job {namespace}/{name}")
         uid = parameters.get("uid", "")
         if not uid:
@@ -113,9 +123,7 @@ class JobReads:
         reader = VisitorReader(visitor, problems)
         known = _known(reader, item, datetime.fromtimestamp(self._clock(), UTC))
         points = before.points if before else ()
-        return JobLoaded(
-            key.uid, item, known, MappingProxyType(problems), _with_report(points, known.training), gone=""
-        )
+        return JobLoaded(key.uid, item, known, MappingProxyType(problems), with_report(points, known.training), gone="")
 
 
 def member(parameters: Mapping[str, str]) -> LogSelection:
@@ -181,7 +189,7 @@ def _known(reader: "VisitorReader", item: Manifest, now: datetime) -> KnownFacts
     return replace(known, objects=objects, training=training)
 
 
-def _with_report(points: tuple[Point, ...], training: Document) -> tuple[Point, ...]:
+def with_report(points: tuple[Point, ...], training: Document) -> tuple[Point, ...]:
     """Return the points with the newest report, if it is a new one."""
     at, step = training.get("reportedAt"), training.get("step")
     if not isinstance(at, str) or not isinstance(step, int) or (points and points[-1].at == at):
@@ -218,7 +226,7 @@ class VisitorReader:
 
     def place(self, key: JobKey) -> Document:
         """See JobReader. What the status of the job says has to do where no coordinator tells more."""
-        bounds = self.visitor.bounds()
+        bounds = self.visitor.bounds((key.namespace,))
         try:
             return bounds.job(self.visitor.queries().job(key))
         except UnknownObject:

@@ -85,6 +85,11 @@ def of_queue(item: Document, names: Iterable[str]) -> QueueUse:
     return QueueUse(used, idle, limit, text, ", ".join([f"{text} {quota_text}", *more]))
 
 
+def limited(item: Document) -> Sequence[str]:
+    """Return the resources that the quota of a queue limits, GPUs first."""
+    return sorted(_quota(item), key=lambda name: (not name.endswith(GPU), name))
+
+
 def pool(reading: Reading, queues: Iterable[Document]) -> Sequence[PoolUse]:
     """Return what is used of the pool: of each kind of GPU, of CPUs and of memory. `queues` have the idle growth."""
     capacity, used = _capacity(reading), (reading.upcoming.get("pool") or {}).get("used") or {}
@@ -113,18 +118,21 @@ def _readable(name: str, amount: float) -> str:
 
 
 def _capacity(reading: Reading) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = (reading.upcoming.get("pool") or {}).get("capacity") or {}
-    return found
+    return _mapping((reading.upcoming.get("pool") or {}).get("capacity"))
 
 
 def _usage(item: Document) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = status_of(item).get("usage") or {}
-    return found
+    return _mapping(status_of(item).get("usage"))
 
 
 def _quota(item: Document) -> Mapping[str, Any]:
-    limits: Mapping[str, Any] = item["spec"].get("quota") or {}
+    limits = _mapping(item["spec"].get("quota"))
     return {quantities.canonical(name): most for name, most in limits.items()}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """Return amounts by name; none where an object has something else there."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _amount(quantity: Any) -> float:

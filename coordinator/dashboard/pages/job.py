@@ -16,7 +16,7 @@ from coordinator.dashboard.jobs.index import UNREADABLE
 from coordinator.dashboard.jobs.log_tail import Tail
 from coordinator.dashboard.jobs.reads import DELETED, REPLACED, JobLoaded, JobReads, Point, member
 from coordinator.dashboard.jobs.tables import attempt
-from coordinator.dashboard.pages.queues import problems
+from coordinator.dashboard.pages.problems import problems
 from coordinator.query.questions import Document
 from coordinator.runs import in_place
 from coordinator.wording import explanations, history_columns, job_columns, job_details, job_facts, job_growth
@@ -105,7 +105,9 @@ def _sections(asked: Asked, loaded: JobLoaded) -> Mapping[str, Elements]:
     if loaded.item is None:
         text = f"{asked.parameters['name']} cannot be shown"
         return {"heading": (Element("heading-text", "job_heading", (text, "")),), "notices": notices}
-    return {**_present(loaded, loaded.item, asked.reading.at), "notices": notices}
+    item, now = loaded.item, asked.reading.at
+    known = loaded.once(f"minute {now // MINUTE}", lambda: _present(loaded, item, now))
+    return {**known, "notices": notices, "life": _life(lambda: life.of_job(item, now)), **_log(loaded.tail)}
 
 
 def _notices(asked: Asked, loaded: JobLoaded) -> Elements:
@@ -132,7 +134,7 @@ def _invalid(item: Manifest) -> str:
 
 
 def _present(loaded: JobLoaded, item: Manifest, now: float) -> Mapping[str, Elements]:
-    """Return what is shown of a job of the API server."""
+    """Return what is shown of a job of the API server, beside what moves with the time."""
     known = loaded.known
     why = attempt(lambda: explanations.describe(item, known), None)
     title = attempt(lambda: heading.of_job(item, why or {}), str(item["metadata"].get("name", "")))
@@ -142,7 +144,6 @@ def _present(loaded: JobLoaded, item: Manifest, now: float) -> Mapping[str, Elem
     return {
         "heading": (Element("heading-text", "job_heading", (tables.short(title), phase)),),
         "why": tables.lines("why", sentences),
-        "life": _life(lambda: life.of_job(item, now)),
         "facts": tables.facts("fact", attempt(lambda: [*job_facts.facts(item, details)], [])),
         "links": _links(item),
         "tasks": tables.rows("task", partial(job_facts.tasks, details)),
@@ -155,7 +156,6 @@ def _present(loaded: JobLoaded, item: Manifest, now: float) -> Mapping[str, Elem
         "reports": tables.rows("report", lambda: tables.reports(known.training)),
         "curves": _curves(loaded.points),
         "result": _result(item),
-        **_log(loaded.tail),
     }
 
 

@@ -11,7 +11,7 @@ from coordinator.dashboard.elements import Element, Page
 from coordinator.dashboard.jobs import history
 from coordinator.dashboard.jobs.history import PastJobs
 from coordinator.dashboard.jobs.index import INDEXES, UNREADABLE, Filters, IndexedJob
-from coordinator.dashboard.pages.queues import problems
+from coordinator.dashboard.pages.problems import problems
 from coordinator.dashboard.visitors import Visitor
 from coordinator.query.questions import Document
 from coordinator.wording import columns, history_columns, job_columns

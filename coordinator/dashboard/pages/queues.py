@@ -9,6 +9,7 @@ from coordinator.dashboard import charts, moments, paging, paths, readings
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.charts import Bar
 from coordinator.dashboard.elements import Element, Page
+from coordinator.dashboard.jobs import tables
 from coordinator.dashboard.pages import amounts
 from coordinator.dashboard.pages.amounts import Room
 from coordinator.dashboard.pages.problems import problems
@@ -175,7 +176,7 @@ def _facts(asked: Asked) -> Iterator[Element]:
     found = dict(system_health.facts(document))
     for title in SHOWN_FACTS:
         if title in found:
-            yield Element(f"fact-{title.lower()}", "fact", (title, str(found[title])))
+            yield Element(f"fact-{title.lower()}", "fact", (title, tables.cell(str(found[title]))))
 
 
 def _pool(asked: Asked, room: Room) -> Iterator[Element]:
