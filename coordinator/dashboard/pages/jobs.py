@@ -1,6 +1,6 @@
 """The list of jobs: filters in the address, newest first, and jobs that are deleted, from the history."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -103,9 +103,9 @@ def page(asked: Asked) -> Page:
         title="Jobs",
         sections={
             "problems": tuple(problems(asked)),
-            "pager": (Element("pager-jobs", "jobs_pager", pager),),
+            "pager": (Element("pager-jobs", "pager", (pager, "jobs", "" if shown else "no such jobs")),),
             "jobs": tuple(_row(each, asked.loaded.places, now) for each in shown),
-            "past": tuple(_past(told)) if told else (),
+            **_past(told),
             "past-note": (Element("past-note-text", "text", _past_note(asked.loaded.past, len(told))),),
         },
         fixed={
@@ -159,11 +159,16 @@ def _passes(job: Document, wanted: Filters) -> bool:
     )
 
 
-def _past(items: list[Document]) -> Iterator[Element]:
-    """Yield the rows of jobs of the history, after the row of their titles."""
+def _past(items: list[Document]) -> Mapping[str, tuple[Element, ...]]:
+    """Return the rows of jobs of the history, and the row of their titles."""
+    if not items:
+        return {"past-head": (), "past": ()}
     shape = history_columns.job_columns(items, UTC_ZONE, everywhere=True)
     shown = [each for each in shape if not each.wide and (each.title in PAST_TITLES or each.title.endswith("-HOURS"))]
-    yield Element("past-titles", "past_titles", tuple(each.title.capitalize() for each in shown))
+    titles = tuple(
+        f"{each.title[:-5]}hours" if each.title.endswith("HOURS") else each.title.capitalize() for each in shown
+    )
+    found = []
     for job in items:
         row = PastRow(
             path=paths.with_query(paths.of_job(f"{job['namespace']}/{job['name']}"), {"uid": str(job["uid"])}),
@@ -172,7 +177,8 @@ def _past(items: list[Document]) -> Iterator[Element]:
             submitted=job["submitted"],
             cells=tuple(excerpts.excerpt(str(each.text(job)), LONGEST_FILTER) for each in shown),
         )
-        yield Element(f"past-{job['uid']}", "past_job", row)
+        found.append(Element(f"past-{job['uid']}", "past_job", row))
+    return {"past-head": (Element("past-titles", "past_titles", titles),), "past": tuple(found)}
 
 
 def _past_note(past: PastJobs, shown: int) -> str:

@@ -145,8 +145,8 @@ def past(name: str, **more: Any) -> dict[str, Any]:
 def test_deleted_jobs_come_from_the_history_in_the_words_of_torchq_history() -> None:
     told = PastJobs((past("gone"), past("train"), past("unseen", namespace="other"), past("x", state="Failed")))
     page = jobs.page(asked(JobsLoaded(told, {}), [job()], "team", phase="succeeded"))
-    titles, row = texts(page.sections["past"])
-    assert titles == ("Queue", "Outcome", "Waited", "Held", "Gpu-hours", "Restarts", "Why")
+    ((titles,), (row,)) = (texts(page.sections[name]) for name in ("past-head", "past"))
+    assert titles == ("Queue", "Outcome", "Waited", "Held", "GPU-hours", "Restarts", "Why")
     assert (row.name, row.path, row.cells) == (
         "gone", "/jobs/team/gone?uid=uid-gone", ("a", "Succeeded", "60s", "60s", "2.00", "0", "-"),
     )  # fmt: skip
