@@ -78,7 +78,7 @@ def lines(name: str, texts: Iterable[object]) -> tuple[Element, ...]:
 def facts(name: str, found: Iterable[tuple[str, object]]) -> tuple[Element, ...]:
     """Return facts with their titles as elements."""
     return tuple(
-        Element(f"{name}-{number}", "fact", (title, cell(value))) for number, (title, value) in enumerate(found)
+        Element(f"{name}-{number}", "job_fact", (title, cell(value))) for number, (title, value) in enumerate(found)
     )
 
 
