@@ -120,7 +120,7 @@ def _notices(asked: Asked, loaded: JobLoaded) -> Elements:
         found.append(("replaced", text, path))
     if loaded.item is not None and (invalid := _invalid(loaded.item)):
         found.append(("invalid", f"This job is invalid: {invalid}", ""))
-    return tuple(Element(f"notice-{name}", "notice", (text, address)) for name, text, address in found)
+    return tuple(Element(f"notice-{name}", "job_notice", (text, address)) for name, text, address in found)
 
 
 def _invalid(item: Manifest) -> str:
@@ -187,7 +187,7 @@ def _life(make: Callable[[], life.Life | None]) -> Elements:
 
 def _links(item: Manifest) -> Elements:
     found = attempt(lambda: links.read(item), links.Links())
-    shown = [Element(f"link-{number}", "link", each) for number, each in enumerate(found.shown)]
+    shown = [Element(f"link-{number}", "job_link", each) for number, each in enumerate(found.shown)]
     return (*shown, *(Element(f"no-link-{number}", "line", text) for number, text in enumerate(found.left_out)))
 
 
