@@ -3,15 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from coordinator.dashboard import paging, paths
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Element, Page
-from coordinator.dashboard.jobs import history
+from coordinator.dashboard.jobs import history, tables
 from coordinator.dashboard.jobs.history import PastJobs
 from coordinator.dashboard.jobs.index import INDEXES, UNREADABLE, Filters, IndexedJob
+from coordinator.dashboard.loads import Loads
 from coordinator.dashboard.pages.problems import problems
+from coordinator.dashboard.readings import FAILURES
 from coordinator.dashboard.visitors import Visitor
 from coordinator.query.questions import Document
 from coordinator.wording import columns, history_columns, job_columns
@@ -37,6 +40,8 @@ MOST_NAMES = 200
 UTC_ZONE = ZoneInfo("UTC")
 Places = Mapping[str, tuple[int, int]]
 """The places of waiting jobs, and how many jobs wait in their queues, by uid."""
+PLACES_SECONDS = 2.0
+_PLACES: Loads[Places] = Loads(PLACES_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +89,28 @@ def filters(parameters: Mapping[str, str]) -> Filters:
 
 
 def load(visitor: Visitor, parameters: Mapping[str, str]) -> JobsLoaded:
-    """Read the history of the jobs, and the places of those that wait in a queue that the filter names."""
+    """Read the history of the jobs, and the places of the jobs on the page that wait."""
     asked = filters(parameters)
-    return JobsLoaded(history.jobs(visitor, asked.namespace, asked.queue), {})
+    return JobsLoaded(history.jobs(visitor, asked.namespace, asked.queue), _places(visitor, asked, parameters))
+
+
+def _places(visitor: Visitor, asked: Filters, parameters: Mapping[str, str]) -> Places:
+    """Return the places of jobs by uid. Which jobs are on the page is known from the reading before, and visitors with
+    the same rights share the answer: a row takes from it the place of its own job alone."""
+    index, reader = INDEXES.newest, visitor.bounds({asked.namespace} - {""}).reader
+    if index is None:
+        return {}
+    shown, _ = paging.cut(index.find(reader, asked), PATH, parameters)
+    waiting = (each for each in shown if tables.attempt(partial(job_columns.is_in_order, each.item), otherwise=False))
+    queues = frozenset(each.queue for each in waiting)
+
+    def read(before: Places | None) -> Places:
+        try:
+            return job_columns.places_by_uid(visitor.queries().places(queues))
+        except (*FAILURES, *UNREADABLE):
+            return before or {}
+
+    return _PLACES.get((reader, queues), read) if queues else {}
 
 
 def page(asked: Asked) -> Page:
@@ -165,9 +189,7 @@ def _past(items: list[Document]) -> Mapping[str, tuple[Element, ...]]:
         return {"past-head": (), "past": ()}
     shape = history_columns.job_columns(items, UTC_ZONE, everywhere=True)
     shown = [each for each in shape if not each.wide and (each.title in PAST_TITLES or each.title.endswith("-HOURS"))]
-    titles = tuple(
-        f"{each.title[:-5]}hours" if each.title.endswith("HOURS") else each.title.capitalize() for each in shown
-    )
+    titles = tuple(each.title.capitalize().replace("Gpu", "GPU").replace("Cpu", "CPU") for each in shown)
     found = []
     for job in items:
         row = PastRow(

@@ -11,18 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator.dashboard import drawing
+from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Page
 from coordinator.dashboard.jobs import heading
 from coordinator.dashboard.jobs.log_tail import ShownLine, Tail
 from coordinator.dashboard.jobs.reads import JobLoaded, Point
 from coordinator.dashboard.pages import job as job_page
+from coordinator.dashboard.readings import Reading
 from coordinator.wording import explanations
 from coordinator.wording.explanations import KnownFacts
 from coordinator.wording.job_details import JobContext
 from crds import labels, timestamps
 from crds.schema import definitions
 from kube.api import Manifest
-from tests.coordinator.dashboard.jobs.scene import CREATED, NOW, asked, html, job, texts
+from tests.coordinator.dashboard.jobs.scene import CREATED, NOW, asked, bounds, html, job, texts
 from tests.support.fuzz import strategies
 
 LATER = "2026-01-01T02:00:00Z"
@@ -259,10 +261,7 @@ def test_nothing_changes_on_the_page_while_nothing_happens() -> None:
     seen: dict[str, set[str]] = {}
     for second in range(30):
         parameters = {"namespace": "team", "name": "train"}
-        request = asked(found, (), **parameters)
-        made = job_page.page(
-            type(request)(parameters, type(request.reading)(second, NOW + second), request.bounds, found)
-        )
+        made = job_page.page(Asked(parameters, Reading(second, NOW + second), bounds(), found))
         for elements in drawing.draw(made).values():
             for each in elements:
                 seen.setdefault(each.id, set()).add(each.version)
@@ -309,19 +308,8 @@ class Found(HTMLParser):
 
 EVIL = '"><script>alert(1)</script>\u202e\x1b[2J\x00<img src=x onerror=a>'
 PLAIN = frozenset(Found(html(page(loaded(job(status={"phase": "Running", "admission": ADMITTED}))))).tags)
-KNOWN_TAGS = PLAIN | {
-    "time",
-    "pre",
-    "li",
-    "svg",
-    "rect",
-    "path",
-    "details",
-    "summary",
-    "figure",
-    "figcaption",
-    "strong",
-}
+MORE_TAGS = ("time", "pre", "li", "svg", "rect", "path", "details", "summary", "figure", "figcaption", "strong")
+KNOWN_TAGS = PLAIN | frozenset(MORE_TAGS)
 STATUS = strategies.conforming(
     definitions.torchjob()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
 )

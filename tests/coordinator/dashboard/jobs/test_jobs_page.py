@@ -6,14 +6,24 @@ import pytest
 
 from coordinator.access.readers import EVERYWHERE, Reader
 from coordinator.dashboard.jobs.history import PastJobs
-from coordinator.dashboard.jobs.index import Filters, JobIndex, JobIndexes
+from coordinator.dashboard.jobs.index import INDEXES, Filters, JobIndex, JobIndexes
 from coordinator.dashboard.pages import jobs
 from coordinator.dashboard.pages.jobs import JobRow, JobsLoaded
 from coordinator.dashboard.readings import Reading
 from coordinator.dashboard.visitors import Visitor
 from coordinator.wording import job_columns
 from crds import timestamps
-from tests.coordinator.dashboard.jobs.scene import CREATED, NOW, FakeCluster, asked, html, job, texts, visitor
+from tests.coordinator.dashboard.jobs.scene import (
+    CREATED,
+    NOW,
+    FakeCluster,
+    FakeQueries,
+    asked,
+    html,
+    job,
+    texts,
+    visitor,
+)
 
 NOTHING = JobsLoaded(PastJobs(), {})
 QUEUED = {"phase": "Queued", "queue": {"reason": "WaitingForPool", "message": "no room"}}
@@ -151,6 +161,22 @@ def test_deleted_jobs_come_from_the_history_in_the_words_of_torchq_history() -> 
         "gone", "/jobs/team/gone?uid=uid-gone", ("a", "Succeeded", "60s", "60s", "2.00", "0", "-"),
     )  # fmt: skip
     assert "unseen" not in html(page)
+
+
+def test_the_places_of_the_waiting_jobs_on_the_page_are_asked_once_for_all_with_the_same_rights() -> None:
+    queue = {"schedulingPolicy": {"queue": "queue-of-places"}}
+    waits, held = job("waits", QUEUED, **queue), job("held", schedulingPolicy={"hold": True, "queue": "another"})
+    INDEXES.of(Reading(number=1, at=NOW, jobs=(waits, held, job("runs", RUNNING))))
+    asked_for: list[Any] = []
+
+    class Coordinator(FakeQueries):
+        def places(self, queues: Any) -> Any:
+            asked_for.append(set(queues))
+            return [{"uid": "uid-waits", "position": 2, "of": 5}, {"uid": "x", "position": 1, "of": 5}]
+
+    for _ in range(2):
+        assert jobs.load(visitor(FakeCluster(), Coordinator()), {}).places["uid-waits"] == (2, 5)
+    assert asked_for == [{"queue-of-places"}]
 
 
 def test_without_a_recorder_the_page_says_so() -> None:
