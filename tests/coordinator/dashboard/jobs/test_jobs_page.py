@@ -116,7 +116,12 @@ def test_a_reader_of_some_namespaces_sees_their_jobs_alone() -> None:
 def test_jobs_are_looked_at_once_and_again_only_if_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     known = job_columns.phase
-    monkeypatch.setattr(job_columns, "phase", lambda item: looked.append(item["metadata"]["name"]) or known(item))
+
+    def phase(item: Any) -> str:
+        looked.append(item["metadata"]["name"])
+        return known(item)
+
+    monkeypatch.setattr(job_columns, "phase", phase)
     first, second, indexes = job("first"), job("second"), JobIndexes()
     reading = Reading(number=1, at=NOW, jobs=(first, second))
     index = indexes.of(reading)
