@@ -106,8 +106,15 @@ def _sections(asked: Asked, loaded: JobLoaded) -> Mapping[str, Elements]:
         text = f"{asked.parameters['name']} cannot be shown"
         return {"heading": (Element("heading-text", "job_heading", (text, "")),), "notices": notices}
     item, now = loaded.item, asked.reading.at
+    if loaded.gone and loaded.known.objects.now is not None:
+        now = loaded.known.objects.now.timestamp()
     known = loaded.once(f"minute {now // MINUTE}", lambda: _present(loaded, item, now))
-    return {**known, "notices": notices, "life": _life(lambda: life.of_job(item, now)), **_log(loaded.tail)}
+    told = {**known, "notices": notices, "life": _life(lambda: life.of_job(item, now)), **_log(loaded.tail)}
+    return {**told, **({"heading": _gone(asked.parameters["name"])} if loaded.gone else {})}
+
+
+def _gone(name: str) -> Elements:
+    return (Element("heading-text", "job_heading", (f"{tables.short(name)} was deleted", "Deleted")),)
 
 
 def _notices(asked: Asked, loaded: JobLoaded) -> Elements:
@@ -227,7 +234,7 @@ def _log(tail: Tail) -> Mapping[str, Elements]:
 def _past(past: Document, now: float) -> Mapping[str, Elements]:
     """Return what the history has of a job that is deleted."""
     return {
-        "heading": (Element("heading-text", "job_heading", (f"{past.get('name', '')} was deleted", "Deleted")),),
+        "heading": _gone(str(past.get("name", ""))),
         "life": _life(lambda: life.of_history(past, now)),
         "facts": tables.facts("fact", attempt(lambda: history_columns.job_facts(past, UTC_ZONE), [])),
         "notes": tables.lines("note", attempt(lambda: [history_columns.other_jobs(past)], [])),

@@ -207,8 +207,11 @@ def test_what_was_not_read_is_named_and_the_rest_is_shown() -> None:
 
 
 def test_a_page_stays_when_its_job_is_deleted_and_names_the_one_that_replaced_it() -> None:
-    gone = page(loaded(job(), gone="deleted"))
+    running = job(status={"phase": "Running", "admission": ADMITTED})
+    gone = page(loaded(running, KnownFacts(objects=JobContext(now=timestamps.parse(CREATED))), gone="deleted"))
     assert "is deleted" in gone.sections["notices"][0].values[0]
+    assert gone.sections["heading"][0].values == ("train was deleted", "Deleted")
+    assert gone.sections["life"][0].values.summary == "held room 1s"
     replaced = page(loaded(job(), gone="replaced"))
     assert replaced.sections["notices"][0].values[1] == "/jobs/team/train"
     assert '<a href="/jobs/team/train">' in html(replaced)
