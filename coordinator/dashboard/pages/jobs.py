@@ -10,7 +10,7 @@ from coordinator.dashboard import paging, paths
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Element, Page
 from coordinator.dashboard.jobs import history, tables
-from coordinator.dashboard.jobs.history import PastJobs
+from coordinator.dashboard.jobs.history import RecordedJobs
 from coordinator.dashboard.jobs.index import INDEXES, UNREADABLE, Filters, IndexedJob
 from coordinator.dashboard.loads import Loads
 from coordinator.dashboard.pages.problems import problems
@@ -48,12 +48,12 @@ _PLACES: Loads[Places] = Loads(PLACES_SECONDS)
 class JobsLoaded:
     """What is read for this page alone."""
 
-    past: PastJobs
+    past: RecordedJobs
     places: Places
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class ListedJob:
     """A job, as a row shows it."""
 
     path: str
@@ -150,16 +150,16 @@ def _row(each: IndexedJob, places: Places, now: datetime) -> Element:
         row = _cells(each, places, now)
     except UNREADABLE:
         path = paths.of_job(f"{each.namespace}/{each.name}")
-        row = JobRow(path, each.namespace, each.name, "", "", "", "-", "", "", "-", "the job cannot be read")
+        row = ListedJob(path, each.namespace, each.name, "", "", "", "-", "", "", "-", "the job cannot be read")
     return Element(f"job-{each.uid}", "job", row)
 
 
-def _cells(each: IndexedJob, places: Places, now: datetime) -> JobRow:
+def _cells(each: IndexedJob, places: Places, now: datetime) -> ListedJob:
     item, status = each.item, columns.status_of(each.item)
     shape = {column.title: column for column in job_columns.job_columns(now, places)}
     began = status.get("startTime") or (status.get("admission") or {}).get("admittedAt") or ""
     is_over = bool(status.get("completionTime"))
-    return JobRow(
+    return ListedJob(
         path=paths.of_job(f"{each.namespace}/{each.name}"),
         namespace=each.namespace,
         name=each.name,
@@ -203,7 +203,7 @@ def _past(items: list[Document]) -> Mapping[str, tuple[Element, ...]]:
     return {"past-head": (Element("past-titles", "past_titles", titles),), "past": tuple(found)}
 
 
-def _past_note(past: PastJobs, shown: int) -> str:
+def _past_note(past: RecordedJobs, shown: int) -> str:
     if past.problem:
         return past.problem
     return "" if shown else "the history has no such jobs that are deleted"

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from coordinator.access.readers import EVERYWHERE, Reader
-from coordinator.dashboard.jobs.history import PastJobs
+from coordinator.dashboard.jobs.history import RecordedJobs
 from coordinator.dashboard.jobs.index import INDEXES, Filters, JobIndex, JobIndexes
 from coordinator.dashboard.pages import jobs
-from coordinator.dashboard.pages.jobs import JobRow, JobsLoaded
+from coordinator.dashboard.pages.jobs import JobsLoaded, ListedJob
 from coordinator.dashboard.readings import Reading
 from coordinator.dashboard.visitors import Visitor
 from coordinator.wording import job_columns
@@ -25,7 +25,7 @@ from tests.coordinator.dashboard.jobs.scene import (
     visitor,
 )
 
-NOTHING = JobsLoaded(PastJobs(), {})
+NOTHING = JobsLoaded(RecordedJobs(), {})
 QUEUED = {"phase": "Queued", "queue": {"reason": "WaitingForPool", "message": "no room"}}
 RUNNING = {"phase": "Running", "admission": {"attempt": 1}, "startTime": CREATED}
 FAILED = {
@@ -40,7 +40,7 @@ def at(second: int) -> str:
     return timestamps.format_time(NOW - 3600 + second)
 
 
-def shown(items: list[Any], *namespaces: str, loaded: Any = NOTHING, **parameters: str) -> list[JobRow]:
+def shown(items: list[Any], *namespaces: str, loaded: Any = NOTHING, **parameters: str) -> list[ListedJob]:
     page = jobs.page(asked(loaded, items, *namespaces, **parameters))
     html(page)
     return texts(page.sections["jobs"])
@@ -56,7 +56,7 @@ def test_a_row_says_what_job_list_says_and_its_age_is_a_time() -> None:
         job("runs", RUNNING, created=at(2)),
         job("failed", FAILED, created=at(1)),
     ]
-    found = shown(items, loaded=JobsLoaded(PastJobs(), {"uid-waits": (3, 7)}))
+    found = shown(items, loaded=JobsLoaded(RecordedJobs(), {"uid-waits": (3, 7)}))
     assert [(row.name, row.queue, row.phase, row.pods, row.began, row.runtime, row.reason) for row in found] == [
         ("waits", "a", "Queued", "0/4", "", "-", "3 of 7 (WaitingForPool)"),
         ("runs", "team", "Running", "0/4", CREATED, "-", "-"),
@@ -158,7 +158,7 @@ def past(name: str, **more: Any) -> dict[str, Any]:
 
 
 def test_deleted_jobs_come_from_the_history_in_the_words_of_torchq_history() -> None:
-    told = PastJobs((past("gone"), past("train"), past("unseen", namespace="other"), past("x", state="Failed")))
+    told = RecordedJobs((past("gone"), past("train"), past("unseen", namespace="other"), past("x", state="Failed")))
     page = jobs.page(asked(JobsLoaded(told, {}), [job()], "team", phase="succeeded"))
     ((titles,), (row,)) = (texts(page.sections[name]) for name in ("past-head", "past"))
     assert titles == ("Queue", "Outcome", "Waited", "Held", "GPU-hours", "Restarts", "Why")
@@ -185,7 +185,7 @@ def test_the_places_of_the_waiting_jobs_on_the_page_are_asked_once_for_all_with_
 
 
 def test_without_a_recorder_the_page_says_so() -> None:
-    page = jobs.page(asked(JobsLoaded(PastJobs(problem="no recorder"), {}), [job()]))
+    page = jobs.page(asked(JobsLoaded(RecordedJobs(problem="no recorder"), {}), [job()]))
     assert texts(page.sections["past-note"]) == ["no recorder"]
     assert page.sections["past"] == ()
 
