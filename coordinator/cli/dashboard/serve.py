@@ -17,7 +17,6 @@ from coordinator.access import key_files
 from coordinator.access.readers import HEADER
 from coordinator.access.shown_tokens import ShownTokens
 from coordinator.cli import api_client
-from coordinator.cli.api_client import NoRecorder, RemoteQueries
 from coordinator.cli.dashboard.by_hand import until_signal
 from coordinator.cli.session import REVIEW_SECONDS, Session, pass_session, start_log
 from coordinator.dashboard import server
@@ -34,6 +33,7 @@ from coordinator.local import supervisor
 from coordinator.metrics import process_page
 from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
+from coordinator.query.remote import NoRecorder, RemoteQueries
 from coordinator.settings import Settings
 from kube import client, threads
 from kube.process.turns import Turns
