@@ -110,6 +110,8 @@ CHECKPOINT_REQUESTED = f"{GROUP}/checkpoint-requested"
 """Annotation on a TorchJob: a number; its workers are asked to save, because some of them are about to be removed."""
 CHECKPOINT_COMPLETED = f"{GROUP}/checkpoint-completed"
 """Annotation on a TorchJob: the number of the latest request to save that the workers have fulfilled."""
+LINKS = f"{GROUP}/links"
+"""Annotation on a TorchJob: links that the dashboard shows, as JSON {name: http or https address}."""
 RESTART_REQUEST = f"{GROUP}/restart-request"
 """Annotation on a TorchJob: a restart that its user requests, as JSON (`crds.torchjob.restart_requests`)."""
 

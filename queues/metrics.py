@@ -14,7 +14,7 @@ REDIS_SECONDS = Metric(
     help="Time until Redis answered a Lua script, with the repetitions after a lost connection.",
     labels=("script",),
     buckets=REQUEST_BUCKETS,
-    of="each",
+    of="queueing",
 )
 PICKS = Metric(
     name="torchq_picks_total", kind="counter", help="Jobs that the leader picked from the queues.", of="leader"

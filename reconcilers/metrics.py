@@ -77,6 +77,6 @@ HELD_SECONDS = Metric(
     "(until the charge is freed). No stage compares the clocks of two machines, so none is negative.",
     labels=("stage",),
     buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
-    of="each",
+    of="queueing",
 )
 METRICS = tuple(each for each in vars().values() if isinstance(each, Metric))

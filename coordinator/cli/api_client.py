@@ -25,10 +25,19 @@ from coordinator.cli.session import Session
 from coordinator.errors import CoordinatorError
 from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.port_settings import ServiceName
-from coordinator.query.questions import IDENTITY, UNKNOWN_PREFIX, Queries, UnknownObject, parse_document
+from coordinator.query.questions import (
+    IDENTITY,
+    UNKNOWN_PREFIX,
+    Document,
+    Queries,
+    UnknownObject,
+    parse_document,
+    unknown_reports,
+)
 from coordinator.query.remote import Fetch, NoCoordinator, NoCoordinatorKnown, NoRecorder, RemoteQueries, Withheld
 from coordinator.rbac.permissions import LEASE, RECORDER_LEASE, proxied
 from crds.api_resources import LEASES
+from crds.keys import JobKey
 from kube import errors, hosts
 from kube.api import Manifest
 from kube.client import KubernetesCluster
@@ -64,6 +73,11 @@ def ask(session: Session, question: Callable[[Queries], T], otherwise: Callable[
         return question(find(session))
     except USER_ERRORS as error:
         return otherwise(error)
+
+
+def reports_of(session: Session, key: JobKey) -> Document:
+    """Return the reports of a job's pods, or why they are not known."""
+    return ask(session, lambda queries: queries.reports(key), unknown_reports)
 
 
 def _installation(session: Session) -> Installation | None:

@@ -3,8 +3,6 @@
 One rule: columns are stable and plain, so that `awk` works on them.
 """
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -76,7 +74,7 @@ class TableOptions:
         if self.form in ("json", "yaml"):
             print_document({"apiVersion": "v1", "kind": "List", "items": ordered}, self.form)
         elif self.form == "csv":
-            click.echo(self._sheet(shape, ordered), nl=False)
+            click.echo(table_columns.sheet(shape, ordered, headers=not self.no_headers), nl=False)
         elif text := self._text(shape, ordered):
             click.echo(text)
 
@@ -89,14 +87,6 @@ class TableOptions:
         text = columns(found.titles, found.rows)
         return text.partition("\n")[2] if self.no_headers else text
 
-    def _sheet(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> str:
-        """Format all columns for a spreadsheet, with plain numbers: each value is the sort key of its column."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([] if self.no_headers else [[column.title for column in shape]])
-        writer.writerows([[_cell(column.key(item)) for column in shape] for item in items])
-        return text.getvalue()
-
     def sort(self, shape: Sequence[TableColumn], items: Sequence[Document]) -> list[Document]:
         """Return the items in the order that the user wants. Raises UsageError for an unknown column."""
         if not self.sort_by:
@@ -105,18 +95,7 @@ class TableOptions:
         column = titles.get(self.sort_by.lstrip("-").upper())
         if column is None:
             raise click.UsageError(f"--sort-by: there is no column {self.sort_by!r}; choose from {', '.join(titles)}")
-        sortable = [item for item in items if not column.key(item)[0]]
-        missing = [item for item in items if column.key(item)[0]]
-        return sorted(sortable, key=column.key, reverse=self.sort_by.startswith("-")) + missing
-
-
-def _cell(key: tuple[bool, Any]) -> object:
-    """Return a sort key as a cell. A text that a spreadsheet would compute is only shown."""
-    is_missing, value = key
-    if is_missing:
-        return ""
-    is_formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{value}" if is_formula else value
+        return table_columns.ordered(items, column, descending=self.sort_by.startswith("-"))
 
 
 def _table_options(*forms: str) -> Callable[[Command], Command]:

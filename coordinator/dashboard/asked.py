@@ -20,3 +20,7 @@ class Asked:
     loaded: Any = None
     """What was read for this page alone."""
     may_act: bool = False
+
+    def query(self, *names: str) -> Mapping[str, str]:
+        """Return the parts of the query of the address that a page knows."""
+        return {name: self.parameters[name] for name in names if name in self.parameters}

@@ -22,6 +22,16 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
+class Download:
+    """A file that an address has instead of a page."""
+
+    name: str
+    kind: str
+    """The media type."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """A page: its elements by section, in their order."""
 
@@ -31,6 +41,8 @@ class Page:
     sections: Mapping[str, tuple[Element, ...]]
     fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     """What the template shows beside its sections. These values do not change while the page is open."""
+    download: Download | None = None
+    """What the browser gets instead, as a file."""
 
 
 @dataclass(frozen=True, slots=True)

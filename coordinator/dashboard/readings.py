@@ -7,14 +7,18 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from coordinator.dashboard import moments
+from coordinator.dashboard.moments import Moments
 from coordinator.errors import CoordinatorError
 from coordinator.follow.job_feed import Inbox, JobFeed
 from coordinator.query.questions import Document, Queries
+from history.errors import HistoryError
 from kube import errors
 from kube.api import Manifest
 from queues.errors import QueueError
@@ -26,8 +30,10 @@ FIRST_SECONDS = 10.0
 """The longest wait of a page for a first reading."""
 PICKS = 10
 """The forecast picks that a page shows."""
-FAILURES = (errors.ClusterError, QueueError, CoordinatorError)
+FAILURES = (errors.ClusterError, QueueError, CoordinatorError, HistoryError)
 _NOTHING_YET = MappingProxyType({"API server": f"it has not answered for {FIRST_SECONDS:.0f} s"})
+MOST_KEPT = 256
+"""The most values that are kept for a reading, beside what was read."""
 T = TypeVar("T")
 
 
@@ -51,6 +57,20 @@ class Reading:
     status: Document = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """What does not answer, by its name, and why."""
+    figures_at: float = 0.0
+    """When a coordinator answered last; the figures of queues and picks are those of then."""
+    began: Moments = field(default_factory=lambda: MappingProxyType({}))
+    """When the waits began of the oldest job of each queue (`queue_wait`) and of picks (`pick_wait`)."""
+    _of_reading: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _of_jobs: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def once(self, name: Hashable, make: Callable[[], T]) -> T:
+        """Return a value that is made once for this reading, however many visitors look."""
+        return _kept(self._of_reading, name, make)
+
+    def once_for_jobs(self, name: Hashable, make: Callable[[], T]) -> T:
+        """Return a value that is made from the jobs, and again only when these differ."""
+        return _kept(self._of_jobs, name, make)
 
     def jobs_by(self, key: Callable[[Manifest], str]) -> Mapping[str, Sequence[Manifest]]:
         """Return the jobs by a text that each has."""
@@ -58,6 +78,25 @@ class Reading:
         for job in self.jobs:
             found[key(job)].append(job)
         return found
+
+
+def queue_wait(name: str) -> str:
+    """Return the name of the wait of the oldest job of a queue."""
+    return f"queue {name}"
+
+
+def pick_wait(pick: Document) -> str:
+    """Return the name of the wait of a forecast pick."""
+    return f"pick {pick.get('uid')} {pick.get('workers')}"
+
+
+def _kept(values: dict[Hashable, Any], name: Hashable, make: Callable[[], T]) -> T:
+    found: T | None = values.get(name)
+    if found is None:
+        if len(values) >= MOST_KEPT:
+            values.clear()
+        found = values[name] = make()
+    return found
 
 
 class Readings:
@@ -140,14 +179,25 @@ class Readings:
 
         jobs = attempt("API server", self._read_jobs, self._newest.jobs)
         queries = attempt("coordinator", self._queries, None)
-        nothing, no_queues = Document(), list[Document]()
+        before, at = self._newest, self._clock()
+        nothing = Document()
         status = attempt("coordinator", lambda: queries.status() if queries else nothing, nothing)
-        queues = attempt("coordinator", lambda: queries.queues() if queries else no_queues, no_queues)
-        upcoming = attempt("coordinator", lambda: queries.next(PICKS) if queries else nothing, nothing)
-        ordered = attempt("coordinator", lambda: queries.next(PICKS, roomy=True) if queries else nothing, nothing)
+        queues = attempt("coordinator", lambda: queries.queues() if queries else (), before.queues)
+        upcoming = attempt("coordinator", lambda: queries.next(PICKS) if queries else nothing, before.upcoming)
+        ordered = attempt(
+            "coordinator", lambda: queries.next(PICKS, roomy=True) if queries else nothing, before.in_order
+        )
+        is_known = "coordinator" not in problems
+        waits = [
+            *((queue_wait(item["metadata"]["name"]), item["status"].get("oldestWaitSeconds")) for item in queues),
+            *((pick_wait(pick), pick.get("waitSeconds")) for pick in chain(*map(_items, (upcoming, ordered)))),
+        ]
         return Reading(
-            number=self._newest.number + 1,
-            at=self._clock(),
+            number=before.number + 1,
+            at=at,
+            figures_at=at if is_known else before.figures_at,
+            began=MappingProxyType(moments.began(waits, at, before.began)) if is_known else before.began,
+            _of_jobs=before._of_jobs if before.jobs_version == self._jobs_version else {},
             jobs=jobs,
             jobs_version=self._jobs_version,
             queues=tuple(queues),
@@ -170,3 +220,8 @@ class Readings:
             return self._newest.jobs
         self._jobs_version += 1
         return tuple(jobs)
+
+
+def _items(answer: Document) -> Sequence[Document]:
+    found: Sequence[Document] = answer.get("items", ())
+    return found

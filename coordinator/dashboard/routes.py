@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Page
-from coordinator.dashboard.pages import queues
+from coordinator.dashboard.pages import job, jobs, queue, queues, usage
 from coordinator.dashboard.visitors import Visitor
 
 
@@ -37,7 +37,14 @@ class Route:
         return None if found is None else {name: unquote(part) for name, part in found.groupdict().items()}
 
 
-ROUTES = (Route("/", queues.page),)
+ROUTES = (
+    Route("/", queues.page),
+    Route("/queues/{name}", queue.page, queue.load),
+    Route(usage.PATH, usage.page, usage.load),
+    Route(usage.SHEET_PATH, usage.sheet, usage.load),
+    Route(jobs.PATH, jobs.page, jobs.load),
+    Route("/jobs/{namespace}/{name}", job.page, job.load),
+)
 
 
 def find(path: str) -> tuple[Route, dict[str, str]] | None:

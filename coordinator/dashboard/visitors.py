@@ -12,15 +12,9 @@ from typing import Protocol
 
 from coordinator.access.own_rights import AccessQuestion
 from coordinator.query.bounds import Bounds
-from coordinator.query.questions import Document, Queries
+from coordinator.query.questions import Queries
+from coordinator.query.remote import History
 from kube.client import KubernetesCluster
-
-
-class HistoryFetch(Protocol):
-    """Access to the recorder."""
-
-    def __call__(self, path: str, namespace: str = "") -> Document:
-        """Return the JSON at a path. Raises CoordinatorError and ClusterError."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,8 +27,8 @@ class Visitor:
     """The API server, asked with the visitor's own rights."""
     queries: Callable[[], Queries]
     """A function that returns access to a coordinator for questions about single jobs."""
-    history: Callable[[], HistoryFetch]
-    """A function that returns access to the recorder. Raises CoordinatorError where there is none."""
+    history: Callable[[], History]
+    """A function that returns access to the history. Raises CoordinatorError where none is kept."""
     bounds: Callable[[Collection[str]], Bounds]
     """A function that returns what of the answers for everybody this visitor is told, also of the namespaces that are
     given. Raises ClusterError."""

@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from coordinator.errors import CoordinatorError
 from coordinator.follow import endings, job_feed, job_objects, pod_runs, present_logs, restart_notes, wait_reasons
-from coordinator.follow.job_feed import JobFeed
 from coordinator.follow.log_lines import LogLine, LogSelection, RawLine
 from coordinator.follow.log_source import LogSource
 from coordinator.follow.pod_runs import PodRuns
@@ -36,13 +36,28 @@ _STATES_SECONDS = 1.0
 """How often the newest state of a line is shown that has no end yet."""
 _STOP_SECONDS = 1.0
 
+
+class StatesOfJob(Iterator[Manifest | None], Protocol):
+    """The states of one job: the present one, then each change; None once the job is deleted, as the last one."""
+
+    def close(self) -> None:
+        """End the iteration, from any thread."""
+
+
+class JobStates(Protocol):
+    """A source of the states of jobs, such as a `JobFeed`."""
+
+    def changes(self, key: JobKey) -> StatesOfJob:
+        """Return the states of a job."""
+
+
 Explain = Callable[[Manifest], str]
 """A function that says why a job waits, in words."""
 
 
 def follow(
     cluster: Cluster,
-    feed: JobFeed,
+    feed: JobStates,
     key: JobKey,
     selection: LogSelection,
     stop: threading.Event,
@@ -100,7 +115,7 @@ class _Following:
     def __init__(
         self,
         cluster: Cluster,
-        feed: JobFeed,
+        feed: JobStates,
         key: JobKey,
         selection: LogSelection,
         member: JobMember | None,

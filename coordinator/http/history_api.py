@@ -6,6 +6,7 @@ not list. Who shows no token of an account is told nothing of the history.
     /v1/history                   one page of jobs, newest submission first
     /v1/history/NAMESPACE/NAME    one job with its holds; ?uid= names one of several of this name
     /v1/usage                     who used how much in a span
+    /v1/timeline                  the share of a queue step by step, and its jobs in time
     /v1/openapi.json              this API as an OpenAPI document (coordinator.http.openapi.history_description)
 """
 
@@ -24,7 +25,7 @@ from coordinator.http.bounded_server import Answer, HttpServer, Question
 from coordinator.http.json_answers import NotTold
 from coordinator.http.openapi import history_description
 from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION
-from coordinator.query import history_answers
+from coordinator.query import history_answers, queue_timeline
 from coordinator.query.questions import UNKNOWN_PREFIX, Document, UnknownObject
 from coordinator.rbac.permissions import RECORDER_SERVICE
 from coordinator.settings import Settings
@@ -33,7 +34,7 @@ from history.store import HistoryStore
 from kube.errors import ClusterError
 
 SETTING = "health_port"
-KNOWN_PATHS = "try /v1/history, /v1/history/NAMESPACE/NAME, /v1/usage or /v1/openapi.json"
+KNOWN_PATHS = "try /v1/history, /v1/history/NAMESPACE/NAME, /v1/usage, /v1/timeline or /v1/openapi.json"
 UNREVIEWED = "the recorder cannot ask the API server about the token of the request: try again"
 log = logging.getLogger(__name__)
 
@@ -92,6 +93,8 @@ class HistoryApi:
             case ["v1", "usage"]:
                 prices, cost = self.settings.price_table, self.settings.cost
                 return history_answers.answer_usage(self.store(), query, namespaces, now, prices, cost)
+            case ["v1", "timeline"]:
+                return queue_timeline.answer_timeline(self.store(), query, namespaces, now, self.settings.cost)
         raise UnknownObject(f"{UNKNOWN_PREFIX}/{'/'.join(path)} here; {KNOWN_PATHS}")
 
     def _reader(self, token: str) -> Reader:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 
+from coordinator import release
 from coordinator.errors import LocalError
 from coordinator.local import remaining_pods, stack, stack_state, target
 from coordinator.local.stack_state import Files
@@ -118,7 +119,7 @@ def _start_ending(data: Path, *, now: bool) -> int:
     """Start the process that ends the pods of a cluster that is down; return its process id."""
     log = _log(data)
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "coordinator.cli.main", "local", "end-pods", "--data", str(data), *["--now"] * now]
+    command = [*release.MODULE, "coordinator.cli.main", "local", "end-pods", "--data", str(data), *["--now"] * now]
     with log.open("ab") as out:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
     return child.pid

@@ -8,12 +8,12 @@ import contextlib
 import logging
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from coordinator import release
 from coordinator.errors import LocalError
 from coordinator.local import (
     option_checks,
@@ -302,7 +302,7 @@ def _keep_redis_startable(files: Files, status: int) -> None:
 
 def _module(files: Files, name: str, arguments: list[str], stage: int) -> Command:
     """Return the command of a process of the embedded cluster."""
-    command = [sys.executable, "-m", PROGRAMS[name], *arguments]
+    command = [*release.MODULE, PROGRAMS[name], *arguments]
     return Command(name=name, arguments=command, output=files.layout.logs(name), stage=stage, foreign=True)
 
 

@@ -8,12 +8,12 @@ import contextlib
 import os
 import random
 import socket
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from coordinator import release
 from coordinator.access import key_files
 from coordinator.local import option_checks
 from coordinator.local.stack_shutdown import TORCHQ
@@ -86,7 +86,7 @@ class TorchqProcesses:
     def _command(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> Command:
         return Command(
             name=name,
-            arguments=[sys.executable, "-m", "coordinator.cli.main", *arguments],
+            arguments=[*release.MODULE, "coordinator.cli.main", *arguments],
             environment=environment,
             output=self.files.layout.logs(name),
             stage=TORCHQ,

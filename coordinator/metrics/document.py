@@ -15,6 +15,7 @@ WHO = {
     "coordinator": "each coordinator",
     "worker": "the workers",
     "recorder": "each recorder",
+    "queueing": "coordinators and workers",
     "each": "each process",
 }
 OPENING = """# Metrics

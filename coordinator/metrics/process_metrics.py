@@ -18,7 +18,13 @@ BUILD_INFO = _metric(
     merge="most",
     labels=("version", "layout"),
 )
-REDIS_UP = _metric("torchq_redis_up", "Whether Redis has answered this process last: 1 or 0.", merge="least")
+REDIS_UP = Metric(
+    name="torchq_redis_up",
+    kind="gauge",
+    help="Whether Redis has answered this process last: 1 or 0.",
+    of="queueing",
+    merge="least",
+)
 REDIS_FIT = Metric(
     name="torchq_redis_fit",
     kind="gauge",

@@ -7,7 +7,7 @@ What is open counts up to the time up to which everything is recorded (`until`),
 happened later. Sums of amount x seconds are exact, and texts, because they pass the numbers of JSON.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from coordinator.query import figures
@@ -104,13 +104,7 @@ def answer_usage(
 
     `cost` is what weights divide (`queues.rules`). Raises InvalidQuery for a wrong query.
     """
-    by = query.get("by") or GROUPINGS[0]
-    if by not in GROUPINGS:
-        raise InvalidQuery(f"by: {by[:64]!r} is none of {', '.join(GROUPINGS)}")
-    if query.get("until") and not query.get("since"):
-        raise InvalidQuery("until: name since, too")
-    zone = spans.parse_zone(query.get("tz", ""))
-    asked, _ = spans.parse(query, now) or Period(spans.this_month(zone, now), zone)
+    by, (asked, zone) = parse_usage(query, now)
     until = _until(store, now)
     span = Span(asked.start, max(asked.start, min(asked.end, until)))
     pools = store.pools(span)
@@ -135,6 +129,17 @@ def answer_usage(
         "gaps": [_times(each) for each in gaps[-MOST_GAPS:]],
         "otherGaps": max(0, len(gaps) - MOST_GAPS),
     }
+
+
+def parse_usage(query: Mapping[str, str], now: int) -> tuple[str, Period]:
+    """Return what sums are kept apart by, and the span that a query asks for. Raises InvalidQuery."""
+    by = query.get("by") or GROUPINGS[0]
+    if by not in GROUPINGS:
+        raise InvalidQuery(f"by: {by[:64]!r} is none of {', '.join(GROUPINGS)}")
+    if query.get("until") and not query.get("since"):
+        raise InvalidQuery("until: name since, too")
+    zone = spans.parse_zone(query.get("tz", ""))
+    return by, spans.parse(query, now) or Period(spans.this_month(zone, now), zone)
 
 
 def _until(store: HistoryStore, now: int) -> int:
@@ -202,7 +207,7 @@ def _summary(record: JobRecord, until: int, known_to: Callable[[JobRow], int | N
         "queue": job.queue,
         "user": job.user,
         "outcome": job.outcome,
-        "state": _state(record),
+        "state": state_of(record),
         "isApproximate": job.is_approximate,
         "endKnownToSeconds": known_to(job),
         "submitted": timestamps.format_time(job.created),
@@ -220,7 +225,7 @@ def _summary(record: JobRecord, until: int, known_to: Callable[[JobRow], int | N
     }
 
 
-def _state(record: JobRecord) -> str:
+def state_of(record: JobRecord) -> str:
     """Return the outcome of a job, else what it does."""
     if record.job.outcome:
         return record.job.outcome
@@ -230,15 +235,16 @@ def _state(record: JobRecord) -> str:
     return "Admitted" if open_hold.running is None else "Running"
 
 
-def _waited(record: JobRecord, until: int) -> int:
-    """Return for how long a job waited in its queue. A wait ends at the latest when the next one begins, or the job
-    ends."""
+def waits(record: JobRecord, until: int) -> Iterator[tuple[int, int]]:
+    """Yield when a job waited in its queue. A wait ends at the latest when the next one begins, or the job ends."""
     last = until if record.job.ended is None else record.job.ended
     starts = [*(each.start for each in record.waits), last]
-    return sum(
-        _length(each.start, min(last, after, last if each.end is None else each.end), until)
-        for each, after in zip(record.waits, starts[1:], strict=True)
-    )
+    for each, after in zip(record.waits, starts[1:], strict=True):
+        yield each.start, min(last, after, last if each.end is None else each.end)
+
+
+def _waited(record: JobRecord, until: int) -> int:
+    return sum(_length(start, end, until) for start, end in waits(record, until))
 
 
 def _length(start: int, end: int | None, until: int) -> int:

@@ -52,6 +52,11 @@ class Queries(Protocol):
         """Return the numbers of dispatch and of the queues."""
 
 
+def unknown_reports(error: Exception) -> Document:
+    """Return what stands for the reports of a job's pods if nobody answers."""
+    return {"unknown": str(error)}
+
+
 def parse_document(value: Any) -> Document:
     """Return a coordinator's answer as a document. Raises CoordinatorError if the text is not a JSON object."""
     if not isinstance(value, dict):

@@ -92,6 +92,9 @@ class History(Protocol):
     def usage(self, query: Mapping[str, str]) -> Document:
         """Return who has used how much."""
 
+    def timeline(self, query: Mapping[str, str]) -> Document:
+        """Return what a queue did in a span (`coordinator.query.queue_timeline`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecorderHistory:
@@ -111,3 +114,7 @@ class RecorderHistory:
     def usage(self, query: Mapping[str, str]) -> Document:
         """See History."""
         return parse_document(self.fetch(f"/v1/usage?{urlencode(query)}"))
+
+    def timeline(self, query: Mapping[str, str]) -> Document:
+        """See History."""
+        return parse_document(self.fetch(f"/v1/timeline?{urlencode(query)}"))

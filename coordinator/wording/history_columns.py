@@ -21,6 +21,7 @@ LEAST_HOURS = 0.01
 OTHERS = "others"
 """The name of what all others have used, of whom the reader knows no names."""
 POD = "POD"
+NOTHING_HELD = "no job has held room in this time"
 MOST_GAPS = 3
 """The most gaps that the line of the cluster names."""
 
@@ -271,11 +272,14 @@ def _pool(cluster: Document | None, since: str, zone: tzinfo) -> str:
 
 def _gaps(document: Document, zone: tzinfo) -> str:
     gaps = document["gaps"]
-    texts = [_gap(stamp(gap["from"], zone), stamp(gap["to"], zone)) for gap in gaps[-MOST_GAPS:]]
+    texts = [_gap(gap, zone) for gap in gaps[-MOST_GAPS:]]
     others = max(0, len(gaps) - MOST_GAPS) + document["otherGaps"]
     return f"not recorded: {', '.join(texts)}{f', and {others} earlier times' if others else ''}" if texts else ""
 
 
-def _gap(start: str, end: str) -> str:
+def _gap(gap: Document, zone: tzinfo) -> str:
+    start, end = stamp(gap["from"], zone), stamp(gap["to"], zone)
+    if start == end:
+        start, end = _second(gap["from"], zone), _second(gap["to"], zone)
     day, _, time = end.partition(" ")
     return f"{start} to {time if start.startswith(day) else end}"

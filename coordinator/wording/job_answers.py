@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from coordinator.follow import deletion
-from coordinator.query.questions import Document, Queries
+from coordinator.query.questions import Document, Queries, unknown_reports
 from coordinator.routing.feasibility import Obstacle
 from coordinator.runs.submission_findings import CheckUnavailable
 from coordinator.wording import explanations, job_context, job_details, job_growth, job_state, room_holders
@@ -95,16 +95,12 @@ def read_growth(reader: JobReader, item: Manifest) -> Document:
 
 
 def read_reports(reader: JobReader, item: Manifest, pods: Iterable[Manifest]) -> Document:
-    """Return the reports of a job's pods, which a coordinator knows; empty if the pods cannot report."""
+    """Return the reports of a job's pods, which a coordinator knows, or why they are not known; empty if the pods
+    cannot report."""
     containers = (each for pod in pods for each in pod["spec"].get("containers") or ())
     if not any(entry.get("name") == REPORT_VARIABLE for each in containers for entry in each.get("env") or ()):
         return {}
-    return reports_of(reader, JobKey.of(item))
-
-
-def reports_of(reader: JobReader, key: JobKey) -> Document:
-    """Return the reports of a job's pods, or why they are not known."""
-    return reader.ask(lambda queries: queries.reports(key), lambda error: {"unknown": str(error)})
+    return reader.ask(lambda queries: queries.reports(JobKey.of(item)), unknown_reports)
 
 
 def _too_small(reader: JobReader, item: Manifest) -> list[str]:

@@ -43,6 +43,11 @@ def with_later_picks(fitting: Sequence[Document], in_order: Sequence[Document], 
     return [pick | {"pick": number} for number, pick in enumerate(merged[:count], start=1)]
 
 
+def no_picks(waiting: int) -> str:
+    """Return what is said where no job can be picked, of so many that wait."""
+    return f"none of {waiting} waiting jobs can be picked now, even with room"
+
+
 def _pick_identity(pick: Document) -> tuple[str, bool, int]:
     """Return the identity of a pick: a job is picked once, and then once for each further step of its growth. The jobs
     of other teams cannot be told apart."""
@@ -58,7 +63,4 @@ def upcoming(queries: Queries, document: Document, count: int) -> list[Document]
 
 def none_fits(document: Document) -> str:
     """Return the note that no job can be picked, although some wait."""
-    return (
-        f"note: none of {document['waiting']} waiting jobs can be picked now, even with room: "
-        "torchq job why NAME says why"
-    )
+    return f"note: {no_picks(document['waiting'])}: torchq job why NAME says why"

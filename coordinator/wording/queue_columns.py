@@ -1,5 +1,6 @@
 """The columns of the list of queues, over TenantQueues with the figures of `coordinator.query` in their status."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +32,16 @@ def queue_columns(now: datetime) -> tuple[TableColumn, ...]:
         TableColumn("ORDERING", lambda queue: queue["spec"].get("ordering", "BestEffortFIFO"), wide=True),
         TableColumn("FIRST", lambda queue: status_of(queue).get("first") or "-", wide=True),
     )
+
+
+def busy_first(queues: Sequence[Document]) -> list[Document]:
+    """Return the queues with those first that have jobs, so that they are seen first."""
+
+    def is_idle(queue: Document) -> bool:
+        status = status_of(queue)
+        return not (status.get("pending") or status.get("admitted"))
+
+    return sorted(queues, key=is_idle)
 
 
 def queue_state(queue: Document) -> str:

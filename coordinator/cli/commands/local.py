@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 from click.core import ParameterSource
 
-from coordinator import settings
+from coordinator import release, settings
 from coordinator.cli import lazy_group, output
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import Command
@@ -74,7 +74,7 @@ DATA = click.option(
     show_default="~/.local/state/torchq",
     help="data folder of the cluster",
 )
-COMMAND = (sys.executable, "-m", "coordinator.cli.main")
+COMMAND = (*release.MODULE, "coordinator.cli.main")
 NEXT = """next:
   torchq run -- python train.py    # this folder, as it is now
   torchq job list

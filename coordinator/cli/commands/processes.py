@@ -16,6 +16,7 @@ from typing import Protocol
 
 import click
 
+from coordinator import release
 from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
@@ -237,7 +238,7 @@ def worker(session: Session, count: int | None, single: bool) -> None:
 def _workers(session: Session) -> list[supervisor.Command]:
     """Return the commands of the worker processes. The supervisor has the one port for probes of all of them."""
     # A process list shows arguments, so secrets travel in the environment.
-    command = [sys.executable, "-m", "coordinator.cli.main", "worker", "--single"]
+    command = [*release.MODULE, "coordinator.cli.main", "worker", "--single"]
     environment = {**os.environ, **session.environment(), "TORCHQ_METRICS_PORT": "0"}
     names = [f"worker-{index}" for index in range(session.settings.processes)]
     return [supervisor.Command(name=name, arguments=command, environment=environment, tells=True) for name in names]

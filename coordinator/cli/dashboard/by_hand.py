@@ -20,6 +20,7 @@ import click
 from coordinator.access import own_rights
 from coordinator.access.readers import EVERYWHERE
 from coordinator.cli import api_client
+from coordinator.cli.history import sources
 from coordinator.cli.session import Session
 from coordinator.dashboard import server
 from coordinator.dashboard.readings import Readings
@@ -104,7 +105,7 @@ def _visitor(session: Session) -> Visitor:
         name=submitter.find(session.cluster) or client.context_user(session.connection) or "you",
         cluster=session.cluster,
         queries=partial(api_client.find, session),
-        history=partial(api_client.recorder, session),
+        history=partial(sources.find, session),
         bounds=lambda _: everything,
         may_act=True,
         may=partial(own_rights.is_allowed, session.cluster),

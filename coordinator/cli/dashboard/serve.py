@@ -25,7 +25,6 @@ from coordinator.dashboard.access.logins import Logins
 from coordinator.dashboard.access.visits import SeenNames, Visits
 from coordinator.dashboard.readings import Readings
 from coordinator.dashboard.server import Frame
-from coordinator.dashboard.visitors import HistoryFetch
 from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.http import listening_ports, signs_of_life
@@ -33,7 +32,7 @@ from coordinator.local import supervisor
 from coordinator.metrics import process_page
 from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
-from coordinator.query.remote import NoRecorder, RemoteQueries
+from coordinator.query.remote import Fetch, NoRecorder, RemoteQueries
 from coordinator.settings import Settings
 from kube import client, threads
 from kube.process.turns import Turns
@@ -107,7 +106,7 @@ def _own_token(path: str, _namespace: str) -> Mapping[str, str]:
     return {HEADER: token.decode("ascii", "replace")}
 
 
-def _history(settings: Settings, tokens: ShownTokens) -> HistoryFetch:
+def _history(settings: Settings, tokens: ShownTokens) -> Fetch:
     """Return access to the recorder with the tokens of a visitor. Raises NoRecorder."""
     if not settings.dashboard_recorder:
         raise NoRecorder(

@@ -187,7 +187,7 @@ def usage(session: Session, /, all_namespaces: bool, by: str, listing: TableOpti
     if listing.form not in PROGRAMS:
         click.echo(history_columns.cluster_line(document, zone))
     if not lines:
-        click.echo("no job has held room in this time", err=True)
+        click.echo(history_columns.NOTHING_HELD, err=True)
     _say_until(session, min(document["until"], document["to"], key=timestamps.parse), zone, document["to"])
 
 

@@ -17,7 +17,7 @@ from coordinator.cli.session import Session
 from coordinator.errors import LocalError
 from coordinator.history_settings import parse_prices
 from coordinator.local import target
-from coordinator.query import history_answers
+from coordinator.query import history_answers, queue_timeline
 from coordinator.query.questions import Document, parse_document
 from coordinator.query.remote import History, RecorderHistory
 from crds import timestamps
@@ -51,6 +51,10 @@ class OwnHistory:
     def usage(self, query: Mapping[str, str]) -> Document:
         """See History."""
         return history_answers.answer_usage(self.store, query, None, int(time.time()), self.prices, self.cost)
+
+    def timeline(self, query: Mapping[str, str]) -> Document:
+        """See History."""
+        return queue_timeline.answer_timeline(self.store, query, None, int(time.time()), self.cost)
 
 
 def find(session: Session) -> History:

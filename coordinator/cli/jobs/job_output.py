@@ -11,19 +11,17 @@ from typing import Any
 
 import click
 
-from coordinator.cli import job_ref, output
+from coordinator.cli import api_client, job_ref, output
 from coordinator.cli.jobs import followed_output, selected
 from coordinator.cli.jobs.followed_output import LinePrinter
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session, format_error, pass_session
-from coordinator.cli.session_reader import SessionReader
 from coordinator.follow import printed_reports as job_reports
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.follow.log_lines import LogLine, LogSelection
 from coordinator.follow.present_logs import NoSuchPod
 from coordinator.follow.sent_reports import SentReports, merge
-from coordinator.wording import job_answers
 from kube.api import Manifest
 
 _BUFFERED = 1_000
@@ -116,9 +114,8 @@ class _SentByJobs:
     def __init__(self, session: Session, items: list[Manifest], pod: str) -> None:
         """`pod` is the only pod that counts; empty for all pods."""
         keys = [(item, job_ref.key(item)) for item in items]
-        reader = SessionReader(session)
         self._jobs = [
-            (item, SentReports(key.name, partial(job_answers.reports_of, reader, key), lambda name: pod in ("", name)))
+            (item, SentReports(key.name, partial(api_client.reports_of, session, key), lambda name: pod in ("", name)))
             for item, key in keys
         ]
 

@@ -10,10 +10,9 @@ from typing import Any, cast, get_args
 
 import orjson
 
-from coordinator.cli import job_ref
+from coordinator.cli import api_client, job_ref
 from coordinator.cli.rpc import output_files
 from coordinator.cli.rpc.call_context import ClusterAccess, OpenCall, Params
-from coordinator.cli.session_reader import SessionReader
 from coordinator.errors import CoordinatorError
 from coordinator.follow import endings, kept_results, printed_reports
 from coordinator.follow.endings import Goal, JobEnding
@@ -24,7 +23,6 @@ from coordinator.follow.present_logs import NoOutput
 from coordinator.follow.sent_reports import SentReports, merge
 from coordinator.follow.waiting import Waits
 from coordinator.local import job_files
-from coordinator.wording import job_answers
 from crds.api_resources import TORCHJOBS
 from crds.keys import JobKey
 from kube import errors
@@ -176,7 +174,7 @@ def reports(access: ClusterAccess, params: Params, call: OpenCall) -> Iterator[d
     key, is_followed = key_of(access, params["job"]), params.get("follow", True)
     lines = _lines(access, key, LogSelection(all=True, follow=is_followed), call)
     printed = (report for line in lines if (report := printed_reports.parse(line)) is not None)
-    sent = SentReports(key.name, lambda: job_answers.reports_of(SessionReader(access.session), key), lambda _: True)
+    sent = SentReports(key.name, lambda: api_client.reports_of(access.session, key), lambda _: True)
     try:
         yield from merge(printed, sent.new, is_followed=is_followed)
     except NoOutput:

@@ -80,16 +80,6 @@ def _cleaned(line: Text) -> Text:
     return line if text == line.plain else Text(text)
 
 
-def busy_first(queues: Sequence[Document]) -> list[Document]:
-    """Return the queues with those first that have jobs, so that they are seen without scrolling."""
-
-    def is_idle(queue: Document) -> bool:
-        status = queue.get("status") or {}
-        return not (status.get("pending") or status.get("admitted"))
-
-    return sorted(queues, key=is_idle)
-
-
 def most_scrolled(reading: Reading, now: datetime, height: int) -> int:
     """Return the largest useful index of the first queue."""
     queues, _, _ = _share(height - len(_head(reading, now)), reading)

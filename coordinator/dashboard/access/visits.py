@@ -9,15 +9,17 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from coordinator.access.shown_tokens import ShownTokens
 from coordinator.dashboard.access.bound_queries import BoundQueries
 from coordinator.dashboard.access.rights import ReviewPace, Rights
 from coordinator.dashboard.readings import Reading, Readings
-from coordinator.dashboard.visitors import HistoryFetch, Visitor
+from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
-from coordinator.query.questions import Document, Queries
+from coordinator.query.questions import Queries
+from coordinator.query.remote import Fetch, History, RecorderHistory
 from kube.client import KubernetesCluster
 
 _ACCOUNT = "system:serviceaccount:"
@@ -59,7 +61,7 @@ class Visits:
     seen: SeenNames
     queries: Callable[[], Queries]
     """A function that returns access to a coordinator with the dashboard's own token."""
-    history: Callable[[ShownTokens], HistoryFetch]
+    history: Callable[[ShownTokens], Fetch]
     """A function that returns access to the recorder with such tokens. Raises CoordinatorError if there is none."""
     may_act: bool
     pace: ReviewPace = field(default_factory=ReviewPace)
@@ -85,11 +87,11 @@ class Visits:
 
     def _history(
         self, cluster: KubernetesCluster, own: str, bounds: Callable[[Collection[str]], Bounds]
-    ) -> HistoryFetch:
+    ) -> History:
         """Return access to the recorder, which names what the accounts of a namespace may read. For these accounts the
         visitor asks with its own token, as commands do."""
 
-        def fetch(path: str, namespace: str = "") -> Document:
+        def fetch(path: str, namespace: str = "") -> Any:
             reader = bounds((namespace,) if namespace else ()).reader
             asked = namespace or own or min(reader.namespaces, default=ANY_NAMESPACE)
             if not reader.may_read(asked):
@@ -102,4 +104,4 @@ class Visits:
             except CoordinatorError as error:
                 raise CoordinatorError("; ".join([str(error), *notes])) from error
 
-        return fetch
+        return RecorderHistory(fetch)

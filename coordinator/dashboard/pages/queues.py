@@ -1,14 +1,43 @@
 """The first page: what is wrong, the pool, the queues, and the next picks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
 
+from coordinator.dashboard import charts, moments, paging, paths, readings
 from coordinator.dashboard.asked import Asked
+from coordinator.dashboard.charts import Bar
 from coordinator.dashboard.elements import Element, Page
-from coordinator.query.questions import Document
-from coordinator.wording import pick_columns, queue_columns
+from coordinator.dashboard.jobs import tables
+from coordinator.dashboard.pages import amounts
+from coordinator.dashboard.pages.amounts import Room
+from coordinator.dashboard.pages.problems import problems
+from coordinator.query.questions import ANOTHER, Document
+from coordinator.wording import pick_columns, queue_columns, system_health
 from coordinator.wording.amounts import format_amounts
-from coordinator.wording.columns import status_of
+from coordinator.wording.columns import TableColumn, ordered, status_of
+
+PATH = "/"
+SHOWN_FACTS = ("Leader", "Workers", "Jobs", "Waits")
+"""What the page says of the whole system where nothing is wrong."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SORTS: Mapping[str, TableColumn] = MappingProxyType(
+    {column.title.lower(): column for column in queue_columns.queue_columns(_EPOCH) if column.title != "AGE"}
+)
+"""The columns by which queues are sorted, by the names that the address has."""
+HEADINGS = (
+    ("Queue", "name", ""),
+    ("Share", "share", "gauge"),
+    ("Waiting", "pending", "n"),
+    ("Admitted", "admitted", "n"),
+    ("Oldest wait", "oldest", "n"),
+    ("Lag", "lag", "n"),
+    ("State", "state", ""),
+)
+"""The titles of columns, the names by which the address sorts by them, and the classes of their cells."""
+USAGE_AT = 2
+"""The place of the column of what is used of the quota, which has no order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +45,20 @@ class QueueRow:
     """A queue, as a row shows it."""
 
     name: str
+    address: str
+    settings: str
+    """Its weight and its cohort."""
     state: str
-    weight: str
     share: str
     target: str
+    share_bar: Bar
+    used: str
+    usage_bar: Bar
     pending: int
     admitted: int
-    usage: str
-    cohort: str
+    oldest: str
+    """The time since which its oldest job waits; empty if none waits."""
+    lag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,58 +67,153 @@ class PickRow:
 
     number: int
     queue: str
+    queue_address: str
     job: str
+    job_address: str
+    is_now: bool
     when: str
+    since: str
     demand: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPart:
+    """A resource of the pool."""
+
+    name: str
+    text: str
+    bar: Bar
 
 
 def page(asked: Asked) -> Page:
     """Return the page."""
+    listed = _sorted(asked)
+    room = amounts.room(asked.reading)
+    rows, pager = paging.cut(listed, PATH, asked.query("sort", "page"))
+    queues = [_row(asked, item, room) for item in rows]
     return Page(
         template="queues",
         title="Queues",
         sections={
             "problems": tuple(problems(asked)),
-            "queues": tuple(_queue(item) for item in asked.bounds.queues(asked.reading.queues)),
+            "facts": tuple(_facts(asked)),
+            "pool": tuple(_pool(asked, room)),
+            "queues": tuple(Element(f"queue-{row.name}", "queue", row) for row in queues),
+            "queues-pager": (Element("queues-pages", "pager", (pager, "queues", _none(asked, listed))),),
             "picks": tuple(_picks(asked)),
+            "picks-note": tuple(_picks_note(asked)),
         },
+        fixed=MappingProxyType({"headings": _headings(asked, room.unit)}),
     )
 
 
-def problems(asked: Asked) -> Iterator[Element]:
-    """Yield what is wrong with the system."""
-    for part, text in asked.reading.problems.items():
-        yield Element(f"problem-{part.replace(' ', '-')}", "problem", (part, text))
+def _headings(asked: Asked, unit: str) -> Sequence[paging.Heading]:
+    query = asked.query("sort", "page")
+    found = [paging.heading(text, name, PATH, query, kind=kind) for text, name, kind in HEADINGS]
+    return [*found[:USAGE_AT], paging.Heading(unit, "", kind="gauge"), *found[USAGE_AT:]]
 
 
-def _queue(item: Document) -> Element:
-    name = item["metadata"]["name"]
-    status = status_of(item)
-    row = QueueRow(
+def _sorted(asked: Asked) -> Sequence[Document]:
+    """Return the queues that the visitor sees in the wanted order; the usual one has those with jobs first."""
+    column, descending = paging.sorted_by(asked.parameters, SORTS)
+
+    def in_order() -> Sequence[Document]:
+        if column is None:
+            return queue_columns.busy_first(asked.reading.queues)
+        return column_order(asked.reading.queues, column, descending=descending)
+
+    name = f"queues {'-' * descending}{column.title if column else ''}"
+    return asked.bounds.queues(asked.reading.once(name, in_order))
+
+
+def column_order(queues: Sequence[Document], column: TableColumn, *, descending: bool) -> Sequence[Document]:
+    """Return queues in the order of a column; those that are alike by their names."""
+    return ordered(sorted(queues, key=_name), column, descending=descending)
+
+
+def _name(item: Document) -> str:
+    return str(item["metadata"]["name"])
+
+
+def _row(asked: Asked, item: Document, room: Room) -> QueueRow:
+    name, status = _name(item), status_of(item)
+    share, target = (str(status.get(each) or "-") for each in ("share", "target"))
+    of_target = f"share {share}, target {target}"
+    used = amounts.of_queue(item, room.names)
+    return QueueRow(
         name=name,
+        address=paths.of_queue(name),
         state=queue_columns.queue_state(item),
-        weight=str(item["spec"].get("weight", 1)),
-        share=status.get("share") or "-",
-        target=status.get("target") or "-",
+        share=share,
+        target=target,
+        share_bar=charts.share_bar(queue_columns.part(item, "share"), queue_columns.part(item, "target"), of_target),
+        used=used.text,
+        usage_bar=charts.quota_bar(used.used, used.idle, used.quota, room.whole, f"{room.unit}: {used.sentence}"),
         pending=status.get("pending", 0),
         admitted=status.get("admitted", 0),
-        usage=queue_columns.usage(item),
-        cohort=item["spec"].get("cohort") or "-",
+        oldest=moments.stamp(asked.reading.began.get(readings.queue_wait(name))),
+        lag=str(SORTS["lag"].text(item)),
+        settings=_settings(item),
     )
-    return Element(f"queue-{name}", "queue", row)
 
 
-def _picks(asked: Asked) -> Iterator[Element]:
+def _settings(item: Document) -> str:
+    cohort = item["spec"].get("cohort")
+    return f"weight {SORTS['weight'].text(item)}" + (f", cohort {cohort}" if cohort else "")
+
+
+def _none(asked: Asked, listed: Sequence[Document]) -> str:
+    if listed:
+        return ""
+    return "No queue is known yet." if "coordinator" in asked.reading.problems else "There are no queues yet."
+
+
+def _facts(asked: Asked) -> Iterator[Element]:
+    numbers = asked.reading.status
+    if not numbers:
+        return
+    document = system_health.summarize({"apiServer": ""}, numbers, {})
+    found = dict(system_health.facts(document))
+    for title in SHOWN_FACTS:
+        if title in found:
+            yield Element(f"fact-{title.lower()}", "fact", (title, tables.cell(str(found[title]))))
+
+
+def _pool(asked: Asked, room: Room) -> Iterator[Element]:
+    for each in amounts.pool(asked.reading, asked.bounds.queues(asked.reading.queues) if room.is_idle else ()):
+        part = PoolPart(each.name, each.text, charts.parts_bar(each.parts, each.whole, each.sentence))
+        yield Element(f"pool-{each.name.replace('/', '-')}", "pool", part)
+
+
+def picks(asked: Asked) -> list[Document]:
+    """Return the next picks that the visitor sees: those that go now, and those that wait for room."""
     fitting, ordered = (
         asked.bounds.picks({"items": answer.get("items", [])})["items"]
         for answer in (asked.reading.upcoming, asked.reading.in_order)
     )
-    for pick in pick_columns.with_later_picks(fitting, ordered, 10):
+    return pick_columns.with_later_picks(fitting, ordered, readings.PICKS)
+
+
+def _picks(asked: Asked) -> Iterator[Element]:
+    for pick in picks(asked):
+        queue = pick.get("queue", "")
         row = PickRow(
             number=pick["pick"],
-            queue=pick.get("queue", ""),
+            queue=queue,
+            queue_address=paths.of_queue(queue) if queue else "",
             job=pick["job"],
+            job_address="" if pick["job"] == ANOTHER else paths.of_job(pick["job"]),
+            is_now=pick["when"] == pick_columns.NOW,
             when=pick["when"],
+            since=moments.stamp(asked.reading.began.get(readings.pick_wait(pick))),
             demand=format_amounts(pick.get("demand")),
         )
         yield Element(f"pick-{pick['pick']}", "pick", row)
+
+
+def _picks_note(asked: Asked) -> Iterator[Element]:
+    waiting = asked.reading.upcoming.get("waiting", 0)
+    if asked.reading.upcoming.get("items") or asked.reading.in_order.get("items"):
+        return
+    text = f"{pick_columns.no_picks(waiting)}; the page of a job says why" if waiting else "no job waits"
+    yield Element("picks-none", "note", text[:1].upper() + text[1:] + ".")

@@ -37,6 +37,10 @@ OPERATIONS = (
         "/v1/usage", "Who used how much", history_models.Usage,
         (*_SPAN, ("by", "queue, namespace or user")),
     ),
+    Operation(
+        "/v1/timeline", "The share of a queue step by step, and its jobs in time", history_models.Timeline,
+        (("queue", "the queue"), *_SPAN),
+    ),
     Operation("/v1/openapi.json", "This document", dict[str, Any]),
 )  # fmt: skip
 API = Description(

@@ -151,3 +151,33 @@ class Usage(TimeSpan):
     cluster: PoolUse | None = Field(description="null: it is not known how many GPUs or CPUs the pool had")
     gaps: list[TimeSpan] = Field(description="times for which nothing was recorded")
     other_gaps: int
+
+
+class ShareStep(TimeSpan):
+    """The share of a queue in a part of the span."""
+
+    share_percent: int | None = Field(description="part of all that was paid; null: there was none")
+    target_percent: int | None = Field(description="part that its weight entitles it to; null: it wanted none")
+
+
+class TimelineJob(AnswerModel):
+    """A job of the queue in time."""
+
+    namespace: str
+    name: str
+    uid: str
+    state: str = Field(description="its outcome, else Waiting, Admitted or Running")
+    submitted: str
+    ended: str | None
+    is_approximate: bool = Field(description="whether the end was not seen")
+    holds: list[TimeSpan] = Field(description="when it held room, the newest")
+    waits: list[TimeSpan] = Field(description="when it waited in its queue, the newest")
+
+
+class Timeline(TimeSpan):
+    """What a queue did in a span."""
+
+    until: str = Field(description="up to when everything is recorded")
+    steps: list[ShareStep]
+    items: list[TimelineJob] = Field(description="its jobs of the span, newest submission first")
+    has_more_jobs: bool

@@ -29,6 +29,7 @@ LISTS = (
     f"/v1/history?{SPAN}",
     "/v1/history?limit=1",
     *(f"/v1/usage?{SPAN}&by={by}" for by in ("queue", "namespace", "user")),
+    "/v1/timeline?queue=red-queue&since=2027-01-14&until=2027-01-18",
 )
 RED, BLUE = (
     ("red-1", "red-gone", "rosa", "red-queue", "RedMessage"),
@@ -104,6 +105,7 @@ def test_every_answer_agrees_with_its_description(path: str, token: str) -> None
 
 
 OF_THE_OTHER = ("/v1/history?namespace=blue", "/v1/history?queue=blue-queue", "/v1/history?user=boris",
+                "/v1/timeline?queue=blue-queue",
                 "/v1/history/red/blue-1", "/v1/history/red/red-1?uid=blue-1")  # fmt: skip
 
 
@@ -146,6 +148,8 @@ def test_a_job_of_another_namespace_is_refused_whether_it_exists_or_not(path: st
         ("/v1/usage", "nobody", 403, "may list the TorchJobs of no namespace"),
         ("/v1/usage", "away", 503, "cannot ask the API server about the token"),
         ("/v1/usage?month=2026-13", "red", 400, "2026-13"),
+        ("/v1/timeline", "red", 400, "queue: name a queue"),
+        ("/v1/timeline?queue=red-queue&since=60d", "red", 400, "at most 31 days"),
         ("/v1/usage?by=nothing", "red", 400, "by: 'nothing' is none of"),
         ("/v1/history?limit=501", "red", 400, "limit"),
         ("/v1/history/red/nothing", "red", 404, "there is no job red/nothing in the history"),

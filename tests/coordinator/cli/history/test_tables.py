@@ -188,6 +188,10 @@ class TestUsage:
         night = usage(GapRow(start=T - 600, end=T + 600))
         assert tables.cluster_line(night, UTC).endswith("not recorded: 2026-11-19 23:50 to 2026-11-20 00:10")
 
+    def test_names_the_seconds_of_a_gap_within_one_minute(self) -> None:
+        short = usage(GapRow(start=T + 605, end=T + 611))
+        assert tables.cluster_line(short, UTC).endswith("not recorded: 2026-11-20 00:10:05 to 00:10:11")
+
     def test_names_the_last_gaps_alone(self) -> None:
         gaps = [GapRow(start=T + day * 24 * HOUR, end=T + day * 24 * HOUR + 60) for day in range(-9, 0)]
         query = {"since": "2026-11-01"}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from coordinator.cli import job_ref
 from coordinator.cli.top import screen
 from coordinator.cli.top.screen import Reading
+from coordinator.wording import queue_columns
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STATUS: dict[str, Any] = {
@@ -99,7 +100,7 @@ def test_what_does_not_answer_is_named_in_the_head() -> None:
 
 def test_queues_with_jobs_come_first() -> None:
     idle = {"metadata": {"name": "idle"}, "spec": {}, "status": {"pending": 0, "admitted": 0}}
-    assert [each["metadata"]["name"] for each in screen.busy_first([idle, queue("a"), idle, queue("b", 2)])] == [
+    assert [each["metadata"]["name"] for each in queue_columns.busy_first([idle, queue("a"), idle, queue("b", 2)])] == [
         "a", "b", "idle", "idle",
     ]  # fmt: skip
 

@@ -1,0 +1,173 @@
+"""The list of jobs: who sees which jobs, in which order, on which page."""
+
+from typing import Any
+
+import pytest
+
+from coordinator.access.readers import EVERYWHERE, Reader
+from coordinator.dashboard.jobs.history import PastJobs
+from coordinator.dashboard.jobs.index import Filters, JobIndex, JobIndexes
+from coordinator.dashboard.pages import jobs
+from coordinator.dashboard.pages.jobs import JobRow, JobsLoaded
+from coordinator.dashboard.readings import Reading
+from coordinator.dashboard.visitors import Visitor
+from coordinator.wording import job_columns
+from crds import timestamps
+from tests.coordinator.dashboard.jobs.scene import CREATED, NOW, FakeCluster, asked, html, job, texts, visitor
+
+NOTHING = JobsLoaded(PastJobs(), {})
+QUEUED = {"phase": "Queued", "queue": {"reason": "WaitingForPool", "message": "no room"}}
+RUNNING = {"phase": "Running", "admission": {"attempt": 1}, "startTime": CREATED}
+FAILED = {
+    "phase": "Failed",
+    "startTime": CREATED,
+    "completionTime": "2026-01-01T00:10:00Z",
+    "conditions": [{"type": "Failed", "status": "True", "reason": "Error", "message": "exit code 3"}],
+}
+
+
+def at(second: int) -> str:
+    return timestamps.format_time(NOW - 3600 + second)
+
+
+def shown(items: list[Any], *namespaces: str, loaded: Any = NOTHING, **parameters: str) -> list[JobRow]:
+    page = jobs.page(asked(loaded, items, *namespaces, **parameters))
+    html(page)
+    return texts(page.sections["jobs"])
+
+
+def names(items: list[Any], *namespaces: str, **parameters: str) -> list[str]:
+    return [row.name for row in shown(items, *namespaces, **parameters)]
+
+
+def test_a_row_says_what_job_list_says_and_its_age_is_a_time() -> None:
+    items = [
+        job("waits", QUEUED, created=at(3), schedulingPolicy={"queue": "a"}),
+        job("runs", RUNNING, created=at(2)),
+        job("failed", FAILED, created=at(1)),
+    ]
+    found = shown(items, loaded=JobsLoaded(PastJobs(), {"uid-waits": (3, 7)}))
+    assert [(row.name, row.queue, row.phase, row.pods, row.began, row.runtime, row.reason) for row in found] == [
+        ("waits", "a", "Queued", "0/4", "", "-", "3 of 7 (WaitingForPool)"),
+        ("runs", "team", "Running", "0/4", CREATED, "-", "-"),
+        ("failed", "team", "Failed", "0/4", "", "10m", "Error: exit code 3"),
+    ]
+    assert found[0].created == at(3)
+    assert found[0].path == "/jobs/team/waits"
+
+
+def test_filters_are_in_the_address_and_the_newest_job_is_first() -> None:
+    items = [
+        job("one", QUEUED, created=at(1)),
+        job("two", RUNNING, created=at(2), schedulingPolicy={"queue": "a"}),
+        job("three", FAILED, created=at(3), namespace="other"),
+    ]
+    assert names(items) == ["three", "two", "one"]
+    assert names(items, namespace="team") == ["two", "one"]
+    assert names(items, queue="a") == ["two"]
+    assert names(items, phase="failed") == ["three"]
+    assert names(items, reason="waitingfor") == ["one"]
+    assert names(items, name="T") == ["three", "two"]
+    assert names(items, name="T", phase="Running", namespace="team") == ["two"]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"phase": "no such"},
+        {"namespace": "<script>"},
+        {"queue": "\0"},
+        {"name": "a" * 100_000},
+        {"reason": "'\""},
+        {"page": "-1", "name": "x"},
+    ],
+)
+def test_wrong_filters_show_no_job_and_no_error(parameters: dict[str, str]) -> None:
+    assert names([job()], **parameters) == []
+
+
+def test_pages_have_50_rows_and_a_page_out_of_range_is_the_nearest() -> None:
+    items = [job(f"job-{number:03}", created=at(number)) for number in range(120)]
+    assert names(items) == [f"job-{number:03}" for number in range(119, 69, -1)]
+    assert names(items, page="3") == [f"job-{number:03}" for number in range(19, -1, -1)]
+    for wrong in ("4", "99999999999999999999", "-1", "0", "x", "²"):
+        assert len(names(items, page=wrong)) in (20, 50)
+
+
+def test_a_reader_of_some_namespaces_sees_their_jobs_alone() -> None:
+    items = [job(f"{name}-{number}", namespace=name, created=at(number)) for number in range(3) for name in "abc"]
+    assert names(items, "a", "c") == ["c-2", "a-2", "c-1", "a-1", "c-0", "a-0"]
+    assert names(items, "a", namespace="b") == []
+    page = jobs.page(asked(NOTHING, items, "a"))
+    assert page.fixed["namespaces"] == ["a"]
+    assert "b-1" not in html(page)
+
+
+def test_jobs_are_looked_at_once_and_again_only_if_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    known = job_columns.phase
+    monkeypatch.setattr(job_columns, "phase", lambda item: looked.append(item["metadata"]["name"]) or known(item))
+    first, second, indexes = job("first"), job("second"), JobIndexes()
+    reading = Reading(number=1, at=NOW, jobs=(first, second))
+    index = indexes.of(reading)
+    assert indexes.of(Reading(number=2, at=NOW, jobs=reading.jobs)) is index
+    assert sorted(set(looked)) == ["first", "second"]
+    looked.clear()
+    changed = indexes.of(Reading(number=3, at=NOW, jobs=(first, job("second", RUNNING))))
+    assert set(looked) == {"second"}
+    assert changed.by_uid["uid-second"].phase == "Running"
+
+
+def test_a_list_is_made_once_for_all_who_ask_for_it() -> None:
+    index = JobIndex(Reading(number=1, at=NOW, jobs=(job("one"), job("two"))), None)
+    wanted, team = Filters(name="o"), Reader(namespaces=frozenset({"team"}))
+    assert index.find(EVERYWHERE, wanted) is index.find(EVERYWHERE, wanted)
+    assert index.find(team, wanted) is not index.find(EVERYWHERE, wanted)
+
+
+@pytest.mark.parametrize("broken", [{}, {"metadata": {}}, {"metadata": {"uid": "u", "namespace": "n", "name": "x"}}])
+def test_an_object_that_is_no_job_does_not_hide_the_others(broken: Any) -> None:
+    found = shown([job(), broken])
+    assert "train" in [row.name for row in found]
+    assert all(row.reason == "the job cannot be read" for row in found if row.name != "train")
+
+
+def past(name: str, **more: Any) -> dict[str, Any]:
+    held = {"gpuHours": 2.0, "cpuHours": 1.0, "hours": {}}
+    return {
+        "namespace": "team", "name": name, "uid": f"uid-{name}", "queue": "a", "user": "", "state": "Succeeded",
+        "isApproximate": False, "endKnownToSeconds": None, "submitted": CREATED, "ended": CREATED,
+        "waitedSeconds": 60, "heldSeconds": 60, "holdCount": 1, "held": held, "attempts": 1, "restarts": 0,
+        "disruptions": 0, "reason": "", "message": "", "result": "", **more,
+    }  # fmt: skip
+
+
+def test_deleted_jobs_come_from_the_history_in_the_words_of_torchq_history() -> None:
+    told = PastJobs((past("gone"), past("train"), past("unseen", namespace="other"), past("x", state="Failed")))
+    page = jobs.page(asked(JobsLoaded(told, {}), [job()], "team", phase="succeeded"))
+    titles, row = texts(page.sections["past"])
+    assert titles == ("Queue", "Outcome", "Waited", "Held", "Gpu-hours", "Restarts", "Why")
+    assert (row.name, row.path, row.cells) == (
+        "gone", "/jobs/team/gone?uid=uid-gone", ("a", "Succeeded", "60s", "60s", "2.00", "0", "-"),
+    )  # fmt: skip
+    assert "unseen" not in html(page)
+
+
+def test_without_a_recorder_the_page_says_so() -> None:
+    page = jobs.page(asked(JobsLoaded(PastJobs(problem="no recorder"), {}), [job()]))
+    assert texts(page.sections["past-note"]) == ["no recorder"]
+    assert page.sections["past"] == ()
+
+
+def test_the_history_is_asked_once_for_a_visitor_and_filter() -> None:
+    paths: list[tuple[str, str]] = []
+
+    def fetch(path: str, namespace: str = "") -> Any:
+        paths.append((path, namespace))
+        return {"items": [past("gone")]}
+
+    me: Visitor = visitor(FakeCluster(), history=fetch)
+    for _ in range(3):
+        assert jobs.load(me, {"queue": "a b", "namespace": "team"}).past.items == (past("gone"),)
+    assert paths == [("/v1/history?namespace=team&queue=a+b&limit=500", "team")]
+    assert jobs.load(visitor(FakeCluster()), {}).past.problem == "no recorder keeps the history"
