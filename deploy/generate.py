@@ -16,6 +16,7 @@ from coordinator import release
 from coordinator.rbac.account_manifests import rule_document
 from coordinator.rbac.permissions import (
     COORDINATOR,
+    DASHBOARD,
     DOCTOR,
     QUEUE_ADMIN,
     READER,
@@ -44,6 +45,8 @@ MANAGED = frozenset(
         *("code_store", "recorder_service", "history_url", "history_url_file"),
         *("health_port", "health_address", "metrics_port", "metrics_address", "metrics_token_file"),
         *("report_port", "report_address", "report_key_file", "report_url"),
+        *("dashboard_port", "dashboard_address", "dashboard_hosts", "dashboard_actions"),
+        *("dashboard_token_file", "dashboard_recorder"),
     }
 )
 """The settings that the chart sets itself, or that are for commands."""
@@ -98,6 +101,7 @@ def bases() -> dict[Path, str]:
     prometheus = {"namespaceLabels": {"kubernetes.io/metadata.name": "monitoring"}}
     everything = chart.render({**metrics, "networkPolicy": {"metrics": prometheus}})
     recorder = chart.render({"recorder": {"enabled": True}})
+    dashboard = chart.render({"dashboard": {"enabled": True}})
     own = {_identity(each) for each in rendered}
     return {
         OVERLAYS / "base" / "torchq.yaml": _stream(
@@ -111,6 +115,9 @@ def bases() -> dict[Path, str]:
         ),
         OVERLAYS / "with-recorder" / "recorder.yaml": _stream(
             _for_kustomize(each) for each in recorder if _identity(each) not in own
+        ),
+        OVERLAYS / "with-dashboard" / "dashboard.yaml": _stream(
+            _for_kustomize(each) for each in dashboard if _identity(each) not in own
         ),
     }
 
@@ -144,6 +151,7 @@ def rules() -> dict[str, dict[str, list[Manifest]]]:
             "lease": _rules(WORKER.lease),
         },
         RECORDER.name: {"rules": _rules(RECORDER.rules), "lease": _rules(RECORDER.lease)},
+        DASHBOARD.name: {"rules": _rules(DASHBOARD.rules)},
         # The CronJob never repairs, so it only reads the Lease.
         DOCTOR.name: {"rules": _rules(DOCTOR.rules), "lease": _rules(reading)},
         USER.name: {"rules": _rules(USER.rules), "queue": _rules(USER.queue, "TENANT_QUEUE")},

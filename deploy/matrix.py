@@ -62,6 +62,11 @@ EVERYTHING: Values = {
     "coordinator": _PROCESS,
     "worker": {**_PROCESS, "processes": 4, "podDisruptionBudget": {"enabled": True, "maxUnavailable": "34%"}},
     "recorder": {**_PROCESS, "enabled": True, "database": {"existingSecret": "postgres", "existingSecretKey": "dsn"}},
+    "dashboard": {**_PROCESS, "enabled": True, "sticky": True, "actions": True,
+                  "service": {"annotations": {"example.com/sticky": "cookie"}},
+                  "ingress": {"host": "torchq.example.org", "className": "ours",
+                              "annotations": {"example.com/affinity": "cookie"},
+                              "tls": {"enabled": True, "secretName": "torchq-certificate"}}},
     "settings": {"pool_patience": 1_000_000, "pool": "cpu=64,nvidia.com/gpu=8", "queued_after": 0.25,
                  "implicit_queues": True, "autoscale": False, "drain_seconds": 90, "lease_namespace": "queues"},
     "redis": {**_PLACE, "bundled": True, "maxmemory": "2gb",
@@ -75,7 +80,8 @@ EVERYTHING: Values = {
     "crds": {"install": True, "keep": False},
     "networkPolicy": {"enabled": True, "apiServer": {"cidrs": ["10.0.0.2/32", "fd00::2/128"], "namespaceLabels": None},
                       "metrics": {"namespaceLabels": {"kubernetes.io/metadata.name": "monitoring"}, "podLabels": None},
-                      "apiFrom": [{"podSelector": {"matchLabels": {"app": "dashboard"}}}],
+                      "apiFrom": [{"podSelector": {"matchLabels": {"app": "viewer"}}}],
+                      "dashboardFrom": [{"namespaceSelector": {"matchLabels": {"app": "ingress"}}}],
                       "reportsFrom": [{"ipBlock": {"cidr": "10.1.0.0/16"}}],
                       "egress": {"enabled": True, "apiServerPorts": [6443],
                                  "more": [{"to": [{"ipBlock": {"cidr": "10.2.0.9/32"}}], "ports": [{"port": 26379}]}],
@@ -112,7 +118,8 @@ CASES: Mapping[str, Case] = {
     "image by digest": Case({"image": {"digest": "sha256:" + "a" * 64}}),
     "one of each": Case({"coordinator": {"replicas": 1}, "worker": {"replicas": 1, "processes": 1}}),
     "no budgets": Case(
-        {each: {"podDisruptionBudget": {"enabled": False}} for each in ("coordinator", "worker", "recorder", "redis")}
+        {each: {"podDisruptionBudget": {"enabled": False}}
+         for each in ("coordinator", "worker", "recorder", "dashboard", "redis")}
     ),
     "budgets that keep one": Case(
         {each: {"podDisruptionBudget": {"minAvailable": 1}} for each in ("coordinator", "worker")}
@@ -150,6 +157,12 @@ CASES: Mapping[str, Case] = {
         {"recorder": {"enabled": True, "replicas": 2, "database": {"existingSecret": "postgres"}}},
         existing=("postgres",),
     ),
+    "a dashboard": Case({"dashboard": {"enabled": True}}),
+    "a dashboard at a name, behind an Ingress without TLS": Case(
+        {"dashboard": {"enabled": True, "ingress": {"host": "jobs.example.org", "tls": {"enabled": False}}},
+         "networkPolicy": {"egress": {"enabled": True}}}, "v", "elsewhere"
+    ),
+    "an account for dashboards": Case({"dashboard": {"enabled": True, "serviceAccount": {"name": "ours"}}}),
     "doctor alone": Case({"doctor": {"enabled": True}}, "d"),
     "tenants": Case(
         {"tenants": [{"namespace": "team-a"}, {"namespace": "team-b", "queue": "team-a"}]}, "t", "elsewhere"
@@ -249,6 +262,13 @@ REFUSED: Mapping[str, Refusal] = {
             "networkPolicy": {"egress": {"enabled": True}},
         },
         ("networkPolicy.egress.recorder", "PostgreSQL"),
+    ),
+    "two dashboards that do not know each other's logins": Refusal(
+        {"dashboard": {"enabled": True, "replicas": 2}},
+        ("dashboard.replicas", "a login is known to one pod, so 2 pods need", "dashboard.sticky"),
+    ),
+    "an address for a host": _refused(
+        "dashboard.ingress.host", "https://torchq.example.org/", "/dashboard/ingress/host"
     ),
     "a volume of no size": _refused("recorder.persistence.size", "large", "/recorder/persistence/size"),
     "a misspelt field of a rule": _refused("networkPolicy.egress.more", [{"from": []}], "egress/more/0", "from"),

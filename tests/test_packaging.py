@@ -161,6 +161,8 @@ def test_everything_that_names_a_release_names_the_newest_of_the_changelog() -> 
         "deploy/helm/torchq/Chart.yaml": r"^(?:appV|v)ersion: (.+)",
         "deploy/image/Dockerfile": r'image\.version="(.+?)"',
         "deploy/kustomize/default/kustomization.yaml": r"newTag: (.+)",
+        "deploy/kustomize/with-recorder/kustomization.yaml": r"newTag: (.+)",
+        "deploy/kustomize/with-dashboard/kustomization.yaml": r"newTag: (.+)",
         "deploy/kustomize/default/namespace.yaml": r"io/version: (.+)",
         "README.md": r"torchq:([0-9.]+)",
     }

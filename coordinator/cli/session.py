@@ -22,7 +22,7 @@ from coordinator.cli.lazy_group import LazyGroup
 from coordinator.cli.refusals import words
 from coordinator.local import target
 from coordinator.local.target import ClusterTarget
-from coordinator.rbac.permissions import COORDINATOR, RECORDER, USER, WORKER, Role
+from coordinator.rbac.permissions import COORDINATOR, DASHBOARD, RECORDER, USER, WORKER, Role
 from coordinator.settings import Resolved, Settings
 from kube import client, errors
 from kube.client import KubernetesCluster
@@ -36,7 +36,7 @@ WATCH_CONNECTIONS = 16
 REVIEW_SECONDS = 5.0
 """How long the API server may take for the review of a token."""
 REVIEWS_PER_SECOND = 100
-SERVER_ROLES = (COORDINATOR, WORKER, RECORDER)
+SERVER_ROLES = (COORDINATOR, WORKER, RECORDER, DASHBOARD)
 """Roles of processes that serve all users. They ignore the local cluster that is current for the user who starts them.
 """
 

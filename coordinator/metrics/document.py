@@ -15,6 +15,7 @@ WHO = {
     "coordinator": "each coordinator",
     "worker": "the workers",
     "recorder": "each recorder",
+    "dashboard": "each dashboard of a cluster",
     "queueing": "coordinators and workers",
     "each": "each process",
 }
@@ -24,9 +25,10 @@ OPENING = """# Metrics
 
 This page answers: which metrics are there, what do they count, and which process shows them? It is for admins.
 
-Coordinators, workers and recorders show metrics in the text format of Prometheus at `/metrics` of `metrics_port`
-([probes.md](probes.md)). `torchq worker` has one page for all its processes; `torchq local` gives each process a port,
-which asks for a token ([one-machine.md](one-machine.md#jobs-on-one-machine)); `torchq local status -o json` lists them.
+Coordinators, workers, recorders and dashboards of a cluster show metrics in the text format of Prometheus at `/metrics`
+of `metrics_port` ([probes.md](probes.md)). `torchq worker` has one page for all its processes; `torchq local` gives
+each process a port, which asks for a token ([one-machine.md](one-machine.md#jobs-on-one-machine)); `torchq local status
+-o json` lists them.
 
 - **A fact counts once**, in the process that wrote it, after the API server has taken the write. A new leader, a
   restart or a repeated request counts nothing again. A worker process that dies lowers no counter of its supervisor;

@@ -1,7 +1,7 @@
 """The permissions of each account of torchq on the Kubernetes API: one table per account.
 
-One rule: the tables are the only source. `deploy/rbac/` and `torchq rbac` are generated from these tables, coordinator
-and workers check their own table at the start, and a test compares the tables with the recorded requests of the code.
+One rule: the tables are the only source. `deploy/rbac/` and `torchq rbac` are generated from these tables, processes
+check their own table at the start, and a test compares the tables with the recorded requests of the code.
 """
 
 from collections.abc import Callable, Iterator
@@ -253,6 +253,13 @@ RECORDER = Role(
         PolicyRule(resource=LEASES, name=RECORDER_LEASE, verbs=("get", "patch")),
     ),
 )
+DASHBOARD = Role(
+    name="dashboard",
+    purpose="`torchq dashboard serve`: watches jobs, and shows each visitor what the visitor may see",
+    # Coordinators tell an account that may list all jobs about all jobs and queues. All else is read, and all changes are
+    # made, with the token of the visitor.
+    rules=(PolicyRule(resource=TORCHJOBS, verbs=_FOLLOW),),
+)
 USER = Role(
     name="user",
     purpose="people who submit jobs: TorchJobs of their namespace, with code, pods and logs; reads their queue",
@@ -335,6 +342,7 @@ RESTORE = Role(
         *_ASK_COORDINATOR,
     ),
 )
-ROLES = {role.name: role for role in (COORDINATOR, WORKER, RECORDER, USER, QUEUE_ADMIN, DOCTOR, READER, RESTORE)}
+_PROCESSES = (COORDINATOR, WORKER, RECORDER, DASHBOARD)
+ROLES = {role.name: role for role in (*_PROCESSES, USER, QUEUE_ADMIN, DOCTOR, READER, RESTORE)}
 STANDING = {name: role for name, role in ROLES.items() if not role.option}
 """The roles that an installation has at all times."""

@@ -11,6 +11,8 @@ from deploy.checks.pod_specs import environment
 
 SERVICES = {"coordinator": "TORCHQ_SERVICE", "recorder": "TORCHQ_RECORDER_SERVICE"}
 """The variable with the Service that the pods of a component announce."""
+ASKED = ("TORCHQ_COORDINATOR", "TORCHQ_DASHBOARD_RECORDER")
+"""The variables with the URLs of the Services that dashboards ask."""
 
 
 def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> list[str]:
@@ -54,6 +56,9 @@ def _proxies(found: list[Manifest]) -> list[str]:
     wrong = [
         f"the {each}s announce {name}, which is not there" for each, name in announced.items() if name not in services
     ]
+    own = {f"http://{name}.{namespace}.svc:8080" for namespace, name in (each.split("/") for each in services)}
+    urls = {variables.get("dashboard", {}).get(name, "") for name in ASKED}
+    wrong += [f"the dashboards ask {url}, which is not there" for url in sorted(urls - own - {""})]
     granted = [
         {name for rule in each["rules"] if rule["resources"] == ["services/proxy"] for name in rule["resourceNames"]}
         for each in of_kind(found, "ClusterRole")

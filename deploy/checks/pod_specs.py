@@ -10,10 +10,10 @@ from coordinator.errors import CoordinatorError
 from coordinator.local import supervisor
 from deploy.checks.objects import Manifest, PodTemplate, describe, of_kind, pods
 
-NEEDS_TOKEN = frozenset({"coordinator", "worker", "recorder", "doctor"})
+NEEDS_TOKEN = frozenset({"coordinator", "worker", "recorder", "dashboard", "doctor"})
 START_OF_END = 5
 """The seconds after a signal in which a process hears it, and after a drain in which it closes its connections."""
-ADDRESSES = {"metrics": "METRICS", "http": "HEALTH", "reports": "REPORT"}
+ADDRESSES = {"metrics": "METRICS", "http": "HEALTH", "reports": "REPORT", "pages": "DASHBOARD"}
 
 
 def problems(documents: Iterable[Manifest], existing: Collection[str] = ()) -> list[str]:
@@ -81,7 +81,7 @@ def environment(pod: PodTemplate, documents: Iterable[Manifest]) -> dict[str, st
     made: dict[str, str] = {}
     for each in container.get("envFrom", ()):
         made |= maps.get(each["configMapRef"]["name"], {})
-    return made | {each["name"]: each["value"] for each in container.get("env", ())}
+    return made | {each["name"]: each.get("value", "") for each in container.get("env", ())}
 
 
 def _settings(pod: PodTemplate, found: list[Manifest]) -> list[str]:
@@ -93,7 +93,7 @@ def _settings(pod: PodTemplate, found: list[Manifest]) -> list[str]:
         made = settings.resolve({}, variables, None).settings
     except CoordinatorError as error:
         return [*wrong, str(error)]
-    if pod.component not in ("coordinator", "worker", "recorder"):
+    if pod.component not in NEEDS_TOKEN - {"doctor"}:
         return wrong
     for port, prefix in ADDRESSES.items():
         set_to = variables.get(f"TORCHQ_{prefix}_PORT")

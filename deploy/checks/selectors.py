@@ -23,6 +23,7 @@ def problems(documents: Iterable[Manifest]) -> list[str]:
         "Service": _service,
         "PodDisruptionBudget": _budget,
         "NetworkPolicy": _policy,
+        "Ingress": _ingress,
     }
     problems = [text for each in found if each["kind"] in checks for text in checks[each["kind"]](each, everything)]
     problems += [text for each in of_kind(found, "ServiceMonitor") for text in _monitor(each, found)]
@@ -114,13 +115,25 @@ def _policy(document: Manifest, everything: list[PodTemplate]) -> list[str]:
         problems += [
             f"{text} names port {port}, and the pods have {sorted(ports)}" for port in named if port not in ports
         ]
-        if not named or not rule.get("from"):
+        if not named or not (rule.get("from") or named == ["pages"]):  # the pages ask for a login
             problems.append(f"{text} has a rule that lets in everybody, or to every port")
         if "metrics" in named and not all(_keys(each.get("namespaceSelector", {})) for each in rule.get("from", ())):
             problems.append(f"{text} lets pods of any namespace read the metrics: anybody may label a pod")
         if named == ["redis"]:
             problems += _clients(text, rule["from"], everything)
     return problems
+
+
+def _ingress(document: Manifest, everything: list[PodTemplate]) -> list[str]:
+    [rule] = document["spec"]["rules"]
+    [path] = rule["http"]["paths"]
+    backend, ports = path["backend"]["service"], _ports_of(document, everything)
+    problems = [] if backend["port"]["name"] in ports else [f"leads to port {backend['port']['name']}"]
+    if any(rule["host"] not in each["hosts"] for each in document["spec"].get("tls", ())):
+        problems.append(f"has TLS for other hosts than {rule['host']}")
+    if backend["name"] != document["metadata"]["name"]:
+        problems.append(f"leads to Service {backend['name']}")
+    return [f"{describe(document)} {each}" for each in problems]
 
 
 def _clients(text: str, peers: list[Mapping[str, Any]], everything: list[PodTemplate]) -> list[str]:

@@ -27,8 +27,8 @@ class Metric:
     buckets: tuple[float, ...] = ()
     """The upper bounds of a histogram, without the infinite one."""
     of: str
-    """The processes that give it: `leader`, `coordinator`, `worker`, `recorder`, `queueing` (coordinators and workers)
-    or `each`."""
+    """The processes that give it: `leader`, `coordinator`, `worker`, `recorder`, `dashboard`, `queueing` (coordinators
+    and workers) or `each`."""
     merge: Merge = "sum"
     """How a supervisor makes one gauge of those of its processes."""
 

@@ -75,6 +75,32 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         lambda found: _of(found, "NetworkPolicy", "torchq-worker-metrics")["ingress"][0].pop("from"),
         "lets in everybody",
     ),
+    "an API that everybody reaches": (
+        lambda found: _of(found, "NetworkPolicy", "torchq-dashboard-asks")["ingress"][0].pop("from"),
+        "NetworkPolicy torchq-system/torchq-dashboard-asks has a rule that lets in everybody",
+    ),
+    "an Ingress to another Service": (
+        lambda found: _of(found, "Ingress", "torchq-dashboard")["rules"][0]["http"]["paths"][0]["backend"][
+            "service"
+        ].update(name="torchq-coordinator"),
+        "Ingress torchq-system/torchq-dashboard leads to Service torchq-coordinator",
+    ),
+    "an Ingress to the metrics of nobody": (
+        lambda found: _of(found, "Ingress", "torchq-dashboard")["rules"][0]["http"]["paths"][0]["backend"]["service"][
+            "port"
+        ].update(name="web"),
+        "Ingress torchq-system/torchq-dashboard leads to port web",
+    ),
+    "an Ingress with the certificate of another host": (
+        lambda found: _of(found, "Ingress", "torchq-dashboard")["tls"][0].update(hosts=["example.com"]),
+        "has TLS for other hosts than torchq.example.org",
+    ),
+    "a dashboard that asks nobody": (
+        lambda found: next(
+            each for each in _container(found, "dashboard")["env"] if each["name"] == "TORCHQ_COORDINATOR"
+        ).update(value="http://torchq.torchq-system.svc:8080"),
+        "the dashboards ask http://torchq.torchq-system.svc:8080, which is not there",
+    ),
     "metrics that any namespace reaches": (
         lambda found: _of(found, "NetworkPolicy", "torchq-worker-metrics")["ingress"][0]["from"][0].update(
             namespaceSelector={}

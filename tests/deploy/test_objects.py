@@ -10,10 +10,11 @@ import pytest
 import yaml
 from click import Context
 
+from coordinator.access.readers import AUDIENCE, TOKEN_SECONDS
 from coordinator.cli import main
 from coordinator.rbac import account_manifests
 from coordinator.rbac.account_manifests import RoleNames, Tenant
-from coordinator.rbac.permissions import COORDINATOR, DOCTOR, QUEUE_ADMIN, RECORDER, USER, WORKER, Role
+from coordinator.rbac.permissions import COORDINATOR, DASHBOARD, DOCTOR, QUEUE_ADMIN, RECORDER, USER, WORKER, Role
 from crds import generate as crds
 from crds import labels
 from deploy import chart, generate
@@ -38,6 +39,12 @@ def recording() -> dict[str, Any]:
     return rendered({"recorder": {"enabled": True}})
 
 
+@pytest.fixture(scope="module")
+def showing() -> dict[str, Any]:
+    values = {"dashboard": {"enabled": True, "ingress": {"host": "jobs.example.org"}}, "recorder": {"enabled": True}}
+    return rendered(values | {"networkPolicy": {"egress": {"enabled": True}}})
+
+
 def _template(found: dict[str, Any], component: str) -> Any:
     return found[f"Deployment torchq-system/torchq-{component}"]["spec"]["template"]
 
@@ -47,13 +54,13 @@ def _content(document: Any) -> Any:
     return {key: value for key, value in document.items() if key in ("rules", "roleRef", "subjects")}
 
 
-def test_the_chart_grants_what_torchq_rbac_prints(recording: dict[str, Any]) -> None:
-    for role in (COORDINATOR, WORKER, RECORDER, USER):
+def test_the_chart_grants_what_torchq_rbac_prints(showing: dict[str, Any]) -> None:
+    for role in (COORDINATOR, WORKER, RECORDER, DASHBOARD, USER):
         printed = {describe(each): each for each in account_manifests.role_manifests(role, RoleNames())}
         for name in (name for name in printed if name.startswith(ACCESS)):
-            assert _content(recording[name]) == _content(printed[name]), name
+            assert _content(showing[name]) == _content(printed[name]), name
     [admin] = account_manifests.role_manifests(QUEUE_ADMIN, RoleNames())
-    assert _content(recording["ClusterRole torchq-queue-admin"]) == _content(admin)
+    assert _content(showing["ClusterRole torchq-queue-admin"]) == _content(admin)
 
 
 def test_without_a_recorder_nothing_of_it_is_made(defaults: dict[str, Any], recording: dict[str, Any]) -> None:
@@ -90,6 +97,63 @@ def test_several_recorders_have_a_postgresql_whose_tables_are_brought_up_to_date
     assert place in own["env"]
     assert [volume["secret"]["secretName"] for volume in pod["volumes"]] == ["ours"]
     assert not [name for name in found if name.startswith("PersistentVolumeClaim")]
+
+
+def test_a_dashboard_asks_with_a_token_that_no_api_server_takes(showing: dict[str, Any]) -> None:
+    pod = _template(showing, "dashboard")["spec"]
+    [volume], [container] = pod["volumes"], pod["containers"]
+    [source] = volume["projected"]["sources"]
+    assert source["serviceAccountToken"] == {"audience": AUDIENCE, "expirationSeconds": TOKEN_SECONDS, "path": "token"}
+    [mount] = container["volumeMounts"]
+    [dashboard] = [each for each in pods(showing.values()) if each.component == "dashboard"]
+    given = environment(dashboard, showing.values())
+    assert given["TORCHQ_DASHBOARD_TOKEN_FILE"] == f"{mount['mountPath']}/token"
+    assert container["args"] == ["dashboard", "serve"]
+
+
+def test_a_dashboard_knows_its_name_and_whom_to_ask(showing: dict[str, Any]) -> None:
+    def given(found: dict[str, Any]) -> dict[str, str]:
+        [pod] = [each for each in pods(found.values()) if each.component == "dashboard"]
+        return environment(pod, found.values())
+
+    variables = given(showing)
+    assert variables["TORCHQ_COORDINATOR"] == "http://torchq-coordinator.torchq-system.svc:8080"
+    assert variables["TORCHQ_DASHBOARD_RECORDER"] == "http://torchq-recorder.torchq-system.svc:8080"
+    assert variables["TORCHQ_DASHBOARD_HOSTS"] == "jobs.example.org"
+    assert variables["TORCHQ_DASHBOARD_ACTIONS"] == "false"
+    bare = rendered({"dashboard": {"enabled": True, "actions": True}})
+    assert given(bare)["TORCHQ_DASHBOARD_RECORDER"] == ""
+    assert given(bare)["TORCHQ_DASHBOARD_ACTIONS"] == "true"
+    assert not [name for name in bare if name.startswith("Ingress") or "dashboard-history" in name]
+
+
+def test_a_browser_that_is_not_told_otherwise_comes_by_tls(showing: dict[str, Any]) -> None:
+    assert showing["Ingress torchq-system/torchq-dashboard"]["spec"]["tls"] == [{"hosts": ["jobs.example.org"]}]
+    tls = {"secretName": "ours"}
+    named = rendered({"dashboard": {"enabled": True, "ingress": {"host": "jobs.example.org", "tls": tls}}})
+    [found] = named["Ingress torchq-system/torchq-dashboard"]["spec"]["tls"]
+    assert found["secretName"] == "ours"
+
+
+def test_the_dashboard_alone_gets_past_the_policies_of_those_whom_it_asks(showing: dict[str, Any]) -> None:
+    own = showing["NetworkPolicy torchq-system/torchq-dashboard"]["spec"]
+    assert own["ingress"] == [{"ports": [{"protocol": "TCP", "port": "pages"}]}], "the pages ask for a login"
+    for component, name in (("coordinator", "asks"), ("recorder", "history")):
+        spec = showing[f"NetworkPolicy torchq-system/torchq-dashboard-{name}"]["spec"]
+        assert spec["podSelector"] == showing[f"NetworkPolicy torchq-system/torchq-{component}"]["spec"]["podSelector"]
+        [rule] = spec["ingress"]
+        assert rule == {"ports": [{"protocol": "TCP", "port": "http"}], "from": [{"podSelector": own["podSelector"]}]}
+    names, api, servers = own["egress"]
+    assert [names, api] == showing["NetworkPolicy torchq-system/torchq-recorder"]["spec"]["egress"]
+    assert [each["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for each in servers["to"]] == [
+        "coordinator",
+        "recorder",
+    ]
+    assert [each["port"] for each in servers["ports"]] == [8080]
+    controller = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
+    values = {"dashboard": {"enabled": True}, "networkPolicy": {"dashboardFrom": [controller]}}
+    [rule] = rendered(values)["NetworkPolicy torchq-system/torchq-dashboard"]["spec"]["ingress"]
+    assert rule["from"] == [controller]
 
 
 def test_a_tenant_gets_what_torchq_rbac_prints() -> None:
@@ -159,11 +223,11 @@ def test_the_api_server_alone_reaches_the_read_only_api_and_nobody_the_metrics(d
     assert "metrics" not in ports
 
 
-@pytest.mark.parametrize("component", ["coordinator", "worker", "recorder"])
+@pytest.mark.parametrize("component", ["coordinator", "worker", "recorder", "dashboard"])
 def test_prometheus_reaches_the_metrics_once_its_namespace_is_named(component: str) -> None:
     home = {"kubernetes.io/metadata.name": "monitoring"}
-    recorder = {"recorder": {"enabled": True}}
-    found = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}, **recorder})
+    more = {each: {"enabled": True} for each in ("recorder", "dashboard")}
+    found = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}, **more})
     spec = found[f"NetworkPolicy torchq-system/torchq-{component}-metrics"]["spec"]
     [rule] = spec["ingress"]
     assert rule["ports"] == [{"protocol": "TCP", "port": "metrics"}]
@@ -171,7 +235,7 @@ def test_prometheus_reaches_the_metrics_once_its_namespace_is_named(component: s
     assert rule["from"] == [{"namespaceSelector": {"matchLabels": home}, "podSelector": {"matchLabels": pods}}]
     others = found[f"NetworkPolicy torchq-system/torchq-{component}"]["spec"]
     assert spec["podSelector"] == others["podSelector"]
-    off = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}, "metrics": {"enabled": False}, **recorder})
+    off = rendered({"networkPolicy": {"metrics": {"namespaceLabels": home}}, "metrics": {"enabled": False}, **more})
     assert f"NetworkPolicy torchq-system/torchq-{component}-metrics" not in off
 
 

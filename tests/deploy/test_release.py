@@ -389,9 +389,9 @@ def templates(admin: KubernetesCluster) -> dict[str, PodTemplate]:
 
 def test_pod_security_restricted_admits_every_pod_of_the_chart(helm: Helm, admin: KubernetesCluster) -> None:
     make_namespace(admin, "batch", **{"pod-security.kubernetes.io/enforce": "restricted"})
-    helm.install({"doctor": {"enabled": True}, "recorder": {"enabled": True}})
+    helm.install({each: {"enabled": True} for each in ("doctor", "recorder", "dashboard")})
     found = templates(admin)
-    assert found.keys() == {"coordinator", "worker", "recorder", "redis", "doctor"}
+    assert found.keys() == {"coordinator", "worker", "recorder", "dashboard", "redis", "doctor"}
     for each in found.values():
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}, "spec": dict(each.spec)}
         admin.create(PODS, body, "batch", dry_run=True)
@@ -432,6 +432,7 @@ class Installation:
         maps = [each | {"kind": "ConfigMap"} for each in self.admin.list(CONFIG_MAPS, "batch").items]
         given = environment(pod, maps)
         secrets = {"TORCHQ_REDIS_URL_FILE": self.redis_url, "TORCHQ_REPORT_KEY_FILE": "k" * 48}
+        secrets |= {"TORCHQ_DASHBOARD_TOKEN_FILE": "token"}
         files = {name: text for name, text in secrets.items() if name in given}
         for name, text in files.items():
             (self.folder / name).write_text(text)
@@ -470,7 +471,7 @@ class Installation:
 @pytest.fixture
 def installation(helm: Helm, admin: KubernetesCluster, tmp_path: Path) -> Iterator[Installation]:
     settings = {"pool": "none", "gang_scheduler": "none"}
-    parts = {"doctor": {"enabled": True}, "recorder": {"enabled": True}}
+    parts = {each: {"enabled": True} for each in ("doctor", "recorder", "dashboard")}
     made = helm.install({"tenants": [{"namespace": TENANT}], "settings": settings, **parts})
     secret = data_of(admin, "prod-torchq-redis")
     accounts = tmp_path / "users.acl"
@@ -489,7 +490,8 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
     installation: Installation, admin: KubernetesCluster, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        logs = [stack.enter_context(installation.running(each)) for each in ("coordinator", "worker", "recorder")]
+        processes = ("coordinator", "worker", "recorder", "dashboard")
+        logs = [stack.enter_context(installation.running(each)) for each in processes]
         queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": TENANT}}
         admin.create(TENANT_QUEUES, queue | {"spec": {"weight": 1}})
         admin.create(TORCHJOBS, manifest("train", TENANT), TENANT)
@@ -503,6 +505,7 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
         assert notes[SERVICE_ANNOTATION] == "batch/prod-torchq-coordinator"
         assert API_ANNOTATION not in notes
         until(lambda: annotations(admin, RECORDER_LEASE).get(SERVICE_ANNOTATION) == "batch/prod-torchq-recorder")
+        until(lambda: re.search(r"the pages are at http://127\.0\.0\.2:\d+", logs[-1].read_text()))
         [look] = [each for each in blocks("Install") if "get lease" in each]
         in_shell(installation.helm, tmp_path, look.replace("torchq-system", "batch"))
         # No controller lists the pods of the Service here. The API server finds the Service and lets the user pass, but

@@ -20,6 +20,8 @@ NOT_SHOWN = {
     "process_open_fds",
     "process_start_time_seconds",
     "process_virtual_memory_bytes",
+    "torchq_dashboard_logins",
+    "torchq_dashboard_servers_away",
     "torchq_epoch",
     "torchq_unnamed_queues",
 }

@@ -15,6 +15,7 @@ from coordinator.code import config_maps
 from coordinator.rbac import account_manifests, preflight
 from coordinator.rbac.permissions import (
     COORDINATOR,
+    DASHBOARD,
     LEASE,
     QUEUE_ADMIN,
     RECORDER,
@@ -58,7 +59,8 @@ EACH = [
     for rule in role.all_rules()
     for verb in rule.all_verbs
 ]
-PROCESSES = [each for each in EACH if each.values[0] in (COORDINATOR, WORKER, RECORDER) and not each.values[1].optional]
+PROCESS_ROLES = (COORDINATOR, WORKER, RECORDER, DASHBOARD)
+PROCESSES = [each for each in EACH if each.values[0] in PROCESS_ROLES and not each.values[1].optional]
 SETTINGS = Settings()
 
 
@@ -189,6 +191,10 @@ FORBIDDEN = [
     (RECORDER, "delete", TORCHJOBS, ""),
     (RECORDER, "delete", PODS, ""),
     (RECORDER, "list", CONFIG_MAPS, ""),
+    (DASHBOARD, "list", PODS, ""),
+    (DASHBOARD, "list", EVENTS, ""),
+    (DASHBOARD, "patch", TORCHJOBS, ""),
+    (DASHBOARD, "list", TENANT_QUEUES, ""),
 ]
 
 
@@ -289,6 +295,7 @@ def test_roles_of_single_occasions_are_printed_only_when_asked_for() -> None:
             "torchq-coordinator",
             "torchq-worker",
             "torchq-recorder",
+            "torchq-dashboard",
             "torchq-user",
             "torchq-doctor",
             "torchq-reader",

@@ -75,10 +75,9 @@ DATA = click.option(
     help="data folder of the cluster",
 )
 COMMAND = (*release.MODULE, "coordinator.cli.main")
-NEXT = """next:
-  torchq run -- python train.py    # this folder, as it is now
-  torchq job list
-  export KUBECONFIG={kubeconfig}    # for kubectl"""
+NEXT = """kubectl: export KUBECONFIG={kubeconfig}
+run: torchq run -- COMMAND
+look: torchq dashboard"""
 
 
 def _checked_option(*names: str, check: Callable[[str], str], **attributes: Any) -> Callable[[Command], Command]:

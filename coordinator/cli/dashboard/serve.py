@@ -29,7 +29,7 @@ from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.http import listening_ports, signs_of_life
 from coordinator.local import supervisor
-from coordinator.metrics import process_page
+from coordinator.metrics import dashboard_metrics, process_page
 from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
 from coordinator.query.remote import Fetch, NoRecorder, RemoteQueries
@@ -60,6 +60,9 @@ def serve(session: Session) -> None:
     with JobFeeds(session.cluster) as feeds, Readings(partial(feeds.of, ""), queries) as readings:
         visits = Visits(SeenNames(readings), queries, partial(_history, settings), settings.dashboard_actions)
         sessions = Logins(client.connect_others(quick, figures.registry), visits.make)
+        figures.registry.add_source(
+            lambda: dashboard_metrics.samples(logins=len(sessions), away=len(readings.present.problems))
+        )
         frame = Frame(
             session.cluster_name,
             settings.dashboard_address,

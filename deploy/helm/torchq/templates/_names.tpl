@@ -59,10 +59,10 @@ metadata:
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default .root.Chart.AppVersion $image.tag }}{{ end -}}
 {{- end }}
 
-{{- /* The account of coordinator, worker, recorder or doctor. */ -}}
+{{- /* The account of coordinator, worker, recorder, dashboard or doctor. */ -}}
 {{- define "torchq.account" -}}
 {{- $own := "" -}}
-{{- if has .component (list "coordinator" "worker" "recorder") -}}
+{{- if has .component (list "coordinator" "worker" "recorder" "dashboard") -}}
 {{- $own = default .root.Values.serviceAccount.name (index .root.Values .component).serviceAccount.name -}}
 {{- end -}}
 {{- default (printf "%s-%s" (include "torchq.fullname" .root) .component) $own -}}
@@ -72,6 +72,7 @@ metadata:
 {{- define "torchq.processes" -}}
 {{- $found := list "coordinator" "worker" -}}
 {{- if .Values.recorder.enabled }}{{ $found = append $found "recorder" }}{{ end -}}
+{{- if .Values.dashboard.enabled }}{{ $found = append $found "dashboard" }}{{ end -}}
 {{- toJson $found -}}
 {{- end }}
 

@@ -61,7 +61,15 @@ TORCHQ_{{ upper $name }}: {{ include "torchq.settingText" (dict "name" $name "va
 {{- end }}
 {{- end }}
 
-{{- /* Where a pod may run: values of coordinator, worker, recorder or redis. */ -}}
+{{- /* The kubelet renews the token. No API server takes it: it tells coordinators who asks. */ -}}
+{{- define "torchq.tokenVolume" -}}
+- name: token
+  projected:
+    sources:
+    - serviceAccountToken: {audience: torchq, expirationSeconds: 600, path: token}
+{{- end }}
+
+{{- /* Where a pod may run: values of coordinator, worker, recorder, dashboard or redis. */ -}}
 {{- define "torchq.placement" -}}
 {{- with .nodeSelector }}
 nodeSelector:
@@ -80,14 +88,16 @@ priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
 
-{{- /* The Deployment of coordinator, worker or recorder: root, component, env, ports. A recorder uses no Redis, takes no
-reports, and has a database. */ -}}
+{{- /* The Deployment of coordinator, worker, recorder or dashboard: root, component, env, ports. A recorder has a database,
+and a dashboard a token for coordinators; both use no Redis and take no reports. */ -}}
 {{- define "torchq.deployment" -}}
 {{- $root := .root -}}
 {{- $component := .component -}}
 {{- $values := index $root.Values $component -}}
 {{- $records := eq $component "recorder" -}}
-{{- $reports := and $root.Values.reports.enabled (not $records) -}}
+{{- $shows := eq $component "dashboard" -}}
+{{- $queues := not (or $records $shows) -}}
+{{- $reports := and $root.Values.reports.enabled $queues -}}
 {{- $selector := include "torchq.selector" . | fromYaml -}}
 {{- /* The coordinators fill Secrets that have no values. Their own pods must not wait for them. */ -}}
 {{- $fills := dict -}}
@@ -184,11 +194,15 @@ spec:
       - name: {{ $component }}
         image: {{ include "torchq.image" (dict "root" $root "image" $root.Values.image) | quote }}
         imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-        args: [{{ $component }}]
+        args: {{ ternary (list "dashboard" "serve") (list $component) $shows | toJson }}
         envFrom:
         - configMapRef: {name: {{ printf "%s-settings" (include "torchq.fullname" $root) | quote }}}
         env:
-        {{- include (ternary "torchq.historyEnv" "torchq.redisEnv" $records) $root | nindent 8 }}
+        {{- if $records }}
+        {{- include "torchq.historyEnv" $root | nindent 8 }}
+        {{- else if $queues }}
+        {{- include "torchq.redisEnv" $root | nindent 8 }}
+        {{- end }}
         - {name: TORCHQ_METRICS_ADDRESS, value: 0.0.0.0}
         - {name: TORCHQ_METRICS_PORT, value: "8081"}
         {{- toYaml .env | nindent 8 }}
@@ -211,6 +225,8 @@ spec:
         volumeMounts:
         {{- if $records }}
         {{- include "torchq.historyMount" $root | nindent 8 }}
+        {{- else if $shows }}
+        - {name: token, mountPath: /var/run/secrets/torchq, readOnly: true}
         {{- else }}
         - {name: redis, mountPath: /etc/torchq/redis, readOnly: true}
         {{- end }}
@@ -220,6 +236,8 @@ spec:
       volumes:
       {{- if $records }}
       {{- include "torchq.historyVolume" $root | nindent 6 }}
+      {{- else if $shows }}
+      {{- include "torchq.tokenVolume" $root | nindent 6 }}
       {{- else }}
       {{- include "torchq.redisVolume" $root | nindent 6 }}
           {{- if hasKey $fills "redis" }}
@@ -239,7 +257,7 @@ spec:
       {{- end }}
 {{- end }}
 
-{{- /* The PodDisruptionBudget of coordinator, worker or recorder: root, component. */ -}}
+{{- /* The PodDisruptionBudget of coordinator, worker, recorder or dashboard: root, component. */ -}}
 {{- define "torchq.budget" -}}
 {{- $values := index .root.Values .component -}}
 {{- with $values.podDisruptionBudget }}

@@ -1,0 +1,27 @@
+"""The metrics of a dashboard in the cluster: who is logged in, and which servers do not answer."""
+
+from collections.abc import Iterable
+
+from coordinator.metrics.registry import Sample, number
+from kube.process.meter import Metric
+
+LOGINS = Metric(
+    name="torchq_dashboard_logins",
+    kind="gauge",
+    help="Browsers that are logged in to a dashboard.",
+    of="dashboard",
+)
+AWAY = Metric(
+    name="torchq_dashboard_servers_away",
+    kind="gauge",
+    help="Of the API server and the coordinators, those that did not answer when a dashboard last asked. It asks while "
+    "somebody looks.",
+    of="dashboard",
+)
+METRICS = (LOGINS, AWAY)
+
+
+def samples(*, logins: int, away: int) -> Iterable[Sample]:
+    """Yield the gauges of a dashboard."""
+    yield number(LOGINS, logins)
+    yield number(AWAY, away)
