@@ -85,9 +85,7 @@ class Visits:
             may=rights.may,
         )
 
-    def _history(
-        self, cluster: KubernetesCluster, own: str, bounds: Callable[[Collection[str]], Bounds]
-    ) -> History:
+    def _history(self, cluster: KubernetesCluster, own: str, bounds: Callable[[Collection[str]], Bounds]) -> History:
         """Return access to the recorder, which names what the accounts of a namespace may read. For these accounts the
         visitor asks with its own token, as commands do."""
 

@@ -8,6 +8,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 from coordinator.dashboard import charts, life, paths
+from coordinator.dashboard.acts import buttons
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.charts import Curve
 from coordinator.dashboard.elements import Element, Page
@@ -107,7 +108,14 @@ def _sections(asked: Asked, loaded: JobLoaded) -> Mapping[str, Elements]:
         return {"heading": (Element("heading-text", "job_heading", (text, "")),), "notices": notices}
     item, now = loaded.item, asked.reading.at
     known = loaded.once(f"minute {now // MINUTE}", lambda: _present(loaded, item, now))
-    return {**known, "notices": notices, "life": _life(lambda: life.of_job(item, now)), **_log(loaded.tail)}
+    actions = buttons.of_job(item, may_act=asked.may_act and not loaded.gone)
+    return {
+        **known,
+        "notices": notices,
+        "actions": actions,
+        "life": _life(lambda: life.of_job(item, now)),
+        **_log(loaded.tail),
+    }
 
 
 def _notices(asked: Asked, loaded: JobLoaded) -> Elements:
