@@ -20,7 +20,7 @@ pytestmark = pytest.mark.servers
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("torchq", "crds", "kube", "embedded", "gang", "queues", "history", "reconcilers", "coordinator")
-DATA = (".yaml", ".lua", ".typed")
+DATA = (".yaml", ".lua", ".typed", ".html", ".css", ".js", ".svg")
 CLIENT = ROOT / "deploy" / "client"
 
 
@@ -68,13 +68,15 @@ def test_the_wheel_holds_exactly_the_sources(content: set[str]) -> None:
     assert content == sources()
 
 
-def test_the_wheel_holds_crds_and_lua_scripts(content: set[str]) -> None:
+def test_the_wheel_holds_crds_lua_scripts_and_pages(content: set[str]) -> None:
     assert {
         "crds/manifests/torchjobs.yaml",
         "crds/manifests/tenantqueues.yaml",
         "crds/manifests/scaleouts.yaml",
         "crds/manifests/scaleins.yaml",
         "queues/lua/store/commit.lua",
+        "coordinator/dashboard/templates/frame.html",
+        "coordinator/dashboard/static/dashboard.js",
     } <= content
 
 

@@ -92,7 +92,7 @@ class PageMaker:
             return None
         return _made(route, Asked(parameters, reading, bounds, loaded, _may_act(visitor, route, names)))
 
-    def _once(self, key: Hashable, route: routes.Route, asked: Asked) -> MadePage:
+    def _once(self, key: Hashable, route: routes.PageRoute, asked: Asked) -> MadePage:
         with self._lock:
             kept = self._shared.get(key)
         if kept is not None:
@@ -105,7 +105,7 @@ class PageMaker:
         return kept
 
 
-def _may_act(visitor: Visitor, route: routes.Route, names: Mapping[str, str]) -> bool:
+def _may_act(visitor: Visitor, route: routes.PageRoute, names: Mapping[str, str]) -> bool:
     """Return whether the page offers the visitor to change its object."""
     if route.acts_on is None or not visitor.may_act:
         return False
@@ -126,6 +126,6 @@ def _split(address: str) -> tuple[str, dict[str, str]]:
         raise UnreadableAddress("the address cannot be read") from error
 
 
-def _made(route: routes.Route, asked: Asked) -> MadePage:
+def _made(route: routes.PageRoute, asked: Asked) -> MadePage:
     page = route.view(asked)
     return MadePage(page, drawing.draw(page))

@@ -22,7 +22,7 @@ def load_nothing(_visitor: Visitor, _parameters: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class PageRoute:
     """A kind of page."""
 
     pattern: str
@@ -42,17 +42,17 @@ class Route:
 
 
 ROUTES = (
-    Route("/", queues.page),
-    Route("/queues/{name}", queue.page, queue.load, TENANT_QUEUES),
-    Route(usage.PATH, usage.page, usage.load),
-    Route(usage.SHEET_PATH, usage.sheet, usage.load),
-    Route(jobs.PATH, jobs.page, jobs.load),
-    Route("/jobs/{namespace}/{name}", job.page, job.load, TORCHJOBS),
-    Route(buttons.PATH, act.page, act.load),
+    PageRoute("/", queues.page),
+    PageRoute("/queues/{name}", queue.page, queue.load, TENANT_QUEUES),
+    PageRoute(usage.PATH, usage.page, usage.load),
+    PageRoute(usage.SHEET_PATH, usage.sheet, usage.load),
+    PageRoute(jobs.PATH, jobs.page, jobs.load),
+    PageRoute("/jobs/{namespace}/{name}", job.page, job.load, TORCHJOBS),
+    PageRoute(buttons.PATH, act.page, act.load),
 )
 
 
-def find(path: str) -> tuple[Route, dict[str, str]] | None:
+def find(path: str) -> tuple[PageRoute, dict[str, str]] | None:
     """Return the kind of page at a path and the parts of the path; None if nothing is there."""
     for route in ROUTES:
         parts = route.match(path)

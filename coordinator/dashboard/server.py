@@ -22,7 +22,7 @@ from coordinator.dashboard.acts import acting, buttons
 from coordinator.dashboard.acts.acting import Target
 from coordinator.dashboard.connections import Connections
 from coordinator.dashboard.daemon_threads import DaemonThreads
-from coordinator.dashboard.elements import DrawnPage, Page
+from coordinator.dashboard.elements import Download, DrawnPage, Page
 from coordinator.dashboard.made_pages import MadePage, PageMaker, UnreadableAddress
 from coordinator.dashboard.pages import act
 from coordinator.dashboard.readings import FAILURES, Readings
@@ -295,6 +295,8 @@ class DashboardServer:
             raise
         if made is None:
             return self._answers.refusal(404, "there is no such page", visitor)
+        if made.page.download is not None:
+            return _file(made.page.download)
         return self._answers.html(made.page, visitor, drawn=made.drawn, address=address)
 
     async def _make(self, visitor: Visitor, address: str) -> MadePage | None:
@@ -350,6 +352,13 @@ def _code(error: Exception) -> int:
         case errors.Conflict():
             return 409
     return 503
+
+
+def _file(download: Download) -> web.Response:
+    # A name in quotes has only characters that cannot end them.
+    name = "".join(each if each.isascii() and (each.isalnum() or each in "-._") else "_" for each in download.name)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(text=download.text, content_type=download.kind, charset="utf-8", headers=headers)
 
 
 async def serve(frame: Frame, port: int, ready: Callable[[int], None], stopped: Callable[[], Awaitable[None]]) -> None:

@@ -256,8 +256,8 @@ RECORDER = Role(
 DASHBOARD = Role(
     name="dashboard",
     purpose="`torchq dashboard serve`: watches jobs, and shows each visitor what the visitor may see",
-    # Coordinators tell an account that may list all jobs about all jobs and queues. All else is read, and all changes are
-    # made, with the token of the visitor.
+    # Coordinators tell an account that may list all jobs about all jobs and queues. Whatever else is read or changed is
+    # asked for with the token of the visitor.
     rules=(PolicyRule(resource=TORCHJOBS, verbs=_FOLLOW),),
 )
 USER = Role(

@@ -36,6 +36,7 @@ CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
+INGRESSES = Resource("networking.k8s.io", "v1", "ingresses", "Ingress")
 ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints")
 CLUSTER_ROLES = access.CLUSTER_ROLES
 DEFINITION = "torchjobs.train.distributed.io"
@@ -170,8 +171,9 @@ def test_a_release_beside_coordinators_that_hold_the_lease_is_refused(helm: Helm
 
 
 def blocks(heading: str) -> list[str]:
-    """Return the blocks of commands of a section of docs/operators.md, docs/access.md or docs/recorder.md."""
-    text = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("operators", "access", "recorder"))
+    """Return the blocks of commands of a section of the pages for admins."""
+    pages = ("operators", "access", "recorder", "dashboard")
+    text = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in pages)
     [section] = re.findall(rf"^##+ {heading}\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     return re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
 
@@ -354,6 +356,11 @@ def test_the_commands_of_the_page_carry_a_release_from_its_install_to_its_end(
     assert {each["secret"]["secretName"] for each in template("worker")["spec"]["volumes"]} == {
         "torchq-own-redis", "torchq-reports"}  # fmt: skip
     _follow_the_recorder(admin, follow, tmp_path)
+    follow(blocks("In a cluster")[0])
+    [rule] = admin.get(INGRESSES, "torchq-dashboard", "torchq-system")["spec"]["rules"]
+    assert rule["host"] == "torchq.example.org"
+    follow(blocks("Logins")[0])
+    in_shell(helm, tmp_path, "kubectl delete clusterrolebinding -l app.kubernetes.io/component=queue-admin")
     follow(blocks("Several clusters and installations")[0])
     Helm(helm.kubeconfig, tmp_path, "torchq", "queues").uninstall()
     follow(blocks("Uninstall")[0])

@@ -65,8 +65,7 @@ def rbac(
     **options: Any,
 ) -> None:
     """Print accounts and roles as manifests. ROLE is coordinator, worker, recorder, dashboard, user, doctor or reader.
-    The default is all seven. The roles of single occasions, --restore and --queue-admin, are printed only when asked
-    for.
+    The default is all seven. The roles of single occasions, --restore and --queue-admin, are printed only on request.
 
     A worker's account may create and delete pods in every namespace, since jobs may be submitted to any. An account
     that may create any pod can read everything that pods may read. --namespaces restricts this to some namespaces. The
