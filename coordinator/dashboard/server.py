@@ -20,7 +20,7 @@ from coordinator.dashboard import drawing, protection
 from coordinator.dashboard.access.logins import COOKIE, SECURE_COOKIE, Logins, NotLoggedIn, TooManyLogins
 from coordinator.dashboard.connections import Connections
 from coordinator.dashboard.daemon_threads import DaemonThreads
-from coordinator.dashboard.elements import DrawnPage, Page
+from coordinator.dashboard.elements import Download, DrawnPage, Page
 from coordinator.dashboard.made_pages import MadePage, PageMaker, UnreadableAddress
 from coordinator.dashboard.readings import FAILURES, Readings
 from coordinator.dashboard.streams import END, Streams, read_request
@@ -277,6 +277,8 @@ class DashboardServer:
             raise
         if made is None:
             return self._answers.refusal(404, "there is no such page", visitor)
+        if made.page.download is not None:
+            return _file(made.page.download)
         return self._answers.html(made.page, visitor, drawn=made.drawn, address=address)
 
     async def _make(self, visitor: Visitor, address: str) -> MadePage | None:
@@ -318,6 +320,13 @@ class DashboardServer:
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
+
+
+def _file(download: Download) -> web.Response:
+    # A name in quotes has only characters that cannot end them.
+    name = "".join(each if each.isascii() and (each.isalnum() or each in "-._") else "_" for each in download.name)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(text=download.text, content_type=download.kind, charset="utf-8", headers=headers)
 
 
 async def serve(frame: Frame, port: int, ready: Callable[[int], None], stopped: Callable[[], Awaitable[None]]) -> None:

@@ -18,7 +18,7 @@ _UNITS = {CPU: "CPUs", MEMORY: "Memory"}
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Counted:
     """What the bars of queues count."""
 
     unit: str
@@ -45,7 +45,7 @@ class QueueUse:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolUse:
+class ResourceUse:
     """What is used of one resource of the pool."""
 
     name: str
@@ -55,19 +55,19 @@ class PoolUse:
     sentence: str
 
 
-def room(reading: Reading) -> Room:
+def room(reading: Reading) -> Counted:
     """Return what the bars count for all queues of a reading."""
     return reading.once("room", lambda: _room(reading))
 
 
-def _room(reading: Reading) -> Room:
+def _room(reading: Reading) -> Counted:
     capacity = _capacity(reading)
     named = {*capacity, *(name for item in reading.queues for name in (*_usage(item), *_quota(item)))}
     gpus = frozenset(name for name in named if name.endswith(GPU))
     names = gpus or frozenset({CPU})
     whole = sum(_amount(capacity.get(name)) for name in names) if capacity else None
     is_idle = any(status_of(item).get("idleUsage") for item in reading.queues)
-    return Room("GPUs" if gpus else "CPUs", names, whole, is_idle)
+    return Counted("GPUs" if gpus else "CPUs", names, whole, is_idle)
 
 
 def of_queue(item: Document, names: Iterable[str]) -> QueueUse:
@@ -90,7 +90,7 @@ def limited(item: Document) -> Sequence[str]:
     return sorted(_quota(item), key=lambda name: (not name.endswith(GPU), name))
 
 
-def pool(reading: Reading, queues: Iterable[Document]) -> Sequence[PoolUse]:
+def pool(reading: Reading, queues: Iterable[Document]) -> Sequence[ResourceUse]:
     """Return what is used of the pool: of each kind of GPU, of CPUs and of memory. `queues` have the idle growth."""
     capacity, used = _capacity(reading), (reading.upcoming.get("pool") or {}).get("used") or {}
     idle: dict[str, float] = {}
@@ -101,12 +101,12 @@ def pool(reading: Reading, queues: Iterable[Document]) -> Sequence[PoolUse]:
     return [_pool_use(name, _amount(used.get(name)), idle.get(name, 0.0), _amount(capacity[name])) for name in names]
 
 
-def _pool_use(name: str, used: float, idle: float, whole: float) -> PoolUse:
+def _pool_use(name: str, used: float, idle: float, whole: float) -> ResourceUse:
     idle = min(idle, used)
     text = f"{_readable(name, used)} of {_readable(name, whole)}"
     title = _UNITS.get(name, name)
     more = f", {_readable(name, idle)} of that by idle growth" if idle else ""
-    return PoolUse(title, (("used", used - idle), ("idle", idle)), whole, text, f"{title}: {text} in use{more}")
+    return ResourceUse(title, (("used", used - idle), ("idle", idle)), whole, text, f"{title}: {text} in use{more}")
 
 
 def _readable(name: str, amount: float) -> str:

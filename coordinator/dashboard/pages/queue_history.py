@@ -30,7 +30,7 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepShare:
     """The share of the queue in a part of the day."""
 
     start: str
@@ -47,11 +47,11 @@ class Day:
     end: str
     until: str
     """Up to when everything is recorded."""
-    steps: tuple[Step, ...]
+    steps: tuple[StepShare, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PastJob:
+class JobInTime:
     """A job of the last day, as a row shows it."""
 
     name: str
@@ -95,7 +95,7 @@ def _day(document: Document) -> Day:
     shares, targets = ([_part(each[name]) for each in steps] for name in ("sharePercent", "targetPercent"))
     label = f"The share of the queue in the last day{_extremes(shares)}; the line is its target{_extremes(targets)}"
     listed = tuple(
-        Step(each["from"], _percents(each["sharePercent"]), _percents(each["targetPercent"]))
+        StepShare(each["from"], _percents(each["sharePercent"]), _percents(each["targetPercent"]))
         for each in steps
         if each["sharePercent"] is not None or each["targetPercent"] is not None
     )
@@ -123,7 +123,7 @@ def _rows(document: Document, reader: Reader) -> Iterator[Element]:
             yield Element(f"past-{job['uid']}", "past_job_bar", _row(job, start, end))
 
 
-def _row(job: Document, start: float, end: float) -> PastJob:
+def _row(job: Document, start: float, end: float) -> JobInTime:
     waits, holds = (
         [(timestamps.parse_seconds(span["from"]), timestamps.parse_seconds(span["to"])) for span in job[name]]
         for name in ("waits", "holds")
@@ -132,7 +132,7 @@ def _row(job: Document, start: float, end: float) -> PastJob:
     spans = [("waited", *each) for each in waits] + [("held", *each) for each in holds]
     full_name = f"{job['namespace']}/{job['name']}"
     label = f"{full_name} waited {waited} and held room {held if holds else 'never'}"
-    return PastJob(
+    return JobInTime(
         name=full_name,
         address=paths.with_query(paths.of_job(full_name), {"uid": str(job["uid"])}),
         state=job["state"],

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType
 
 from coordinator.dashboard import charts, moments, paging, paths, readings
@@ -11,7 +12,7 @@ from coordinator.dashboard.charts import Bar
 from coordinator.dashboard.elements import Element, Page
 from coordinator.dashboard.jobs import tables
 from coordinator.dashboard.pages import amounts
-from coordinator.dashboard.pages.amounts import Room
+from coordinator.dashboard.pages.amounts import Counted
 from coordinator.dashboard.pages.problems import problems
 from coordinator.query.questions import ANOTHER, Document
 from coordinator.wording import pick_columns, queue_columns, system_health
@@ -41,7 +42,7 @@ USAGE_AT = 2
 
 
 @dataclass(frozen=True, slots=True)
-class QueueRow:
+class ShownQueue:
     """A queue, as a row shows it."""
 
     name: str
@@ -62,7 +63,7 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PickRow:
+class ShownPick:
     """A forecast pick, as a row shows it."""
 
     number: int
@@ -135,12 +136,12 @@ def _name(item: Document) -> str:
     return str(item["metadata"]["name"])
 
 
-def _row(asked: Asked, item: Document, room: Room) -> QueueRow:
+def _row(asked: Asked, item: Document, room: Counted) -> ShownQueue:
     name, status = _name(item), status_of(item)
     share, target = (str(status.get(each) or "-") for each in ("share", "target"))
     of_target = f"share {share}, target {target}"
     used = amounts.of_queue(item, room.names)
-    return QueueRow(
+    return ShownQueue(
         name=name,
         address=paths.of_queue(name),
         state=queue_columns.queue_state(item),
@@ -179,8 +180,10 @@ def _facts(asked: Asked) -> Iterator[Element]:
             yield Element(f"fact-{title.lower()}", "fact", (title, tables.cell(str(found[title]))))
 
 
-def _pool(asked: Asked, room: Room) -> Iterator[Element]:
-    for each in amounts.pool(asked.reading, asked.bounds.queues(asked.reading.queues) if room.is_idle else ()):
+def _pool(asked: Asked, room: Counted) -> Iterator[Element]:
+    queues = asked.bounds.queues(asked.reading.queues) if room.is_idle else ()
+    use = partial(amounts.pool, asked.reading, queues)
+    for each in asked.reading.once("pool", use) if asked.bounds.reader.everywhere else use():
         part = PoolPart(each.name, each.text, charts.parts_bar(each.parts, each.whole, each.sentence))
         yield Element(f"pool-{each.name.replace('/', '-')}", "pool", part)
 
@@ -197,7 +200,7 @@ def picks(asked: Asked) -> list[Document]:
 def _picks(asked: Asked) -> Iterator[Element]:
     for pick in picks(asked):
         queue = pick.get("queue", "")
-        row = PickRow(
+        row = ShownPick(
             number=pick["pick"],
             queue=queue,
             queue_address=paths.of_queue(queue) if queue else "",

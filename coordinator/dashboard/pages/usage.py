@@ -9,6 +9,7 @@ from coordinator.dashboard import charts, paging, paths
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.charts import Bar
 from coordinator.dashboard.elements import Download, Element, Page
+from coordinator.dashboard.jobs.tables import JobCell
 from coordinator.dashboard.loads import Loads
 from coordinator.dashboard.pages.problems import problems
 from coordinator.dashboard.readings import FAILURES
@@ -45,20 +46,12 @@ class UsageLoaded:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of a row."""
-
-    text: str
-    is_number: bool
-
-
-@dataclass(frozen=True, slots=True)
 class UsageRow:
     """What one queue, namespace or user has used."""
 
     name: str
     bar: Bar
-    cells: tuple[Cell, ...]
+    cells: tuple[JobCell, ...]
 
 
 def load(visitor: Visitor, parameters: Mapping[str, str]) -> UsageLoaded:
@@ -145,7 +138,8 @@ def _titles(shape: Sequence[TableColumn], query: Mapping[str, str]) -> Iterator[
 def _rows(shape: Sequence[TableColumn], lines: Sequence[Document]) -> Iterator[Element]:
     for number, line in enumerate(lines):
         first, *others = (
-            Cell(excerpts.excerpt(str(column.text(line)), LONGEST), column.order is not None) for column in shape
+            JobCell(excerpts.excerpt(str(column.text(line)), LONGEST), "" if column.order is None else "n")
+            for column in shape
         )
         share, target = (_part(line[name]) for name in ("sharePercent", "targetPercent"))
         words = f"share {_percents(line['sharePercent'])}, target {_percents(line['targetPercent'])}"

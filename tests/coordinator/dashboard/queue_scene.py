@@ -93,7 +93,7 @@ class FakeServers:
     """The API server, a coordinator and a recorder, that note what they are asked."""
 
     objects: dict[str, Manifest] = field(default_factory=dict)
-    queues: dict[str, Document] = field(default_factory=dict)
+    known: dict[str, Document] = field(default_factory=dict)
     order: list[Document] = field(default_factory=list)
     past: Callable[[str], Document] | None = None
     failing: dict[str, Exception] = field(default_factory=dict)
@@ -109,9 +109,9 @@ class FakeServers:
     def queue(self, name: str) -> Document:
         """Return a queue with its figures."""
         self._note("queue")
-        if name not in self.queues:
+        if name not in self.known:
             raise UnknownObject(f"there is no queue {name}")
-        return self.queues[name]
+        return self.known[name]
 
     def places(self, _names: Any) -> list[Document]:
         """Return the order of the waiting jobs."""

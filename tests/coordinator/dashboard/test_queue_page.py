@@ -145,7 +145,7 @@ def test_the_last_day_is_an_area_beside_a_line_and_its_jobs_are_bars_in_time() -
 class TestLoad:
     def test_asks_the_order_every_two_seconds_and_the_recorder_once_a_minute(self, monkeypatch: Any) -> None:
         clock = [0.0]
-        servers = FakeServers(objects={"a": OBJECT}, queues={"a": FIGURES}, past=lambda _: timeline())
+        servers = FakeServers(objects={"a": OBJECT}, known={"a": FIGURES}, past=lambda _: timeline())
         visitor = servers.visitor()
         monkeypatch.setattr(queue._NOW, "_clock", lambda: clock[0])
         monkeypatch.setattr(queue_history._TIMELINES, "_clock", lambda: clock[0])
@@ -167,7 +167,7 @@ class TestLoad:
 
     @pytest.mark.parametrize("part", ["object", "queue", "places"])
     def test_a_part_that_does_not_answer_is_named_and_the_rest_is_shown(self, part: str) -> None:
-        servers = FakeServers(objects={"a": OBJECT}, queues={"a": FIGURES})
+        servers = FakeServers(objects={"a": OBJECT}, known={"a": FIGURES})
         servers.failing[part] = errors.Forbidden("you may not")
         loaded = queue.load(servers.visitor(), {"name": "a"})
         assert loaded.now.problem == "you may not"
@@ -175,7 +175,7 @@ class TestLoad:
         assert values(shown(loaded.now), "notes") == ["you may not"]
 
     def test_a_queue_that_only_works_without_an_object_is_shown(self) -> None:
-        loaded = queue.load(FakeServers(queues={"a": FIGURES}).visitor(), {"name": "a"})
+        loaded = queue.load(FakeServers(known={"a": FIGURES}).visitor(), {"name": "a"})
         assert (loaded.now.item, loaded.now.figures) == (None, FIGURES)
 
 

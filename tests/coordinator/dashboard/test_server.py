@@ -16,7 +16,7 @@ from coordinator.access.readers import Reader
 from coordinator.dashboard import connections, protection, routes, server
 from coordinator.dashboard.access.logins import COOKIE, SECURE_COOKIE, Logins
 from coordinator.dashboard.asked import Asked
-from coordinator.dashboard.elements import Element, Page
+from coordinator.dashboard.elements import Download, Element, Page
 from coordinator.dashboard.routes import Route
 from coordinator.dashboard.visitors import OneVisitor
 from coordinator.errors import CoordinatorError
@@ -168,7 +168,7 @@ def test_a_link_of_another_site_leads_to_the_page_all_the_same(site: Browser) ->
     assert answer.code == 200
     assert '<meta http-equiv="refresh" content="0">' in answer.text
     assert 'href="/ns/a?x=' in answer.text
-    assert "<b>" not in answer.text
+    assert "x=<b>" not in answer.text
     assert ACCOUNT in logged_in(site).get("/", **elsewhere).text
 
 
@@ -313,12 +313,26 @@ def test_pages_are_made_once_for_visitors_who_see_the_same(
     assert made == [1, 2]
 
 
+def test_an_address_of_a_file_is_answered_with_the_file(site: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    def view(_: Asked) -> Page:
+        return Page(
+            "refusal", "T", {"problems": ()}, {"text": "", "code": 0}, Download('a"\r\n;é.csv', "text/csv", "a,ü\n")
+        )
+
+    monkeypatch.setattr(routes, "ROUTES", (Route("/a.csv", view),))
+    answer = logged_in(site).get("/a.csv")
+    assert (answer.code, answer.text) == (200, "a,ü\n")
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="a_____.csv"'
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
 def test_a_change_is_sent_as_the_script_takes_it(
     site: Browser, readings: FixedReadings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def view(asked: Asked) -> Page:
         problems = tuple(
-            Element(f"problem-{part}", "problem", (part, text)) for part, text in asked.reading.problems.items()
+            Element(f"problem-{part}", "problem", (part, text, "")) for part, text in asked.reading.problems.items()
         )
         return Page("refusal", "T", {"problems": problems}, {"text": "", "code": 0})
 
