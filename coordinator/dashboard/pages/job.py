@@ -8,6 +8,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 from coordinator.dashboard import charts, life, paths
+from coordinator.dashboard.acts import buttons
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.charts import Curve
 from coordinator.dashboard.elements import Element, Page
@@ -109,7 +110,9 @@ def _sections(asked: Asked, loaded: JobLoaded) -> Mapping[str, Elements]:
     if loaded.gone and loaded.known.objects.now is not None:
         now = loaded.known.objects.now.timestamp()
     known = loaded.once(f"minute {now // MINUTE}", lambda: _present(loaded, item, now))
-    told = {**known, "notices": notices, "life": _life(lambda: life.of_job(item, now)), **_log(loaded.tail)}
+    actions = buttons.of_job(item, may_act=asked.may_act and not loaded.gone)
+    lasting = {"notices": notices, "actions": actions, "life": _life(lambda: life.of_job(item, now))}
+    told = {**known, **lasting, **_log(loaded.tail)}
     return {**told, **({"heading": _gone(asked.parameters["name"])} if loaded.gone else {})}
 
 
