@@ -42,7 +42,7 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class LifeSpan:
     """A part of the bar."""
 
     kind: str
@@ -58,7 +58,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class LifeMark:
     """A restart or a resize."""
 
     kind: str
@@ -71,8 +71,8 @@ class Mark:
 class Life:
     """What the bar shows."""
 
-    spans: tuple[Span, ...]
-    marks: tuple[Mark, ...]
+    spans: tuple[LifeSpan, ...]
+    marks: tuple[LifeMark, ...]
     begin: str
     end: str
     """The time of the job's end; empty if it goes on."""
@@ -157,9 +157,9 @@ def _life(
     def left(moment: float) -> float:
         return round(min(max((moment - created) / whole, 0.0), 1.0) * WIDTH, 1)
 
-    def span(kind: str, start: float, stop: float | None, stay: Stay | None) -> Span:
+    def span(kind: str, start: float, stop: float | None, stay: Stay | None) -> LifeSpan:
         begin = left(start)
-        return Span(
+        return LifeSpan(
             kind=kind,
             start=timestamps.format_time(start),
             end="" if stop is None else timestamps.format_time(stop),
@@ -173,7 +173,7 @@ def _life(
     parts = [*_parts(created, end, sorted(stays, key=lambda stay: stay.start))][-MOST_SPANS:]
     return Life(
         spans=tuple(span(*part) for part in parts),
-        marks=tuple(Mark(kind, timestamps.format_time(at), left(at), text) for kind, at, text in marks),
+        marks=tuple(LifeMark(kind, timestamps.format_time(at), left(at), text) for kind, at, text in marks),
         begin=timestamps.format_time(created),
         end="" if end is None else timestamps.format_time(end),
         summary=_summary(parts, until, marks),

@@ -36,6 +36,8 @@ class Visitor:
     """Whether pages show what changes jobs and queues."""
     may: Callable[[AccessQuestion], bool]
     """A function that returns whether the visitor may do something. Raises ClusterError."""
+    is_embedded: bool = False
+    """Whether the cluster is a local one."""
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
     """What a request that changes something has to show, beside the cookie."""
 

@@ -101,6 +101,8 @@ NOT_RUN = {
     "coordinator": "writes a log, which passes the same door",
     "worker": "writes a log, which passes the same door",
     "recorder": "writes a log, which passes the same door",
+    "dashboard": "shows its texts in a browser, escaped (coordinator.dashboard.drawing)",
+    "dashboard token": "prints a token and the name of an account that the user gave",
     "rpc": "its output is a protocol; tests/coordinator/cli/rpc has its texts",
     "crds": "prints what is installed with it",
     "redis acl": "prints what is installed with it",

@@ -109,4 +109,5 @@ def _visitor(session: Session) -> Visitor:
         bounds=lambda _: everything,
         may_act=True,
         may=partial(own_rights.is_allowed, session.cluster),
+        is_embedded=session.is_embedded,
     )

@@ -1,6 +1,6 @@
 """What a visitor of the dashboard may see: what the API server says about the visitor's own token.
 
-One rule: closed by default. What was not asked, or is refused, is not shown. An answer is used for half a minute, and
+One rule: closed by default. What was not asked, or is refused, is not shown. An answer is used for some seconds, and
 asked for again as long as the visitor looks.
 """
 
@@ -18,8 +18,9 @@ from crds.api_resources import TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.api import Cluster
 
-KEPT_SECONDS = 30.0
-"""How long a permission is used: a right that was taken away ends so much later."""
+KEPT_SECONDS = 20.0
+"""How long a permission is used. The API server itself takes a token for up to 10 s after the token's end, and what was
+taken away is not shown for longer than 35 s."""
 REFUSED_SECONDS = 300.0
 """How long a refusal is used. A right that was given shows so much later, or at the next login."""
 AWAY_SECONDS = 300.0
@@ -122,7 +123,8 @@ class Rights:
             return self._is_allowed(question)
 
     def _reader(self, namespaces: Iterable[str], named: Iterable[str], left: list[int]) -> Reader:
-        if self._is_allowed(AccessQuestion("list", TORCHJOBS)):
+        # This question is asked again whatever the answer was: the answer says, too, that the token is good.
+        if self._is_allowed(AccessQuestion("list", TORCHJOBS), refused_seconds=KEPT_SECONDS):
             return EVERYWHERE
         asked = {name for name in (self._own, *named) if name}
         found = {name for name in asked if self._is_allowed(AccessQuestion("list", TORCHJOBS, name))}
@@ -149,9 +151,9 @@ class Rights:
             left[0] -= 1
         return self._is_allowed(question)
 
-    def _is_allowed(self, question: AccessQuestion) -> bool:
+    def _is_allowed(self, question: AccessQuestion, refused_seconds: float = REFUSED_SECONDS) -> bool:
         answer, now = self._kept.get(question), self._clock()
-        if answer is not None and now - answer.at < (KEPT_SECONDS if answer.allowed else REFUSED_SECONDS):
+        if answer is not None and now - answer.at < (KEPT_SECONDS if answer.allowed else refused_seconds):
             return answer.allowed
         known = answer if answer is not None and now - answer.at < AWAY_SECONDS else None
         if known is not None and not self._pace.may_try():

@@ -16,7 +16,7 @@ EVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class PastJobs:
+class RecordedJobs:
     """Jobs of the history, newest first."""
 
     items: Sequence[Document] = ()
@@ -24,20 +24,20 @@ class PastJobs:
     """Why there are none to show."""
 
 
-_LISTS: Loads[PastJobs] = Loads(EVERY_SECONDS)
+_LISTS: Loads[RecordedJobs] = Loads(EVERY_SECONDS)
 _JOBS: Loads[Document | None] = Loads(EVERY_SECONDS)
 
 
-def jobs(visitor: Visitor, namespace: str, queue: str) -> PastJobs:
+def jobs(visitor: Visitor, namespace: str, queue: str) -> RecordedJobs:
     """Return the newest jobs of the history, of a namespace and a queue if they are not empty."""
     query = {name: text for name, text in (("namespace", namespace), ("queue", queue)) if text}
 
-    def read(_: PastJobs | None) -> PastJobs:
+    def read(_: RecordedJobs | None) -> RecordedJobs:
         try:
             found = visitor.history().jobs({**query, "limit": str(MOST_JOBS)})
-            return PastJobs(tuple(found.get("items", ())))
+            return RecordedJobs(tuple(found.get("items", ())))
         except FAILURES as error:
-            return PastJobs(problem=str(error))
+            return RecordedJobs(problem=str(error))
 
     return _LISTS.get((visitor.secret, namespace, queue), read)
 
@@ -54,6 +54,6 @@ def job(visitor: Visitor, namespace: str, name: str, uid: str) -> Document | Non
     return _JOBS.get((visitor.secret, namespace, name, uid), read)
 
 
-def gone(past: PastJobs, present: Mapping[str, object]) -> list[Document]:
+def gone(past: RecordedJobs, present: Mapping[str, object]) -> list[Document]:
     """Return the jobs of the history that the API server no longer has; `present` has the others by uid."""
     return [each for each in past.items if each.get("uid") not in present]

@@ -115,6 +115,11 @@ class JobIndexes:
         self._lock = threading.Lock()
         self._newest: JobIndex | None = None
 
+    @property
+    def newest(self) -> JobIndex | None:
+        """The index of the reading that a page showed last; None before the first page."""
+        return self._newest
+
     def of(self, reading: Reading) -> JobIndex:
         """Return the index of a reading."""
         with self._lock:

@@ -90,7 +90,7 @@ class ToldJob(Iterator[Manifest | None]):
 Follow = Callable[[Cluster, ToldJob, JobKey, LogSelection, threading.Event], Iterator[LogLine]]
 
 
-class LogReader:
+class TailReader:
     """Reads the log of one job on a thread."""
 
     def __init__(
@@ -167,7 +167,7 @@ class LogReaders:
 
     def __init__(self, follow: Follow = logs.follow, clock: Callable[[], float] = time.monotonic) -> None:
         self._follow, self._clock = follow, clock
-        self._readers: dict[Hashable, LogReader] = {}
+        self._readers: dict[Hashable, TailReader] = {}
         self._lock = threading.Lock()
         self._keeper: threading.Thread | None = None
         self._changed = threading.Condition(self._lock)
@@ -190,7 +190,7 @@ class LogReaders:
                     return Tail(is_over=True)
                 if len(self._readers) >= MOST_READERS:
                     return Tail(problem=NOT_SHOWN)
-                reader = self._readers[name] = LogReader(cluster, key, selection, self._follow, self._clock)
+                reader = self._readers[name] = TailReader(cluster, key, selection, self._follow, self._clock)
                 self._keep()
         return reader.look(item)
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class JobCell:
     """A cell of a row."""
 
     text: str
@@ -42,12 +42,12 @@ def short(text: object) -> str:
     return excerpts.excerpt(excerpts.one_line(str(text)[: 2 * LONGEST]), LONGEST)
 
 
-def cell(value: object) -> Cell:
+def cell(value: object) -> JobCell:
     """Return a value as a cell."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return Cell(f"{value:.6g}" if isinstance(value, float) else str(value), "n")
+        return JobCell(f"{value:.6g}" if isinstance(value, float) else str(value), "n")
     text = short(value)
-    return Cell(text, "time" if is_time(text) else "")
+    return JobCell(text, "time" if is_time(text) else "")
 
 
 def is_time(text: str) -> bool:
@@ -78,7 +78,7 @@ def lines(name: str, texts: Iterable[object]) -> tuple[Element, ...]:
 def facts(name: str, found: Iterable[tuple[str, object]]) -> tuple[Element, ...]:
     """Return facts with their titles as elements."""
     return tuple(
-        Element(f"{name}-{number}", "fact", (title, cell(value))) for number, (title, value) in enumerate(found)
+        Element(f"{name}-{number}", "job_fact", (title, cell(value))) for number, (title, value) in enumerate(found)
     )
 
 

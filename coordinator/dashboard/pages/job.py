@@ -106,8 +106,15 @@ def _sections(asked: Asked, loaded: JobLoaded) -> Mapping[str, Elements]:
         text = f"{asked.parameters['name']} cannot be shown"
         return {"heading": (Element("heading-text", "job_heading", (text, "")),), "notices": notices}
     item, now = loaded.item, asked.reading.at
+    if loaded.gone and loaded.known.objects.now is not None:
+        now = loaded.known.objects.now.timestamp()
     known = loaded.once(f"minute {now // MINUTE}", lambda: _present(loaded, item, now))
-    return {**known, "notices": notices, "life": _life(lambda: life.of_job(item, now)), **_log(loaded.tail)}
+    told = {**known, "notices": notices, "life": _life(lambda: life.of_job(item, now)), **_log(loaded.tail)}
+    return {**told, **({"heading": _gone(asked.parameters["name"])} if loaded.gone else {})}
+
+
+def _gone(name: str) -> Elements:
+    return (Element("heading-text", "job_heading", (f"{tables.short(name)} was deleted", "Deleted")),)
 
 
 def _notices(asked: Asked, loaded: JobLoaded) -> Elements:
@@ -120,7 +127,7 @@ def _notices(asked: Asked, loaded: JobLoaded) -> Elements:
         found.append(("replaced", text, path))
     if loaded.item is not None and (invalid := _invalid(loaded.item)):
         found.append(("invalid", f"This job is invalid: {invalid}", ""))
-    return tuple(Element(f"notice-{name}", "notice", (text, address)) for name, text, address in found)
+    return tuple(Element(f"notice-{name}", "job_notice", (text, address)) for name, text, address in found)
 
 
 def _invalid(item: Manifest) -> str:
@@ -187,7 +194,7 @@ def _life(make: Callable[[], life.Life | None]) -> Elements:
 
 def _links(item: Manifest) -> Elements:
     found = attempt(lambda: links.read(item), links.Links())
-    shown = [Element(f"link-{number}", "link", each) for number, each in enumerate(found.shown)]
+    shown = [Element(f"link-{number}", "job_link", each) for number, each in enumerate(found.shown)]
     return (*shown, *(Element(f"no-link-{number}", "line", text) for number, text in enumerate(found.left_out)))
 
 
@@ -227,7 +234,7 @@ def _log(tail: Tail) -> Mapping[str, Elements]:
 def _past(past: Document, now: float) -> Mapping[str, Elements]:
     """Return what the history has of a job that is deleted."""
     return {
-        "heading": (Element("heading-text", "job_heading", (f"{past.get('name', '')} was deleted", "Deleted")),),
+        "heading": _gone(str(past.get("name", ""))),
         "life": _life(lambda: life.of_history(past, now)),
         "facts": tables.facts("fact", attempt(lambda: history_columns.job_facts(past, UTC_ZONE), [])),
         "notes": tables.lines("note", attempt(lambda: [history_columns.other_jobs(past)], [])),

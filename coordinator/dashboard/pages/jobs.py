@@ -1,17 +1,20 @@
 """The list of jobs: filters in the address, newest first, and jobs that are deleted, from the history."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from coordinator.dashboard import paging, paths
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Element, Page
-from coordinator.dashboard.jobs import history
-from coordinator.dashboard.jobs.history import PastJobs
+from coordinator.dashboard.jobs import history, tables
+from coordinator.dashboard.jobs.history import RecordedJobs
 from coordinator.dashboard.jobs.index import INDEXES, UNREADABLE, Filters, IndexedJob
+from coordinator.dashboard.loads import Loads
 from coordinator.dashboard.pages.problems import problems
+from coordinator.dashboard.readings import FAILURES
 from coordinator.dashboard.visitors import Visitor
 from coordinator.query.questions import Document
 from coordinator.wording import columns, history_columns, job_columns
@@ -37,18 +40,20 @@ MOST_NAMES = 200
 UTC_ZONE = ZoneInfo("UTC")
 Places = Mapping[str, tuple[int, int]]
 """The places of waiting jobs, and how many jobs wait in their queues, by uid."""
+PLACES_SECONDS = 2.0
+_PLACES: Loads[Places] = Loads(PLACES_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
 class JobsLoaded:
     """What is read for this page alone."""
 
-    past: PastJobs
+    past: RecordedJobs
     places: Places
 
 
 @dataclass(frozen=True, slots=True)
-class JobRow:
+class ListedJob:
     """A job, as a row shows it."""
 
     path: str
@@ -84,9 +89,28 @@ def filters(parameters: Mapping[str, str]) -> Filters:
 
 
 def load(visitor: Visitor, parameters: Mapping[str, str]) -> JobsLoaded:
-    """Read the history of the jobs, and the places of those that wait in a queue that the filter names."""
+    """Read the history of the jobs, and the places of the jobs on the page that wait."""
     asked = filters(parameters)
-    return JobsLoaded(history.jobs(visitor, asked.namespace, asked.queue), {})
+    return JobsLoaded(history.jobs(visitor, asked.namespace, asked.queue), _places(visitor, asked, parameters))
+
+
+def _places(visitor: Visitor, asked: Filters, parameters: Mapping[str, str]) -> Places:
+    """Return the places of jobs by uid. Which jobs are on the page is known from the reading before, and visitors with
+    the same rights share the answer: a row takes from it the place of its own job alone."""
+    index, reader = INDEXES.newest, visitor.bounds({asked.namespace} - {""}).reader
+    if index is None:
+        return {}
+    shown, _ = paging.cut(index.find(reader, asked), PATH, parameters)
+    waiting = (each for each in shown if tables.attempt(partial(job_columns.is_in_order, each.item), otherwise=False))
+    queues = frozenset(each.queue for each in waiting)
+
+    def read(before: Places | None) -> Places:
+        try:
+            return job_columns.places_by_uid(visitor.queries().places(queues))
+        except (*FAILURES, *UNREADABLE):
+            return before or {}
+
+    return _PLACES.get((reader, queues), read) if queues else {}
 
 
 def page(asked: Asked) -> Page:
@@ -103,9 +127,9 @@ def page(asked: Asked) -> Page:
         title="Jobs",
         sections={
             "problems": tuple(problems(asked)),
-            "pager": (Element("pager-jobs", "jobs_pager", pager),),
+            "pager": (Element("pager-jobs", "pager", (pager, "jobs", "" if shown else "no such jobs")),),
             "jobs": tuple(_row(each, asked.loaded.places, now) for each in shown),
-            "past": tuple(_past(told)) if told else (),
+            **_past(told),
             "past-note": (Element("past-note-text", "text", _past_note(asked.loaded.past, len(told))),),
         },
         fixed={
@@ -126,16 +150,16 @@ def _row(each: IndexedJob, places: Places, now: datetime) -> Element:
         row = _cells(each, places, now)
     except UNREADABLE:
         path = paths.of_job(f"{each.namespace}/{each.name}")
-        row = JobRow(path, each.namespace, each.name, "", "", "", "-", "", "", "-", "the job cannot be read")
+        row = ListedJob(path, each.namespace, each.name, "", "", "", "-", "", "", "-", "the job cannot be read")
     return Element(f"job-{each.uid}", "job", row)
 
 
-def _cells(each: IndexedJob, places: Places, now: datetime) -> JobRow:
+def _cells(each: IndexedJob, places: Places, now: datetime) -> ListedJob:
     item, status = each.item, columns.status_of(each.item)
     shape = {column.title: column for column in job_columns.job_columns(now, places)}
     began = status.get("startTime") or (status.get("admission") or {}).get("admittedAt") or ""
     is_over = bool(status.get("completionTime"))
-    return JobRow(
+    return ListedJob(
         path=paths.of_job(f"{each.namespace}/{each.name}"),
         namespace=each.namespace,
         name=each.name,
@@ -159,11 +183,14 @@ def _passes(job: Document, wanted: Filters) -> bool:
     )
 
 
-def _past(items: list[Document]) -> Iterator[Element]:
-    """Yield the rows of jobs of the history, after the row of their titles."""
+def _past(items: list[Document]) -> Mapping[str, tuple[Element, ...]]:
+    """Return the rows of jobs of the history, and the row of their titles."""
+    if not items:
+        return {"past-head": (), "past": ()}
     shape = history_columns.job_columns(items, UTC_ZONE, everywhere=True)
     shown = [each for each in shape if not each.wide and (each.title in PAST_TITLES or each.title.endswith("-HOURS"))]
-    yield Element("past-titles", "past_titles", tuple(each.title.capitalize() for each in shown))
+    titles = tuple(each.title.capitalize().replace("Gpu", "GPU").replace("Cpu", "CPU") for each in shown)
+    found = []
     for job in items:
         row = PastRow(
             path=paths.with_query(paths.of_job(f"{job['namespace']}/{job['name']}"), {"uid": str(job["uid"])}),
@@ -172,10 +199,11 @@ def _past(items: list[Document]) -> Iterator[Element]:
             submitted=job["submitted"],
             cells=tuple(excerpts.excerpt(str(each.text(job)), LONGEST_FILTER) for each in shown),
         )
-        yield Element(f"past-{job['uid']}", "past_job", row)
+        found.append(Element(f"past-{job['uid']}", "past_job", row))
+    return {"past-head": (Element("past-titles", "past_titles", titles),), "past": tuple(found)}
 
 
-def _past_note(past: PastJobs, shown: int) -> str:
+def _past_note(past: RecordedJobs, shown: int) -> str:
     if past.problem:
         return past.problem
     return "" if shown else "the history has no such jobs that are deleted"

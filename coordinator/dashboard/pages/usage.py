@@ -9,7 +9,7 @@ from coordinator.dashboard import charts, paging, paths
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.charts import Bar
 from coordinator.dashboard.elements import Download, Element, Page
-from coordinator.dashboard.jobs.tables import Cell
+from coordinator.dashboard.jobs.tables import JobCell
 from coordinator.dashboard.loads import Loads
 from coordinator.dashboard.pages.problems import problems
 from coordinator.dashboard.readings import FAILURES
@@ -51,7 +51,7 @@ class UsageRow:
 
     name: str
     bar: Bar
-    cells: tuple[Cell, ...]
+    cells: tuple[JobCell, ...]
 
 
 def load(visitor: Visitor, parameters: Mapping[str, str]) -> UsageLoaded:
@@ -138,7 +138,7 @@ def _titles(shape: Sequence[TableColumn], query: Mapping[str, str]) -> Iterator[
 def _rows(shape: Sequence[TableColumn], lines: Sequence[Document]) -> Iterator[Element]:
     for number, line in enumerate(lines):
         first, *others = (
-            Cell(excerpts.excerpt(str(column.text(line)), LONGEST), "" if column.order is None else "n")
+            JobCell(excerpts.excerpt(str(column.text(line)), LONGEST), "" if column.order is None else "n")
             for column in shape
         )
         share, target = (_part(line[name]) for name in ("sharePercent", "targetPercent"))

@@ -8,7 +8,14 @@ import pytest
 from coordinator.access.own_rights import AccessQuestion
 from coordinator.access.readers import EVERYWHERE
 from coordinator.dashboard.access import rights
-from coordinator.dashboard.access.rights import AWAY_SECONDS, KEPT_SECONDS, PAUSE_SECONDS, ReviewPace, Rights
+from coordinator.dashboard.access.rights import (
+    AWAY_SECONDS,
+    KEPT_SECONDS,
+    PAUSE_SECONDS,
+    REFUSED_SECONDS,
+    ReviewPace,
+    Rights,
+)
 from crds.api_resources import TENANT_QUEUES, TORCHJOBS, Resource
 from kube import errors
 from tests.support.clock import Clock
@@ -98,13 +105,14 @@ def test_what_is_refused_is_asked_seldom_and_what_is_allowed_again_and_again() -
     for _ in range(9):
         looks.clock.step(KEPT_SECONDS)
         looks.look()
-    assert looks.server.asked == [(JOBS, "team-a")] * 9
-    looks.clock.step(KEPT_SECONDS)
-    assert looks.asked_by() > 1
+    assert looks.server.asked == [(JOBS, ""), (JOBS, "team-a")] * 9
+    looks.clock.step(REFUSED_SECONDS)
+    assert looks.asked_by() > 2
 
 
-def test_a_token_that_is_not_accepted_any_more_is_told() -> None:
-    looks = Looks((JOBS, ""), (QUEUES, ""))
+@pytest.mark.parametrize("allowed", [((JOBS, ""), (QUEUES, "")), ()], ids=["an admin", "nobody"])
+def test_a_token_that_is_not_accepted_any_more_is_told(allowed: tuple[tuple[str, str], ...]) -> None:
+    looks = Looks(*allowed)
     looks.look()
     looks.server.error = errors.Unauthorized("the token has been revoked")
     looks.clock.step(KEPT_SECONDS)

@@ -11,6 +11,7 @@ from coordinator.dashboard.readings import Reading
 from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
+from coordinator.query.questions import Queries
 from coordinator.query.remote import RecorderHistory
 from crds.api_resources import TORCHJOBS, Resource
 from kube import errors
@@ -120,7 +121,7 @@ def visitor(
     return Visitor(
         "me",
         cast(Any, cluster),
-        lambda: queries or FakeQueries(),
+        lambda: cast(Queries, queries or FakeQueries()),
         recorder,
         lambda _: told,
         may_act=True,

@@ -106,7 +106,12 @@ def test_a_job_that_nobody_knows_is_not_there_and_one_of_the_history_is_shown() 
         Pages(FakeCluster()).load(uid="long-gone")
     told = {"name": "train", "uid": "long-gone"}
     asked: list[str] = []
-    pages = Pages(FakeCluster(), history=lambda path, _: asked.append(path) or told)
+
+    def fetch(path: str, _namespace: str) -> Any:
+        asked.append(path)
+        return told
+
+    pages = Pages(FakeCluster(), history=fetch)
     assert (pages.load(uid="long-gone").past, pages.load(uid="long-gone").gone) == (told, "deleted")
     assert asked == ["/v1/history/team/train?uid=long-gone"]
 

@@ -5,17 +5,27 @@ from typing import Any
 import pytest
 
 from coordinator.access.readers import EVERYWHERE, Reader
-from coordinator.dashboard.jobs.history import PastJobs
-from coordinator.dashboard.jobs.index import Filters, JobIndex, JobIndexes
+from coordinator.dashboard.jobs.history import RecordedJobs
+from coordinator.dashboard.jobs.index import INDEXES, Filters, JobIndex, JobIndexes
 from coordinator.dashboard.pages import jobs
-from coordinator.dashboard.pages.jobs import JobRow, JobsLoaded
+from coordinator.dashboard.pages.jobs import JobsLoaded, ListedJob
 from coordinator.dashboard.readings import Reading
 from coordinator.dashboard.visitors import Visitor
 from coordinator.wording import job_columns
 from crds import timestamps
-from tests.coordinator.dashboard.jobs.scene import CREATED, NOW, FakeCluster, asked, html, job, texts, visitor
+from tests.coordinator.dashboard.jobs.scene import (
+    CREATED,
+    NOW,
+    FakeCluster,
+    FakeQueries,
+    asked,
+    html,
+    job,
+    texts,
+    visitor,
+)
 
-NOTHING = JobsLoaded(PastJobs(), {})
+NOTHING = JobsLoaded(RecordedJobs(), {})
 QUEUED = {"phase": "Queued", "queue": {"reason": "WaitingForPool", "message": "no room"}}
 RUNNING = {"phase": "Running", "admission": {"attempt": 1}, "startTime": CREATED}
 FAILED = {
@@ -30,7 +40,7 @@ def at(second: int) -> str:
     return timestamps.format_time(NOW - 3600 + second)
 
 
-def shown(items: list[Any], *namespaces: str, loaded: Any = NOTHING, **parameters: str) -> list[JobRow]:
+def shown(items: list[Any], *namespaces: str, loaded: Any = NOTHING, **parameters: str) -> list[ListedJob]:
     page = jobs.page(asked(loaded, items, *namespaces, **parameters))
     html(page)
     return texts(page.sections["jobs"])
@@ -46,7 +56,7 @@ def test_a_row_says_what_job_list_says_and_its_age_is_a_time() -> None:
         job("runs", RUNNING, created=at(2)),
         job("failed", FAILED, created=at(1)),
     ]
-    found = shown(items, loaded=JobsLoaded(PastJobs(), {"uid-waits": (3, 7)}))
+    found = shown(items, loaded=JobsLoaded(RecordedJobs(), {"uid-waits": (3, 7)}))
     assert [(row.name, row.queue, row.phase, row.pods, row.began, row.runtime, row.reason) for row in found] == [
         ("waits", "a", "Queued", "0/4", "", "-", "3 of 7 (WaitingForPool)"),
         ("runs", "team", "Running", "0/4", CREATED, "-", "-"),
@@ -106,7 +116,12 @@ def test_a_reader_of_some_namespaces_sees_their_jobs_alone() -> None:
 def test_jobs_are_looked_at_once_and_again_only_if_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
     known = job_columns.phase
-    monkeypatch.setattr(job_columns, "phase", lambda item: looked.append(item["metadata"]["name"]) or known(item))
+
+    def phase(item: Any) -> str:
+        looked.append(item["metadata"]["name"])
+        return known(item)
+
+    monkeypatch.setattr(job_columns, "phase", phase)
     first, second, indexes = job("first"), job("second"), JobIndexes()
     reading = Reading(number=1, at=NOW, jobs=(first, second))
     index = indexes.of(reading)
@@ -143,18 +158,34 @@ def past(name: str, **more: Any) -> dict[str, Any]:
 
 
 def test_deleted_jobs_come_from_the_history_in_the_words_of_torchq_history() -> None:
-    told = PastJobs((past("gone"), past("train"), past("unseen", namespace="other"), past("x", state="Failed")))
+    told = RecordedJobs((past("gone"), past("train"), past("unseen", namespace="other"), past("x", state="Failed")))
     page = jobs.page(asked(JobsLoaded(told, {}), [job()], "team", phase="succeeded"))
-    titles, row = texts(page.sections["past"])
-    assert titles == ("Queue", "Outcome", "Waited", "Held", "Gpu-hours", "Restarts", "Why")
+    ((titles,), (row,)) = (texts(page.sections[name]) for name in ("past-head", "past"))
+    assert titles == ("Queue", "Outcome", "Waited", "Held", "GPU-hours", "Restarts", "Why")
     assert (row.name, row.path, row.cells) == (
         "gone", "/jobs/team/gone?uid=uid-gone", ("a", "Succeeded", "60s", "60s", "2.00", "0", "-"),
     )  # fmt: skip
     assert "unseen" not in html(page)
 
 
+def test_the_places_of_the_waiting_jobs_on_the_page_are_asked_once_for_all_with_the_same_rights() -> None:
+    queue = {"schedulingPolicy": {"queue": "queue-of-places"}}
+    waits, held = job("waits", QUEUED, **queue), job("held", schedulingPolicy={"hold": True, "queue": "another"})
+    INDEXES.of(Reading(number=1, at=NOW, jobs=(waits, held, job("runs", RUNNING))))
+    asked_for: list[Any] = []
+
+    class Coordinator(FakeQueries):
+        def places(self, queues: Any) -> Any:
+            asked_for.append(set(queues))
+            return [{"uid": "uid-waits", "position": 2, "of": 5}, {"uid": "x", "position": 1, "of": 5}]
+
+    for _ in range(2):
+        assert jobs.load(visitor(FakeCluster(), Coordinator()), {}).places["uid-waits"] == (2, 5)
+    assert asked_for == [{"queue-of-places"}]
+
+
 def test_without_a_recorder_the_page_says_so() -> None:
-    page = jobs.page(asked(JobsLoaded(PastJobs(problem="no recorder"), {}), [job()]))
+    page = jobs.page(asked(JobsLoaded(RecordedJobs(problem="no recorder"), {}), [job()]))
     assert texts(page.sections["past-note"]) == ["no recorder"]
     assert page.sections["past"] == ()
 

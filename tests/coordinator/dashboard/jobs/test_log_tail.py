@@ -81,7 +81,7 @@ def test_pages_of_one_visitor_share_a_reader_and_other_pods_and_visitors_have_th
 
 
 def test_a_reader_ends_some_seconds_after_the_last_look() -> None:
-    clock, following = Clock(), Following(LogLine("w", "line"))
+    clock, following, before = Clock(), Following(LogLine("w", "line")), set(threading.enumerate())
     readers = LogReaders(following, clock)
     read(readers, 1)
     clock.step(LOOKED_SECONDS - 1)
@@ -91,7 +91,7 @@ def test_a_reader_ends_some_seconds_after_the_last_look() -> None:
     assert following.ended == 0
     clock.step(LOOKED_SECONDS + 1)
     until(lambda: following.ended == 1)
-    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("dashboard-log")])
+    until(lambda: set(threading.enumerate()) <= before)
 
 
 def test_the_log_ends_with_the_job_and_its_lines_stay() -> None:
