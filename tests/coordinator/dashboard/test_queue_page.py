@@ -88,6 +88,7 @@ def test_the_settings_are_those_of_the_object_and_the_figures_those_of_the_coord
     facts = {title: cell.text for title, cell in values(page, "facts")}
     assert (facts["Weight"], facts["Namespaces"], facts["Pending"], facts["Created"]) == ("5", "team", "2", CREATED)
     assert values(page, "queue-state") == ["Hold"]
+    assert f'<dt>Created</dt><dd><time datetime="{CREATED}">{CREATED}</time></dd>' in html(page)
     assert [(each.name, each.text) for each in values(page, "gauges")] == [
         ("Share", "50%, target 40%"), (GPU, "4 of 8")
     ]  # fmt: skip

@@ -107,6 +107,13 @@ def test_picks_say_which_go_now_and_what_the_others_need() -> None:
     assert [row.since for row in rows] == ["", "2026-01-01T00:59:00Z"]
 
 
+def test_the_line_of_the_system_is_that_of_torchq_status() -> None:
+    text = html(queues.page(asked(reading([BUSY]))))
+    assert "<dt>Leader</dt><dd>host-1 (epoch 3)</dd>" in text
+    assert "<dt>Workers</dt><dd>1 alive, 16 threads</dd>" in text
+    assert "<dt>Jobs</dt><dd>3 waiting, 2 admitted</dd>" in text
+
+
 @pytest.mark.parametrize(
     ("waiting", "note"),
     [
