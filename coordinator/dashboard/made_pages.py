@@ -91,7 +91,7 @@ class PageMaker:
             return None
         return _made(route, Asked(parameters, reading, bounds, loaded, visitor.may_act))
 
-    def _once(self, key: Hashable, route: routes.Route, asked: Asked) -> MadePage:
+    def _once(self, key: Hashable, route: routes.PageRoute, asked: Asked) -> MadePage:
         with self._lock:
             kept = self._shared.get(key)
         if kept is not None:
@@ -112,6 +112,6 @@ def _split(address: str) -> tuple[str, dict[str, str]]:
         raise UnreadableAddress("the address cannot be read") from error
 
 
-def _made(route: routes.Route, asked: Asked) -> MadePage:
+def _made(route: routes.PageRoute, asked: Asked) -> MadePage:
     page = route.view(asked)
     return MadePage(page, drawing.draw(page))

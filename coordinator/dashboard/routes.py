@@ -20,7 +20,7 @@ def load_nothing(_visitor: Visitor, _parameters: Mapping[str, str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class PageRoute:
     """A kind of page."""
 
     pattern: str
@@ -38,16 +38,16 @@ class Route:
 
 
 ROUTES = (
-    Route("/", queues.page),
-    Route("/queues/{name}", queue.page, queue.load),
-    Route(usage.PATH, usage.page, usage.load),
-    Route(usage.SHEET_PATH, usage.sheet, usage.load),
-    Route(jobs.PATH, jobs.page, jobs.load),
-    Route("/jobs/{namespace}/{name}", job.page, job.load),
+    PageRoute("/", queues.page),
+    PageRoute("/queues/{name}", queue.page, queue.load),
+    PageRoute(usage.PATH, usage.page, usage.load),
+    PageRoute(usage.SHEET_PATH, usage.sheet, usage.load),
+    PageRoute(jobs.PATH, jobs.page, jobs.load),
+    PageRoute("/jobs/{namespace}/{name}", job.page, job.load),
 )
 
 
-def find(path: str) -> tuple[Route, dict[str, str]] | None:
+def find(path: str) -> tuple[PageRoute, dict[str, str]] | None:
     """Return the kind of page at a path and the parts of the path; None if nothing is there."""
     for route in ROUTES:
         parts = route.match(path)

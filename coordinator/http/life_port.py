@@ -24,7 +24,7 @@ from coordinator.http.bounded_server import Answer, HttpServer, Question, Server
 from coordinator.life import health_checks
 from coordinator.life.health_checks import Probes
 from coordinator.metrics import exposition
-from coordinator.metrics.page import Page
+from coordinator.metrics.page import MetricsPage
 from coordinator.port_settings import PortSettings
 
 SETTING, TOKEN_SETTING = "metrics_port", "metrics_token_file"
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def serving(settings: PortSettings, probes: Probes, page: Page | None = None) -> Iterator[str]:
+def serving(settings: PortSettings, probes: Probes, page: MetricsPage | None = None) -> Iterator[str]:
     """Answer probes and show a page of metrics while the block runs; yield the URL, or an empty text if the settings
     turn the port off.
 
@@ -85,7 +85,7 @@ def _is_let_in(question: Question, token: bytes | None) -> bool:
     return token is None or (scheme.lower() == "bearer" and is_shown)
 
 
-def _show(page: Page) -> Answer:
+def _show(page: MetricsPage) -> Answer:
     try:
         return Answer(200, page.text(), exposition.CONTENT_TYPE)
     except Exception:

@@ -13,7 +13,7 @@ REST = 50.0
 
 
 @dataclass(slots=True)
-class Page:
+class MetricsPage:
     """The newest page of a process; safe to share between threads."""
 
     make: Callable[[], bytes]

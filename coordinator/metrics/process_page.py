@@ -11,7 +11,7 @@ from coordinator import release
 from coordinator.life.channel import Report
 from coordinator.life.children import Children
 from coordinator.metrics import exposition, increments, process_metrics
-from coordinator.metrics.page import Page
+from coordinator.metrics.page import MetricsPage
 from coordinator.metrics.queue_names import QueueNames
 from coordinator.metrics.registry import Registry, Sample, number
 from kube.informer import Informer
@@ -27,11 +27,11 @@ class ProcessMetrics:
     """The counts of one process, and the page that shows them."""
 
     registry: Registry
-    page: Page = field(init=False)
+    page: MetricsPage = field(init=False)
 
     def __post_init__(self) -> None:
         self.registry.add_source(_describe_process)
-        self.page = Page(lambda: exposition.text(self.registry.collect()))
+        self.page = MetricsPage(lambda: exposition.text(self.registry.collect()))
 
     def hear(self, report: Report) -> None:
         """Add the counts of a supervised process since its last report."""

@@ -39,7 +39,9 @@ KUBECTL = {
         ("scale", "torchjob/digits", "--current-replicas", "4", "--replicas", "3"),
     ],
     "wait": [("wait", "torchjob/digits", "--for=condition=Running", "--timeout=30s")],
-    "annotate": [("annotate", "torchjob", "digits", 'train.distributed.io/links={"tracker": "https://example.org/42"}')],
+    "annotate": [
+        ("annotate", "torchjob", "digits", 'train.distributed.io/links={"tracker": "https://example.org/42"}')
+    ],
     "delete": [("delete", "torchjob", "digits")],
     "apply": [("apply", "-f", "-")],
 }

@@ -21,7 +21,7 @@ from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
 from coordinator.cli.top import live, status_text
-from coordinator.cli.top.screen import Reading
+from coordinator.cli.top.screen import ScreenReading
 from coordinator.cli.top.training import TrainingReports
 from coordinator.follow.job_feed import Inbox, JobFeed
 from coordinator.query.questions import Document
@@ -54,7 +54,7 @@ def _run_live(session: Session, every: float, count: int, picks: int, listing: T
     with JobFeed(session.cluster, session.namespace) as feed:
         jobs, reports = RunningJobs(feed), TrainingReports()
 
-        def read() -> Reading:
+        def read() -> ScreenReading:
             nonlocal before
             found, before = _read(session, before, picks)
             items = jobs.read()
@@ -93,7 +93,7 @@ def _ticks(every: float, count: int) -> Iterator[None]:
             return
 
 
-def _read(session: Session, before: Document, picks: int) -> tuple[Reading, Document]:
+def _read(session: Session, before: Document, picks: int) -> tuple[ScreenReading, Document]:
     """Return what the cluster shows now, and its numbers. A part that does not answer is named, and read again next
     time."""
     cluster, lease = {"cluster": session.cluster_name}, status_command.read_lease(session)
@@ -104,13 +104,13 @@ def _read(session: Session, before: Document, picks: int) -> tuple[Reading, Docu
         upcoming = reading.next(max(picks, 1))
         items = pick_columns.upcoming(reading, upcoming, picks) if picks else []
     except USER_ERRORS as error:
-        return Reading(status=cluster | system_health.summarize(lease, {"redis": str(error)}, {})), {}
+        return ScreenReading(status=cluster | system_health.summarize(lease, {"redis": str(error)}, {})), {}
     rates = system_health.rates(before, numbers) if before else {}
     status = cluster | system_health.summarize(lease, numbers, rates)
-    return Reading(status=status, queues=queues, picks=items, pool=upcoming.get("pool")), numbers
+    return ScreenReading(status=status, queues=queues, picks=items, pool=upcoming.get("pool")), numbers
 
 
-def _format(found: Reading, listing: TableOptions) -> str:
+def _format(found: ScreenReading, listing: TableOptions) -> str:
     parts = [
         status_text.format_status(found.status),
         listing.table(queue_columns.queue_columns(output.now()), found.queues) if found.queues else "",

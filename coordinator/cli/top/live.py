@@ -12,7 +12,7 @@ from rich.live import Live
 from coordinator.cli import output
 from coordinator.cli.top import screen
 from coordinator.cli.top.keyboard import Keyboard
-from coordinator.cli.top.screen import Reading
+from coordinator.cli.top.screen import ScreenReading
 
 LOOK_SECONDS = 0.2
 """How often the size of the terminal is looked at."""
@@ -21,9 +21,9 @@ LOOK_SECONDS = 0.2
 class ReadingThread:
     """Reads the cluster again and again on a thread, and keeps the newest reading."""
 
-    def __init__(self, read: Callable[[], Reading], every: float, most: int) -> None:
+    def __init__(self, read: Callable[[], ScreenReading], every: float, most: int) -> None:
         """Begin at once; end after `most` readings (0: never)."""
-        self.newest: Reading | None = None
+        self.newest: ScreenReading | None = None
         self.number = 0
         self.error: BaseException | None = None
         self._read, self._every, self._most = read, every, most
@@ -49,7 +49,7 @@ class ReadingThread:
         return 0 < self._most <= self.number
 
 
-def run(read: Callable[[], Reading], every: float, most: int, console: Console) -> None:
+def run(read: Callable[[], ScreenReading], every: float, most: int, console: Console) -> None:
     """Show the cluster until the user quits, or `most` readings are shown (0: no end). Raise the errors that a reading
     raises.
     """

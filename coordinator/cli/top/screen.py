@@ -28,7 +28,7 @@ _FEWEST_ROWS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ScreenReading:
     """The findings of one look at the cluster."""
 
     status: Document
@@ -57,7 +57,7 @@ class ScreenColumn:
         return max(len(self.title), *(cell.cell_len for cell in self.cells), 0)
 
 
-def lines(reading: Reading, now: datetime, width: int, height: int, first_queue: int = 0) -> list[Text]:
+def lines(reading: ScreenReading, now: datetime, width: int, height: int, first_queue: int = 0) -> list[Text]:
     """Return the lines of a screen of this size; `first_queue` is the index of the first queue that is shown."""
     head = _head(reading, now)
     queues, jobs, picks = _share(height - len(head), reading)
@@ -80,13 +80,13 @@ def _cleaned(line: Text) -> Text:
     return line if text == line.plain else Text(text)
 
 
-def most_scrolled(reading: Reading, now: datetime, height: int) -> int:
+def most_scrolled(reading: ScreenReading, now: datetime, height: int) -> int:
     """Return the largest useful index of the first queue."""
     queues, _, _ = _share(height - len(_head(reading, now)), reading)
     return max(0, len(reading.queues) - _rows(queues, len(reading.queues)))
 
 
-def _share(room: int, reading: Reading) -> tuple[int, int, int]:
+def _share(room: int, reading: ScreenReading) -> tuple[int, int, int]:
     """Return the lines for queues, jobs and picks, each with its header, and jobs and picks with a blank line.
 
     Queues have at least half of the room if they need it, jobs and picks share the remaining room.
@@ -108,7 +108,7 @@ def _rows(room: int, queues: int) -> int:
     return rows if rows >= queues else max(rows - 1, 0)
 
 
-def _head(reading: Reading, now: datetime) -> list[Text]:
+def _head(reading: ScreenReading, now: datetime) -> list[Text]:
     status = reading.status
     title = Text.assemble(
         ("torchq top", "bold"), f" on {status.get('cluster') or 'this cluster'}{GAP}{now.astimezone():%H:%M:%S}",
@@ -136,7 +136,7 @@ def _pool_line(pool: Document | None) -> list[Text]:
     return [line]
 
 
-def _queue_lines(reading: Reading, room: int, first: int) -> list[Text]:
+def _queue_lines(reading: ScreenReading, room: int, first: int) -> list[Text]:
     rows = _rows(room, len(reading.queues))
     shown = reading.queues[first : first + rows]
     left = len(reading.queues) - len(shown)

@@ -17,7 +17,7 @@ from coordinator.dashboard import connections, protection, routes, server
 from coordinator.dashboard.access.logins import COOKIE, SECURE_COOKIE, Logins
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Download, Element, Page
-from coordinator.dashboard.routes import Route
+from coordinator.dashboard.routes import PageRoute
 from coordinator.dashboard.visitors import OneVisitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
@@ -46,9 +46,9 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> None:
     def view(asked: Asked) -> Page:
         return Page("refusal", "T", TEXTS, {"text": f"reading {asked.reading.number}", "code": asked.reading.number})
 
-    kinds = [Route("/", view), Route("/ns/{namespace}", view), Route("/defect", fail(KeyError("a secret thing")))]
-    kinds += [Route("/away", fail(CoordinatorError("the coordinator <b>sleeps</b>")))]
-    kinds += [Route("/refused", fail(errors.Forbidden("pods are forbidden")))]
+    kinds = [PageRoute("/", view), PageRoute("/ns/{namespace}", view), PageRoute("/defect", fail(KeyError("a secret thing")))]
+    kinds += [PageRoute("/away", fail(CoordinatorError("the coordinator <b>sleeps</b>")))]
+    kinds += [PageRoute("/refused", fail(errors.Forbidden("pods are forbidden")))]
     monkeypatch.setattr(routes, "ROUTES", tuple(kinds))
 
 
@@ -282,7 +282,7 @@ def test_a_namespace_that_the_visitor_may_not_list_has_no_page(
     readings: FixedReadings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[Any] = []
-    loads = Route("/ns/{namespace}", fail(AssertionError()), lambda *asked: looked.append(asked))
+    loads = PageRoute("/ns/{namespace}", fail(AssertionError()), lambda *asked: looked.append(asked))
     monkeypatch.setattr(routes, "ROUTES", (loads,))
 
     def nobody(name: str, owner: Any) -> Any:
@@ -303,7 +303,7 @@ def test_pages_are_made_once_for_visitors_who_see_the_same(
         made.append(asked.reading.number)
         return views(asked)
 
-    monkeypatch.setattr(routes, "ROUTES", (Route("/", view),))
+    monkeypatch.setattr(routes, "ROUTES", (PageRoute("/", view),))
     with dashboard_site.running(Logins(Server().as_owner, visitor), readings) as port:
         browser = logged_in(Browser(port))
         for _ in range(3):
@@ -319,7 +319,7 @@ def test_an_address_of_a_file_is_answered_with_the_file(site: Browser, monkeypat
             "refusal", "T", {"problems": ()}, {"text": "", "code": 0}, Download('a"\r\n;é.csv', "text/csv", "a,ü\n")
         )
 
-    monkeypatch.setattr(routes, "ROUTES", (Route("/a.csv", view),))
+    monkeypatch.setattr(routes, "ROUTES", (PageRoute("/a.csv", view),))
     answer = logged_in(site).get("/a.csv")
     assert (answer.code, answer.text) == (200, "a,ü\n")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
@@ -336,7 +336,7 @@ def test_a_change_is_sent_as_the_script_takes_it(
         )
         return Page("refusal", "T", {"problems": problems}, {"text": "", "code": 0})
 
-    monkeypatch.setattr(routes, "ROUTES", (Route("/", view),))
+    monkeypatch.setattr(routes, "ROUTES", (PageRoute("/", view),))
     page = logged_in(site).get("/")
     with site.stream("/", secret_of(page.text)) as stream:
         readings.read(problems={"redis": "away \u202e<script>\x1b[2J"})

@@ -16,7 +16,7 @@ import pytest
 from coordinator.errors import SettingsError
 from coordinator.http import life_port
 from coordinator.life.health_checks import Check
-from coordinator.metrics.page import Page
+from coordinator.metrics.page import MetricsPage
 from coordinator.port_settings import ANY_PORT, PortSettings
 from tests.support.coordinator.hangs import ask
 from tests.support.waiting import SECONDS
@@ -56,7 +56,7 @@ def press() -> Press:
 
 @pytest.fixture
 def url(press: Press) -> Iterator[str]:
-    page = Page(press, clock=lambda: 0.0, cpu_clock=iter(range(1_000)).__next__)
+    page = MetricsPage(press, clock=lambda: 0.0, cpu_clock=iter(range(1_000)).__next__)
     with life_port.serving(PortSettings(metrics_port=ANY_PORT), Healthy(), page) as url:
         yield url
         press.free.set()
@@ -93,7 +93,7 @@ def test_a_page_that_cannot_be_made_is_answered_with_500_and_one_that_names_anot
     def fail() -> bytes:
         raise ValueError("a defect")
 
-    with life_port.serving(PortSettings(metrics_port=ANY_PORT), Healthy(), Page(fail)) as url:
+    with life_port.serving(PortSettings(metrics_port=ANY_PORT), Healthy(), MetricsPage(fail)) as url:
         assert read(f"{url}/metrics") == 500
         assert read(f"{url}/metrics", host="example.org") == 403
         assert ask(f"{url}/readyz") == (200, ["ok"])
@@ -105,7 +105,7 @@ def test_a_port_with_a_token_shows_metrics_to_who_has_it_and_answers_probes_to_a
     token = "a token of metrics"
     (tmp_path / "token").write_text(f"{token}\n")
     settings = PortSettings(metrics_port=ANY_PORT, metrics_token_file=str(tmp_path / "token"))
-    with life_port.serving(settings, Healthy(), Page(lambda: LARGE)) as url:
+    with life_port.serving(settings, Healthy(), MetricsPage(lambda: LARGE)) as url:
         assert read(f"{url}/metrics", authorization=shown.format(token=token)) == 401
         assert read(f"{url}/metrics?x=1") == 401
         assert read(f"{url}/metrics", authorization=f"bearer {token}") == 200

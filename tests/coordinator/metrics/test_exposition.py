@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.metrics import catalogue, document, exposition
-from coordinator.metrics.page import REST, Page
+from coordinator.metrics.page import REST, MetricsPage
 from coordinator.metrics.queue_names import QueueNames
 from coordinator.metrics.registry import Registry
 from kube.process.meter import Metric
@@ -77,7 +77,7 @@ def test_a_page_is_made_again_only_after_a_multiple_of_its_own_cost() -> None:
         cpu[0] += 0.1
         return b"page %d" % len(made)
 
-    page = Page(make, lambda: now[0], lambda: cpu[0])
+    page = MetricsPage(make, lambda: now[0], lambda: cpu[0])
     assert {page.text() for _ in range(1_000)} == {b"page 1"}
     now[0] = 0.1 * REST - 0.01
     assert page.text() == b"page 1"

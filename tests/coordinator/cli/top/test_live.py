@@ -20,11 +20,11 @@ PROGRAM = """
 import itertools, sys
 from rich.console import Console
 from coordinator.cli.top import live
-from coordinator.cli.top.screen import Reading
+from coordinator.cli.top.screen import ScreenReading
 numbers = itertools.count(1)
 def read():
     queues = [{"metadata": {"name": f"team-{n}"}, "spec": {}, "status": {}} for n in range(200)]
-    return Reading(status={"cluster": f"reading-{next(numbers)}", "workers": {}}, queues=queues)
+    return ScreenReading(status={"cluster": f"reading-{next(numbers)}", "workers": {}}, queues=queues)
 live.run(read, 0.05, int(sys.argv[1]), Console())
 """
 

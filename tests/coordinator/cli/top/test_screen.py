@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coordinator.cli import job_ref
 from coordinator.cli.top import screen
-from coordinator.cli.top.screen import Reading
+from coordinator.cli.top.screen import ScreenReading
 from coordinator.wording import queue_columns
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -46,8 +46,8 @@ def running(number: int) -> dict[str, Any]:
     }
 
 
-def reading(queues: int, picks: int, trouble: dict[str, str] | None = None) -> Reading:
-    return Reading(
+def reading(queues: int, picks: int, trouble: dict[str, str] | None = None) -> ScreenReading:
+    return ScreenReading(
         status=STATUS | {"trouble": trouble or {}},
         queues=[queue(f"team-{number}") for number in range(queues)],
         picks=[pick(number + 1) for number in range(picks)],
@@ -59,7 +59,7 @@ def reading(queues: int, picks: int, trouble: dict[str, str] | None = None) -> R
 
 def test_memory_of_the_pool_is_readable() -> None:
     pool = {"capacity": {"memory": "131891908Ki"}, "used": {"memory": "320Mi"}}
-    text = "\n".join(line.plain for line in screen.lines(Reading(status=STATUS, pool=pool), NOW, 120, 24))
+    text = "\n".join(line.plain for line in screen.lines(ScreenReading(status=STATUS, pool=pool), NOW, 120, 24))
     assert " 320Mi/125.8Gi memory" in text
 
 
@@ -79,20 +79,20 @@ def test_200_queues_and_the_next_picks_fit_into_the_terminal(width: int, height:
     ("reports", "said"), [({}, "-"), ({"step": 7, "pods": []}, "step 7"), ({"unknown": "no answer"}, "-")]
 )
 def test_training_is_its_step_or_unknown(reports: dict[str, Any], said: str) -> None:
-    found = Reading(status=STATUS, jobs=[running(1)], training={job_ref.key(running(1)): reports})
+    found = ScreenReading(status=STATUS, jobs=[running(1)], training={job_ref.key(running(1)): reports})
     [row] = [line.plain for line in screen.lines(found, NOW, 120, 24) if line.plain.startswith("running-1 ")]
     assert row.split("60s")[1].strip() == f"{said:8}  -"
 
 
 def test_bars_show_share_against_target_and_gpus_against_quota() -> None:
-    found = Reading(status=STATUS, queues=[queue("a", quota={"nvidia.com/gpu": 6})])
+    found = ScreenReading(status=STATUS, queues=[queue("a", quota={"nvidia.com/gpu": 6})])
     [row] = [line.plain for line in screen.lines(found, NOW, 120, 24) if line.plain.startswith("a ")]
     assert "██████░░░│░░" in row
     assert "██████░░░░░░ 3/6" in row
 
 
 def test_what_does_not_answer_is_named_in_the_head() -> None:
-    found = Reading(status=STATUS | {"workers": None, "trouble": {"queues": "Redis does not answer"}})
+    found = ScreenReading(status=STATUS | {"workers": None, "trouble": {"queues": "Redis does not answer"}})
     text = "\n".join(line.plain for line in screen.lines(found, NOW, 80, 24))
     assert "queues: Redis does not answer" in text
     assert "Workers: unknown" in text
