@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator.dashboard import changes, drawing, moments
@@ -183,6 +183,7 @@ def test_a_cluster_without_queues_says_so() -> None:
 TEXTS = st.text(max_size=60) | st.sampled_from(["<script>alert(1)</script>", '"><img src=x>', "\u202eabc", "a b"])
 
 
+@example("", "", "²", {})
 @given(TEXTS, TEXTS, TEXTS, st.dictionaries(st.sampled_from(["sort", "page", "x"]), TEXTS))
 def test_hostile_names_stay_text(name: str, cohort: str, amount: str, parameters: dict[str, str]) -> None:
     hostile = queue(name, spec={"cohort": cohort, "quota": {amount: amount}}, usage={amount: amount}, share=amount)
