@@ -80,7 +80,8 @@ class Coordinator:
         return {"items": picks, "pool": {"capacity": None, "used": {}}}
 
     def places(self, queues: Any) -> list[Document]:
-        return [{"job": f"{team}/job-of-{team}", "queue": team} for team in queues]
+        place = {"position": 1, "of": 1}
+        return [{"job": f"{team}/job-of-{team}", "uid": f"uid-of-{team}", "queue": team, **place} for team in queues]
 
     def job(self, key: JobKey) -> Document:
         holder = {"job": f"{OTHER}/job-of-{OTHER}", "uid": f"uid-of-{OTHER}", "queue": OTHER}
