@@ -29,6 +29,7 @@ from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.http import listening_ports, signs_of_life
 from coordinator.local import supervisor
+from coordinator.local.target import IN_CLUSTER
 from coordinator.metrics import dashboard_metrics, process_page
 from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
@@ -67,7 +68,7 @@ def serve(session: Session) -> None:
             lambda: dashboard_metrics.samples(logins=len(sessions), away=len(readings.present.problems))
         )
         frame = Frame(
-            session.cluster_name,
+            _name(session),
             settings.dashboard_address,
             sessions,
             readings,
@@ -75,16 +76,18 @@ def serve(session: Session) -> None:
             settings.drain_seconds,
             turns.loop("event loop"),
         )
-        with signs_of_life.alive(settings, DashboardLife(turns, readings), figures):
+        life = DashboardLife(turns, readings)
+        with signs_of_life.alive(settings, life, figures):
             preflight.check(session.cluster, DASHBOARD, settings)
-            _run(frame, settings)
+            _run(frame, settings, life)
     session.cluster.close()
 
 
-def _run(frame: Frame, settings: Settings) -> None:
+def _run(frame: Frame, settings: Settings, life: DashboardLife) -> None:
     address, port = settings.dashboard_address, settings.dashboard_port
 
     def ready(bound: int) -> None:
+        life.is_open = True
         log.info("the pages are at %s", listening_ports.url(address, bound))
 
     try:
@@ -93,6 +96,13 @@ def _run(frame: Frame, settings: Settings) -> None:
         raise CoordinatorError(
             f"dashboard_port {address}:{port}: {error.strerror or error}; choose another dashboard_port"
         ) from error
+
+
+def _name(session: Session) -> str:
+    """Return the name of the cluster for people: a pod knows no other than the one by which they come."""
+    if session.cluster_name != IN_CLUSTER:
+        return session.cluster_name
+    return min(session.settings.host_names, default="this cluster")
 
 
 def _queries(session: Session) -> Queries:
