@@ -33,6 +33,8 @@ from coordinator.metrics import dashboard_metrics, process_page
 from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
 from coordinator.query.remote import Fetch, NoRecorder, RemoteQueries
+from coordinator.rbac import preflight
+from coordinator.rbac.permissions import DASHBOARD
 from coordinator.settings import Settings
 from kube import client, threads
 from kube.process.turns import Turns
@@ -48,6 +50,7 @@ log = logging.getLogger(__name__)
 def serve(session: Session) -> None:
     """Show the dashboard of a cluster to people who log in with tokens. The chart runs this process."""
     figures = process_page.new(session.settings.metrics_queues)
+    session = session.with_user_agent("torchq-dashboard").with_role(DASHBOARD)
     session = session.with_meter(figures.registry).with_all_namespaces()
     settings = session.settings
     start_log(settings)
@@ -73,6 +76,7 @@ def serve(session: Session) -> None:
             turns.loop("event loop"),
         )
         with signs_of_life.alive(settings, DashboardLife(turns, readings), figures):
+            preflight.check(session.cluster, DASHBOARD, settings)
             _run(frame, settings)
     session.cluster.close()
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from urllib.parse import urlencode
 
 from coordinator.dashboard import charts, moments, paging, paths, readings
+from coordinator.dashboard.acts import buttons
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.charts import Bar
 from coordinator.dashboard.elements import Element, Page
@@ -134,6 +135,7 @@ def page(asked: Asked) -> Page:
         sections={
             "problems": tuple(problems(asked)),
             "queue-state": _state(queue),
+            "actions": buttons.of_queue(loaded.now.item, may_act=asked.may_act),
             "facts": tuple(_facts(asked, name, queue)),
             "gauges": tuple(_gauges(queue)),
             "waiting": tuple(Element(f"job-{each.uid}", "queued", _row(each, places)) for each in next_rows),
