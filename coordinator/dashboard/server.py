@@ -19,7 +19,7 @@ from aiohttp import web
 from coordinator.dashboard import drawing, protection
 from coordinator.dashboard.access.logins import COOKIE, SECURE_COOKIE, Logins, NotLoggedIn, TooManyLogins
 from coordinator.dashboard.acts import acting, buttons
-from coordinator.dashboard.acts.acting import Target
+from coordinator.dashboard.acts.acting import AskedChange
 from coordinator.dashboard.connections import Connections
 from coordinator.dashboard.daemon_threads import DaemonThreads
 from coordinator.dashboard.elements import Download, DrawnPage, Page
@@ -175,7 +175,7 @@ class DashboardServer:
             return self._answers.refusal(error.status, error.reason)
         except _Unknown:
             return self._unknown(request)
-        except UnreadableAddress as error:
+        except (UnreadableAddress, acting.NotAsked) as error:
             return self._answers.refusal(400, str(error))
         except errors.Forbidden as error:
             return self._answers.refusal(403, str(error))
@@ -248,7 +248,7 @@ class DashboardServer:
         visitor = self._visitor(request)
         form = await self._form(request)
         self._check_secret(visitor, form.get("secret", ""))
-        target: Target | None = None
+        target: AskedChange | None = None
         try:
             target = acting.target(form)
             said = await self._run(acting.act, visitor, target, form)

@@ -32,7 +32,7 @@ class NotAsked(CoordinatorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class AskedChange:
     """A change that a visitor thinks of: the verb and the object."""
 
     verb: Verb
@@ -53,17 +53,17 @@ class Target:
         return f"job {self.namespace}/{self.name}" if self.kind == JOB else f"queue {self.name}"
 
 
-def target(fields: Mapping[str, str]) -> Target:
+def target(fields: Mapping[str, str]) -> AskedChange:
     """Return what a request asks for. Raises NotAsked."""
     kind, name = fields.get("kind", ""), fields.get("name", "")
     namespace = fields.get("namespace", "") if kind == JOB else ""
     verb = VERBS.get(kind, {}).get(fields.get("verb", ""))
     if verb is None or not name or (kind == JOB and not namespace):
         raise NotAsked("the request names no change and no object")
-    return Target(verb, kind, namespace, name, fields.get("uid", ""))
+    return AskedChange(verb, kind, namespace, name, fields.get("uid", ""))
 
 
-def read(visitor: Visitor, asked: Target) -> Manifest:
+def read(visitor: Visitor, asked: AskedChange) -> Manifest:
     """Return the object as it is now. Raises NotAsked where nothing may be changed, UnknownObject for a job of which
     the visitor is told nothing, NotFound, and other ClusterErrors."""
     if not visitor.may_act:
@@ -75,7 +75,7 @@ def read(visitor: Visitor, asked: Target) -> Manifest:
     return job_objects.read(visitor.cluster, JobKey(asked.namespace, asked.name, asked.uid))
 
 
-def act(visitor: Visitor, asked: Target, fields: Mapping[str, str]) -> list[str]:
+def act(visitor: Visitor, asked: AskedChange, fields: Mapping[str, str]) -> list[str]:
     """Make the change, and return what there is to say about it. Raises CoordinatorError and ClusterError."""
     said = list[str]()
     item = read(visitor, asked)

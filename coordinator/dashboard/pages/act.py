@@ -4,32 +4,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.dashboard.acts import acting
-from coordinator.dashboard.acts.acting import Target
+from coordinator.dashboard.acts.acting import AskedChange
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Page
 from coordinator.dashboard.visitors import Visitor
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ChangeQuestion:
     """A change that a visitor has to confirm."""
 
-    target: Target
+    target: AskedChange
     weight: str
     """The present weight of a queue whose weight is asked for; else empty."""
 
 
-def load(visitor: Visitor, parameters: Mapping[str, str]) -> Question:
+def load(visitor: Visitor, parameters: Mapping[str, str]) -> ChangeQuestion:
     """Read the object. Raises CoordinatorError and ClusterError."""
     asked = acting.target(parameters)
     item = acting.read(visitor, asked)
     is_weight = asked.verb.name == "weight"
-    return Question(asked, str((item.get("spec") or {}).get("weight", 1)) if is_weight else "")
+    return ChangeQuestion(asked, str((item.get("spec") or {}).get("weight", 1)) if is_weight else "")
 
 
 def page(asked: Asked) -> Page:
     """Return the page."""
-    question: Question = asked.loaded
+    question: ChangeQuestion = asked.loaded
     target = question.target
     fields = {"verb": target.verb.name, "kind": target.kind, "namespace": target.namespace, "name": target.name,
               "uid": target.uid}  # fmt: skip
@@ -45,7 +45,7 @@ def page(asked: Asked) -> Page:
     return Page("act", target.verb.label, {"problems": ()}, fixed)
 
 
-def acted(said: Sequence[str], target: Target | None, *, is_done: bool) -> Page:
+def acted(said: Sequence[str], target: AskedChange | None, *, is_done: bool) -> Page:
     """Return the page that says what was done, or why it was not."""
     fixed = {
         "said": tuple(said),
