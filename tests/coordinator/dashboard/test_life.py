@@ -70,10 +70,10 @@ def test_a_finished_job_ends_with_its_end_and_counts_its_restarts() -> None:
 
 
 def test_a_life_that_goes_on_is_drawn_again_in_steps_only() -> None:
-    waiting = job(status={"phase": "Queued"})
-    pictures = {life.of_job(waiting, NOW + second) for second in range(600)}
-    assert len(pictures) < 45
-    assert {drawn(each)[0][2] for each in pictures} == {1000.0}
+    running = job(status={"phase": "Running", "admission": {"admittedAt": at(1), "running": at(2)}})
+    pictures = {life.of_job(running, NOW + second) for second in range(600)}
+    assert 10 < len(pictures) < 45
+    assert {round(sum(drawn(each)[-1][1:3])) for each in pictures} == {1000}
 
 
 @pytest.mark.parametrize(

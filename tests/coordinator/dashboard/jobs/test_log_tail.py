@@ -62,8 +62,8 @@ def test_lines_come_with_their_pod_and_time_and_without_control_characters() -> 
 
 
 def test_only_the_last_lines_are_kept_and_only_the_first_characters_of_each() -> None:
-    short = read(LogReaders(Following(*(LogLine("w", str(number)) for number in range(2000)))), 2000)
-    assert [each.text for each in short.lines] == [str(number) for number in range(2000 - LINES, 2000)]
+    short = read(LogReaders(Following(*(LogLine("w", f"{number:0200}") for number in range(2000)))), 2000)
+    assert [each.text for each in short.lines] == [f"{number:0200}" for number in range(2000 - LINES, 2000)]
     long = read(LogReaders(Following(*(LogLine("w", "x" * 1_000_000) for _ in range(300)))), 300)
     assert sum(len(each.text) for each in long.lines) <= log_tail.MOST_CHARACTERS
     assert {len(each.text) for each in long.lines} == {log_tail.LONGEST_LINE + 4}
