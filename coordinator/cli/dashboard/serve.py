@@ -35,7 +35,7 @@ from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
 from coordinator.query.remote import Fetch, NoRecorder, RemoteQueries
 from coordinator.rbac import preflight
-from coordinator.rbac.permissions import DASHBOARD
+from coordinator.rbac.permissions import DASHBOARD, USER
 from coordinator.settings import Settings
 from kube import client, threads
 from kube.process.turns import Turns
@@ -59,7 +59,12 @@ def serve(session: Session) -> None:
     threads.exit_on_thread_failure()
     supervisor.end_with_parent()
     log.info("dashboard of %s (%s)", session.cluster_name, session.target.source)
-    quick = replace(session.connection, read_timeout=REVIEW_SECONDS, retries=RetrySettings(attempts=ATTEMPTS))
+    quick = replace(
+        session.connection,
+        read_timeout=REVIEW_SECONDS,
+        retries=RetrySettings(attempts=ATTEMPTS),
+        permission_hint=USER.remedy,
+    )
     queries, turns = partial(_queries, session), Turns()
     with JobFeeds(session.cluster) as feeds, Readings(partial(feeds.of, ""), queries) as readings:
         visits = Visits(SeenNames(readings), queries, partial(_history, settings), settings.dashboard_actions)
