@@ -38,7 +38,10 @@ function apply(change) {
     element = made;
   }
   const next = element.nextElementSibling;
-  if (element.parentElement !== section || next !== before) section.insertBefore(element, before);
+  if (element.parentElement === section && next === before) return;
+  const focused = element.contains(document.activeElement) ? document.activeElement : null;
+  section.insertBefore(element, before);
+  focused?.focus({ preventScroll: true });
 }
 
 // What the reader has done to an element stays: opened details and the focus.
