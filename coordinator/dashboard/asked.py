@@ -20,6 +20,7 @@ class Asked:
     loaded: Any = None
     """What was read for this page alone."""
     may_act: bool = False
+    """Whether the page offers the visitor to change its object."""
 
     def query(self, *names: str) -> Mapping[str, str]:
         """Return the parts of the query of the address that a page knows."""

@@ -23,14 +23,19 @@ def versions(page: DrawnPage) -> dict[str, list[tuple[str, str]]]:
 
 def compare(shown: Versions, page: DrawnPage) -> list[Change]:
     """Return the changes from what a browser shows to a page, in the order in which they are applied."""
-    return [change for section, drawn in page.items() for change in _of_section(section, shown.get(section, ()), drawn)]
+    known = {name: version for elements in shown.values() for name, version in elements}
+    wanted = {each.id for drawn in page.values() for each in drawn}
+    changes: list[Change] = [{"id": name} for name in known if name not in wanted]
+    for section, drawn in page.items():
+        changes += _of_section(section, [name for name, _ in shown.get(section, ())], drawn, known)
+    return changes
 
 
-def _of_section(section: str, shown: Sequence[tuple[str, str]], drawn: Sequence[Drawn]) -> Iterator[Change]:
-    known = dict(shown)
-    wanted = {each.id for each in drawn}
-    yield from ({"id": name} for name, _ in shown if name not in wanted)
-    staying = _in_order([name for name, _ in shown if name in wanted], drawn)
+def _of_section(
+    section: str, shown: Sequence[str], drawn: Sequence[Drawn], known: Mapping[str, str]
+) -> Iterator[Change]:
+    """Yield the changes of a section. `known` has the versions of all sections: an element may come from another."""
+    staying = _in_order(shown, drawn)
     following = ""
     for each in reversed(drawn):
         place = {"id": each.id, "section": section, "before": following}

@@ -61,14 +61,13 @@ def share_bar(share: float | None, target: float | None, label: str) -> Bar:
 def quota_bar(used: float, idle: float, quota: float | None, whole: float | None, label: str) -> Bar:
     """Return a bar of what is used of a quota. Idle growth is the last part of what is used, and what is borrowed is
     beyond the tick at the end of the quota. Without a quota, the bar is what is used of the whole pool."""
-    used, idle = max(0.0, used), min(max(0.0, idle), max(0.0, used))
+    used = max(0.0, used)
+    idle = min(max(0.0, idle), used)
     if quota is None:
         most = max(whole or 0.0, used)
-        unit = WHOLE / most if most else 0.0
-        return Bar(label, _segments([("used", (used - idle) * unit), ("idle", idle * unit)]))
+        return Bar(label, _segments([("used", _percents(used - idle, most)), ("idle", _percents(idle, most))]))
     quota = max(0.0, quota)
     most = max(quota * WHOLE / QUOTA_AT, used)
-    unit = WHOLE / most if most else 0.0
     paid = used - idle
     within = min(paid, quota)
     idle_within = min(idle, quota - within)
@@ -78,15 +77,14 @@ def quota_bar(used: float, idle: float, quota: float | None, whole: float | None
         ("borrowed", paid - within),
         ("borrowed-idle", idle - idle_within),
     ]
-    end = _rounded(quota * unit)
-    return Bar(label, _segments((kind, length * unit) for kind, length in parts), track=end, tick=end)
+    end = _rounded(_percents(quota, most))
+    return Bar(label, _segments((kind, _percents(length, most)) for kind, length in parts), track=end, tick=end)
 
 
 def parts_bar(parts: Sequence[tuple[str, float]], whole: float, label: str) -> Bar:
     """Return a bar of parts of a whole, one after the other. Parts that are more than the whole are the whole."""
     total = max(whole, sum(max(0.0, amount) for _, amount in parts))
-    unit = WHOLE / total if total else 0.0
-    return Bar(label, _segments((kind, max(0.0, amount) * unit) for kind, amount in parts))
+    return Bar(label, _segments((kind, _percents(max(0.0, amount), total)) for kind, amount in parts))
 
 
 def time_bar(spans: Iterable[tuple[str, float, float]], start: float, end: float, label: str) -> Bar:
@@ -153,6 +151,10 @@ def _segments(parts: Iterable[tuple[str, float]]) -> tuple[Segment, ...]:
             found.append(Segment(kind, _rounded(start), _rounded(length)))
         start += length
     return tuple(found)
+
+
+def _percents(part: float, whole: float) -> float:
+    return WHOLE * part / whole if whole else 0.0
 
 
 def _clamped(part: float) -> float:

@@ -125,12 +125,13 @@ def _stay(hold: Document, usual: int) -> Stay | None:
 
 
 def _marks(item: Manifest, stays: Sequence[Stay]) -> Iterator[tuple[str, float, str]]:
-    yield from _marks_between(stays)
+    between = [*_marks_between(stays)]
+    yield from between
     status = item.get("status") or {}
     resized = timestamps.seconds_or_none((status.get("resized") or {}).get("at"))
-    if resized is not None:
+    if resized is not None and resized not in [at for _, at, _ in between]:
         yield RESIZE, resized, "the last change of the number of workers ended"
-    count = status.get("restartCount", 0) + status.get("disruptions", 0)
+    count = max(status.get("restartGeneration", 0), status.get("restartCount", 0) + status.get("disruptions", 0))
     running = true_condition(item, "Running")
     again = timestamps.seconds_or_none(running.get("lastTransitionTime"))
     began = timestamps.seconds_or_none((status.get("admission") or {}).get("running"))

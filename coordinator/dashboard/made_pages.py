@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
+from coordinator.access.own_rights import AccessQuestion
 from coordinator.dashboard import changes, drawing, routes
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.changes import Versions
@@ -83,13 +84,13 @@ class PageMaker:
         if "namespace" in names and not bounds.reader.may_read(names["namespace"]):
             return None
         if route.load is routes.load_nothing:
-            key = (route, tuple(parameters.items()), reading.number, bounds, visitor.may_act)
-            return self._once(key, route, Asked(parameters, reading, bounds, None, visitor.may_act))
+            key = (route, tuple(parameters.items()), reading.number, bounds)
+            return self._once(key, route, Asked(parameters, reading, bounds))
         try:
             loaded = route.load(visitor, parameters)
         except (UnknownObject, errors.NotFound):
             return None
-        return _made(route, Asked(parameters, reading, bounds, loaded, visitor.may_act))
+        return _made(route, Asked(parameters, reading, bounds, loaded, _may_act(visitor, route, names)))
 
     def _once(self, key: Hashable, route: routes.PageRoute, asked: Asked) -> MadePage:
         with self._lock:
@@ -102,6 +103,19 @@ class PageMaker:
             while len(self._shared) > MOST_SHARED:
                 self._shared.popitem(last=False)
         return kept
+
+
+def _may_act(visitor: Visitor, route: routes.PageRoute, names: Mapping[str, str]) -> bool:
+    """Return whether the page offers the visitor to change its object."""
+    if route.acts_on is None or not visitor.may_act:
+        return False
+    question = AccessQuestion("patch", route.acts_on, names.get("namespace", ""), names["name"])
+    try:
+        return visitor.may(question)
+    except errors.Unauthorized:
+        raise
+    except errors.ClusterError:
+        return False
 
 
 def _split(address: str) -> tuple[str, dict[str, str]]:

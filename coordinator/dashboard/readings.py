@@ -4,6 +4,7 @@ One rule: nothing is asked while nobody looks, and a part that does not answer i
 """
 
 import contextlib
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -34,7 +35,9 @@ FAILURES = (errors.ClusterError, QueueError, CoordinatorError, HistoryError)
 _NOTHING_YET = MappingProxyType({"API server": f"it has not answered for {FIRST_SECONDS:.0f} s"})
 MOST_KEPT = 256
 """The most values that are kept for a reading, beside what was read."""
+_NOT_UNDERSTOOD = MappingProxyType({"dashboard": "what it read is not understood; its log has the error"})
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,11 @@ class Readings:
                 self._changed.wait_for(lambda: self._stopped or self._is_wanted())
                 if self._stopped:
                     return
-            found = self._read()
+            try:
+                found = self._read()
+            except Exception:  # an answer of another version, for example; the next one may be right
+                log.exception("the cluster could not be read")
+                found = replace(self._newest, number=self._newest.number + 1, problems=_NOT_UNDERSTOOD)
             with self._changed:
                 self._newest = found
                 self._changed.notify_all()

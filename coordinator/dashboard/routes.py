@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from coordinator.dashboard.acts import buttons
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Page
-from coordinator.dashboard.pages import job, jobs, queue, queues, usage
+from coordinator.dashboard.pages import act, job, jobs, queue, queues, usage
 from coordinator.dashboard.visitors import Visitor
+from crds.api_resources import TENANT_QUEUES, TORCHJOBS, Resource
 
 
 def load_nothing(_visitor: Visitor, _parameters: Mapping[str, str]) -> None:
@@ -29,6 +31,8 @@ class PageRoute:
     load: Callable[[Visitor, Mapping[str, str]], Any] = load_nothing
     """Reads what only this page shows; the value becomes `Asked.loaded`. Waits for servers, so no event loop calls
     it. Raises CoordinatorError, ClusterError."""
+    acts_on: Resource | None = None
+    """The kind of the object whose page it is, if pages offer to change it."""
 
     def match(self, path: str) -> dict[str, str] | None:
         """Return the parts of a path that fits; None if it does not."""
@@ -39,11 +43,12 @@ class PageRoute:
 
 ROUTES = (
     PageRoute("/", queues.page),
-    PageRoute("/queues/{name}", queue.page, queue.load),
+    PageRoute("/queues/{name}", queue.page, queue.load, TENANT_QUEUES),
     PageRoute(usage.PATH, usage.page, usage.load),
     PageRoute(usage.SHEET_PATH, usage.sheet, usage.load),
     PageRoute(jobs.PATH, jobs.page, jobs.load),
-    PageRoute("/jobs/{namespace}/{name}", job.page, job.load),
+    PageRoute("/jobs/{namespace}/{name}", job.page, job.load, TORCHJOBS),
+    PageRoute(buttons.PATH, act.page, act.load),
 )
 
 

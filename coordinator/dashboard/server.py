@@ -18,14 +18,18 @@ from aiohttp import web
 
 from coordinator.dashboard import drawing, protection
 from coordinator.dashboard.access.logins import COOKIE, SECURE_COOKIE, Logins, NotLoggedIn, TooManyLogins
+from coordinator.dashboard.acts import acting, buttons
+from coordinator.dashboard.acts.acting import AskedChange
 from coordinator.dashboard.connections import Connections
 from coordinator.dashboard.daemon_threads import DaemonThreads
 from coordinator.dashboard.elements import Download, DrawnPage, Page
 from coordinator.dashboard.made_pages import MadePage, PageMaker, UnreadableAddress
+from coordinator.dashboard.pages import act
 from coordinator.dashboard.readings import FAILURES, Readings
 from coordinator.dashboard.streams import END, Streams, read_request
 from coordinator.dashboard.visitors import OneVisitor, Visitor, Visitors
 from coordinator.http.listening_ports import is_for_address
+from coordinator.query.questions import UnknownObject
 from kube import errors
 from kube.process.turns import Turn
 
@@ -136,6 +140,7 @@ class DashboardServer:
         else:
             app.router.add_get("/open", self._open)
         app.router.add_post("/stream", self._stream)
+        app.router.add_post(buttons.PATH, self._act)
         app.router.add_get("/{path:.*}", self._page)
         app.on_startup.append(self._start)
         app.on_shutdown.append(self._stop)
@@ -170,7 +175,7 @@ class DashboardServer:
             return self._answers.refusal(error.status, error.reason)
         except _Unknown:
             return self._unknown(request)
-        except UnreadableAddress as error:
+        except (UnreadableAddress, acting.NotAsked) as error:
             return self._answers.refusal(400, str(error))
         except errors.Forbidden as error:
             return self._answers.refusal(403, str(error))
@@ -238,6 +243,19 @@ class DashboardServer:
         is_secure = protection.is_over_tls(request.headers)
         answer.del_cookie(SECURE_COOKIE if is_secure else COOKIE, path="/", secure=is_secure, samesite="Strict")
         return answer
+
+    async def _act(self, request: web.Request) -> web.Response:
+        visitor = self._visitor(request)
+        form = await self._form(request)
+        self._check_secret(visitor, form.get("secret", ""))
+        target: AskedChange | None = None
+        try:
+            target = acting.target(form)
+            said = await self._run(acting.act, visitor, target, form)
+        except FAILURES as error:
+            return self._answers.html(act.acted([str(error)], target, is_done=False), visitor, _code(error))
+        log.info("%s %s for %s", target.verb.name, target.subject, visitor.name)
+        return self._answers.html(act.acted(said, target, is_done=True), visitor)
 
     async def _form(self, request: web.Request) -> Mapping[str, str]:
         """Return the fields of a form."""
@@ -320,6 +338,20 @@ class DashboardServer:
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
+
+
+def _code(error: Exception) -> int:
+    """Return the status of the answer to a change that was not made."""
+    match error:
+        case acting.NotAsked() | errors.Invalid():
+            return 400
+        case errors.Forbidden():
+            return 403
+        case errors.NotFound() | UnknownObject():
+            return 404
+        case errors.Conflict():
+            return 409
+    return 503
 
 
 def _file(download: Download) -> web.Response:

@@ -79,4 +79,4 @@ def _oldest(queue: Document) -> float | None:
 def part(queue: Document, name: str) -> float | None:
     """Return the percents in the status of a queue as a number from 0 to 1; None if the status has no percents."""
     text = str(status_of(queue).get(name) or "").removesuffix("%")
-    return float(text) / 100 if text.replace(".", "", 1).isdigit() else None
+    return float(text) / 100 if text.replace(".", "", 1).isdecimal() else None

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.access.readers import AUDIENCE
 from coordinator.leader.election import API_ANNOTATION, SERVICE_ANNOTATION
 from coordinator.local import die_with_parent
 from coordinator.rbac.permissions import LEASE, RECORDER_LEASE
@@ -22,8 +23,9 @@ from deploy.checks.objects import PodTemplate, pods
 from deploy.checks.pod_specs import environment
 from kube import errors
 from kube.client import KubernetesCluster
-from tests.support import redis_server
+from tests.support import ports, redis_server
 from tests.support.acceptance.stack import clean_environment, run, torchq_command, until
+from tests.support.coordinator.dashboard_site import Browser
 from tests.support.coordinator.desk import manifest
 from tests.support.deploy.helm import Helm, HelmRefused
 from tests.support.kube.servers import Server
@@ -262,13 +264,19 @@ def fill_secrets(admin: KubernetesCluster, helm: Helm, folder: Path, namespace: 
         assert result.out == f"secret {fullname}-redis: {said}\nsecret {fullname}-reports: {said}\n", result
 
 
+def token(admin: KubernetesCluster, namespace: str, name: str, *audiences: str) -> str:
+    """Return a token of a ServiceAccount; without audiences, one for the API server."""
+    spec = {"expirationSeconds": 7200, "audiences": [*audiences]}
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    tokens = Resource("", "v1", f"serviceaccounts/{name}/token", "TokenRequest")
+    made: str = admin.create(tokens, body, namespace)["status"]["token"]
+    return made
+
+
 def account(admin: KubernetesCluster, server: Server, folder: Path, namespace: str, name: str) -> Path:
     """Return a kubeconfig with a token of a ServiceAccount."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
-    tokens = Resource("", "v1", f"serviceaccounts/{name}/token", "TokenRequest")
-    token = admin.create(tokens, body, namespace)["status"]["token"]
     config = json.loads(server.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": token}
+    config["users"][0]["user"] = {"token": token(admin, namespace, name)}
     config["contexts"][0]["context"]["namespace"] = namespace
     path = folder / f"{name}.kubeconfig"
     path.write_text(json.dumps(config))
@@ -356,11 +364,7 @@ def test_the_commands_of_the_page_carry_a_release_from_its_install_to_its_end(
     assert {each["secret"]["secretName"] for each in template("worker")["spec"]["volumes"]} == {
         "torchq-own-redis", "torchq-reports"}  # fmt: skip
     _follow_the_recorder(admin, follow, tmp_path)
-    follow(blocks("In a cluster")[0])
-    [rule] = admin.get(INGRESSES, "torchq-dashboard", "torchq-system")["spec"]["rules"]
-    assert rule["host"] == "torchq.example.org"
-    follow(blocks("Logins")[0])
-    in_shell(helm, tmp_path, "kubectl delete clusterrolebinding -l app.kubernetes.io/component=queue-admin")
+    _follow_the_dashboard(admin, follow)
     follow(blocks("Several clusters and installations")[0])
     Helm(helm.kubeconfig, tmp_path, "torchq", "queues").uninstall()
     follow(blocks("Uninstall")[0])
@@ -386,6 +390,15 @@ def _follow_the_recorder(admin: KubernetesCluster, follow: Callable[[str], None]
     follow(blocks("Switch it off")[0])
     with pytest.raises(errors.NotFound):
         volume()
+
+
+def _follow_the_dashboard(admin: KubernetesCluster, follow: Callable[[str], None]) -> None:
+    """Run the commands of docs/dashboard.md: a dashboard with an Ingress, and an account of an admin for its login."""
+    follow(blocks("In a cluster")[0])
+    [rule] = admin.get(INGRESSES, "torchq-dashboard", "torchq-system")["spec"]["rules"]
+    assert rule["host"] == "torchq.example.org"
+    follow(blocks("Logins")[0])
+    follow("kubectl delete clusterrolebinding -l app.kubernetes.io/component=queue-admin")
 
 
 def templates(admin: KubernetesCluster) -> dict[str, PodTemplate]:
@@ -439,7 +452,8 @@ class Installation:
         maps = [each | {"kind": "ConfigMap"} for each in self.admin.list(CONFIG_MAPS, "batch").items]
         given = environment(pod, maps)
         secrets = {"TORCHQ_REDIS_URL_FILE": self.redis_url, "TORCHQ_REPORT_KEY_FILE": "k" * 48}
-        secrets |= {"TORCHQ_DASHBOARD_TOKEN_FILE": "token"}
+        if component == "dashboard":
+            secrets["TORCHQ_DASHBOARD_TOKEN_FILE"] = token(self.admin, "batch", "prod-torchq-dashboard", AUDIENCE)
         files = {name: text for name, text in secrets.items() if name in given}
         for name, text in files.items():
             (self.folder / name).write_text(text)
@@ -452,10 +466,10 @@ class Installation:
         }
         config = account(self.admin, Server("real", "", "", self.helm.kubeconfig), self.folder, "batch",
                          pod.spec["serviceAccountName"])  # fmt: skip
-        return clean_environment(TORCHQ_KUBECONFIG=str(config), **given, **more)
+        return clean_environment(TORCHQ_KUBECONFIG=str(config), **{**given, **more})
 
     @contextmanager
-    def running(self, component: str) -> Iterator[Path]:
+    def running(self, component: str, **more: str) -> Iterator[Path]:
         """Run the process of a component, and yield its log."""
         log = self.folder / f"{component}.log"
         pod = templates(self.admin)[component]
@@ -463,7 +477,7 @@ class Installation:
         with log.open("wb") as output:
             process = subprocess.Popen(
                 die_with_parent.wrap_command(torchq_command(*container["args"])),
-                env=self.variables(component),
+                env=self.variables(component, **more),
                 cwd=ROOT,
                 stdout=output,
                 stderr=output,
@@ -497,8 +511,12 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
     installation: Installation, admin: KubernetesCluster, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        processes = ("coordinator", "worker", "recorder", "dashboard")
-        logs = [stack.enter_context(installation.running(each)) for each in processes]
+        port = str(stack.enter_context(ports.reserve()))
+        coordinator = installation.running("coordinator", TORCHQ_HEALTH_PORT=port)
+        pages = {"TORCHQ_DASHBOARD_ADDRESS": "127.0.0.1", "TORCHQ_COORDINATOR": f"http://127.0.0.2:{port}"}
+        dashboard = installation.running("dashboard", **pages)
+        processes = (coordinator, installation.running("worker"), installation.running("recorder"), dashboard)
+        logs = [stack.enter_context(each) for each in processes]
         queue = {"apiVersion": TENANT_QUEUES.api_version, "kind": "TenantQueue", "metadata": {"name": TENANT}}
         admin.create(TENANT_QUEUES, queue | {"spec": {"weight": 1}})
         admin.create(TORCHJOBS, manifest("train", TENANT), TENANT)
@@ -512,7 +530,7 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
         assert notes[SERVICE_ANNOTATION] == "batch/prod-torchq-coordinator"
         assert API_ANNOTATION not in notes
         until(lambda: annotations(admin, RECORDER_LEASE).get(SERVICE_ANNOTATION) == "batch/prod-torchq-recorder")
-        until(lambda: re.search(r"the pages are at http://127\.0\.0\.2:\d+", logs[-1].read_text()))
+        _look_at_the_dashboard(admin, logs[-1])
         [look] = [each for each in blocks("Install") if "get lease" in each]
         in_shell(installation.helm, tmp_path, look.replace("torchq-system", "batch"))
         # No controller lists the pods of the Service here. The API server finds the Service and lets the user pass, but
@@ -537,6 +555,17 @@ def test_the_processes_of_a_release_work_under_its_accounts_and_users_find_them(
         admin.delete(PODS, each["metadata"]["name"], TENANT)
     for name in (LEASE, RECORDER_LEASE):
         admin.delete(LEASES, name, "kube-system")
+
+
+def _look_at_the_dashboard(admin: KubernetesCluster, log: Path) -> None:
+    """Log in as users of the tenant do: the dashboard gets its answers from the coordinator, with its own token."""
+    found = until(lambda: re.search(r"the pages are at http://127\.0\.0\.1:(\d+)", log.read_text()))
+    browser = Browser(int(found[1]))
+    made = token(admin, TENANT, "torchq-user")
+    assert browser.post("/login", {"token": made, "next": "/"}).code == 303
+    until(lambda: f'href="/queues/{TENANT}"' in browser.get("/").text)
+    assert "train" in browser.get(f"/jobs/{TENANT}/train").text
+    assert made not in log.read_text()
 
 
 def annotations(admin: KubernetesCluster, lease: str) -> dict[str, str]:

@@ -4,30 +4,40 @@ without rights, each with a token of its own; and what ends when a right or a to
 import contextlib
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 
-from coordinator.access.readers import ACCOUNT, AUDIENCE, TOKEN_SECONDS
+from coordinator.access.readers import ACCOUNT, AUDIENCE, HEADER, TOKEN_SECONDS
+from coordinator.access.shown_tokens import ShownTokens
+from coordinator.access.token_reviews import TokenReviews
 from coordinator.cli.dashboard import token as token_command
 from coordinator.dashboard.access.logins import Logins
 from coordinator.dashboard.access.rights import KEPT_SECONDS, ReviewPace
 from coordinator.dashboard.access.visits import SeenNames, Visits
 from coordinator.dashboard.readings import Reading
+from coordinator.errors import CoordinatorError
+from coordinator.http.bounded_server import Question
+from coordinator.http.history_api import HistoryApi
 from coordinator.query.questions import ANOTHER, Document, UnknownObject
+from coordinator.query.remote import Fetch
 from coordinator.rbac import account_manifests
 from coordinator.rbac.account_manifests import Tenant
-from coordinator.rbac.permissions import USER
+from coordinator.rbac.permissions import RECORDER, USER
 from coordinator.runs import submitter
+from coordinator.settings import Settings
+from crds.api_resources import EVENTS, TENANT_QUEUES, TORCHJOBS
 from crds.keys import JobKey
 from kube import client, errors
 from kube.client import KubernetesCluster
 from kube.settings import ConnectionSettings, RetrySettings
+from tests.rbac import test_history_readers
 from tests.support.clock import Clock
 from tests.support.coordinator import dashboard_site
 from tests.support.coordinator.dashboard_site import Browser, FixedReadings, messages, secret_of
-from tests.support.coordinator.desk import remove
+from tests.support.coordinator.desk import manifest, remove
 from tests.support.rbac import access
 from tests.support.rbac.access import TENANT, Granted
 from tests.support.waiting import until
@@ -70,7 +80,8 @@ class Coordinator:
         return {"items": picks, "pool": {"capacity": None, "used": {}}}
 
     def places(self, queues: Any) -> list[Document]:
-        return [{"job": f"{team}/job-of-{team}", "queue": team} for team in queues]
+        place = {"position": 1, "of": 1}
+        return [{"job": f"{team}/job-of-{team}", "uid": f"uid-of-{team}", "queue": team, **place} for team in queues]
 
     def job(self, key: JobKey) -> Document:
         holder = {"job": f"{OTHER}/job-of-{OTHER}", "uid": f"uid-of-{OTHER}", "queue": OTHER}
@@ -123,6 +134,21 @@ def tenants(granted: Granted) -> Granted:
     return granted
 
 
+def recorder(granted: Granted, tokens: ShownTokens) -> Fetch:
+    """Return access to a recorder whose history has a job of each tenant."""
+    reviews = TokenReviews(granted.cluster(RECORDER))
+    api = HistoryApi(test_history_readers.history, reviews, Settings(), lambda: test_history_readers.START + SECONDS)
+
+    def fetch(path: str, namespace: str = "") -> Any:
+        token = tokens.headers(account_manifests.SYSTEM_NAMESPACE, namespace).get(HEADER, "")
+        answer = api.answer(Question(path, "127.0.0.1", token=token))
+        if answer.code != 200:
+            raise CoordinatorError(orjson.loads(answer.body)["message"])
+        return orjson.loads(answer.body)
+
+    return fetch
+
+
 @pytest.fixture
 def site(tenants: Granted) -> Iterator[Site]:
     coordinator, clock = Coordinator(), Clock()
@@ -134,8 +160,8 @@ def site(tenants: Granted) -> Iterator[Site]:
     visits = Visits(
         SeenNames(readings),  # type: ignore[arg-type]
         lambda: coordinator,
-        lambda tokens: lambda path, namespace="": {"asked": path, "headers": len(tokens.headers("x", namespace))},
-        may_act=False,
+        partial(recorder, tenants),
+        may_act=True,
         pace=ReviewPace(clock),
         clock=clock,
     )
@@ -210,13 +236,26 @@ def test_what_is_asked_of_a_coordinator_for_a_visitor_passes_the_bounds(site: Si
         visitor.cluster.list(access.KINDS["ServiceAccount"], OTHER)
 
 
-def test_the_history_is_asked_for_with_a_token_of_the_namespace(site: Site) -> None:
-    browser = site.browser(site.token(TENANT, ACCOUNT))
-    visitor = site.logins.find(browser.cookies, is_secure=False)
-    assert visitor is not None
-    assert visitor.history()("/v1/usage") == {"asked": "/v1/usage", "headers": 1}
-    with pytest.raises(Exception, match="is shown to accounts that may list"):
-        visitor.history()(f"/v1/history/{OTHER}/x", OTHER)
+def test_the_history_of_a_namespace_is_told_to_those_who_may_list_its_jobs(site: Site) -> None:
+    for account, seen in ((ACCOUNT, {TENANT}), ("nobody", set[str]()), ("admin", {TENANT})):
+        browser = site.browser(site.token(TENANT, account))
+        visitor = site.logins.find(browser.cookies, is_secure=False)
+        assert visitor is not None
+        told = set[str]()
+        for team in (TENANT, OTHER):
+            with contextlib.suppress(CoordinatorError):
+                told |= {each["namespace"] for each in visitor.history().jobs({"namespace": team})["items"]}
+        assert (account, told) == (account, seen | ({OTHER} if account == "admin" else set()))
+
+
+def test_no_usage_of_a_tenant_names_anything_of_the_other(site: Site) -> None:
+    span = "since=2026-01-01&until=2026-02-01&by=user"
+    own = site.browser(site.token(TENANT, ACCOUNT)).get(f"/usage?{span}").text
+    assert [f"user-of-{team}" in own for team in (TENANT, OTHER)] == [True, False]
+    sheet = site.browser(site.token(OTHER, ACCOUNT)).get(f"/usage.csv?{span}").text
+    assert [f"user-of-{team}" in sheet for team in (TENANT, OTHER)] == [False, True]
+    everything = site.browser(site.token(TENANT, "admin")).get(f"/usage?{span}").text
+    assert [f"user-of-{team}" in everything for team in (TENANT, OTHER)] == [True, True]
 
 
 @contextlib.contextmanager
@@ -285,6 +324,36 @@ def test_a_token_for_another_audience_or_of_a_deleted_account_is_no_login(
     site.browser(good)
     assert [token for token in (good, *wrong) if token in caplog.text] == []
     assert len(site.logins) == 1
+
+
+def test_the_api_server_decides_who_changes_what(site: Site) -> None:
+    admin, name = site.granted.admin, "changed"
+    body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind, "metadata": {"name": TENANT}}
+    admin.create(TENANT_QUEUES, body | {"spec": {}})
+    for namespace in (TENANT, OTHER):
+        admin.create(TORCHJOBS, manifest(name, TENANT), namespace)
+    try:
+        browser = site.browser(site.token(TENANT, ACCOUNT))
+        page = browser.get(f"/jobs/{TENANT}/{name}").text
+        assert "verb=cancel" in page
+        fields = {"kind": "job", "verb": "cancel", "name": name, "secret": secret_of(page)}
+        done = browser.post("/act", {**fields, "namespace": TENANT, "reason": "a try"})
+        assert (done.code, f"job {TENANT}/{name} cancelled" in done.text) == (200, True)
+        assert admin.get(TORCHJOBS, name, TENANT)["spec"]["cancel"]
+        [event] = [each for each in admin.list(EVENTS, TENANT).items if each["involvedObject"]["name"] == name]
+        assert event["message"].endswith(f"by system:serviceaccount:{TENANT}:{ACCOUNT}: a try")
+        assert browser.post("/act", {**fields, "namespace": OTHER}).code == 404
+        assert not admin.get(TORCHJOBS, name, OTHER)["spec"].get("cancel")
+        queue = {"kind": "queue", "verb": "pause", "name": TENANT, "secret": fields["secret"]}
+        refused = browser.post("/act", queue)
+        assert (refused.code, "Not done" in refused.text) == (403, True)
+        assert "tenantqueues" in refused.text
+        assert "verb=pause" not in browser.get(f"/queues/{TENANT}").text
+        assert "verb=pause" in site.browser(site.token(TENANT, "admin")).get(f"/queues/{TENANT}").text
+    finally:
+        remove(admin, TENANT_QUEUES, TENANT, "")
+        for namespace in (TENANT, OTHER):
+            remove(admin, TORCHJOBS, name, namespace)
 
 
 def test_the_command_prints_a_token_that_logs_in_as_the_account_of_the_namespace(site: Site) -> None:

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import click
 
-from coordinator.access import own_rights
 from coordinator.access.readers import EVERYWHERE
 from coordinator.cli import api_client
 from coordinator.cli.history import sources
 from coordinator.cli.session import Session
 from coordinator.dashboard import server
+from coordinator.dashboard.access.rights import ReviewPace, Rights
 from coordinator.dashboard.readings import Readings
 from coordinator.dashboard.server import Frame
 from coordinator.dashboard.visitors import OneVisitor, Visitor
@@ -108,6 +108,6 @@ def _visitor(session: Session) -> Visitor:
         history=partial(sources.find, session),
         bounds=lambda _: everything,
         may_act=True,
-        may=partial(own_rights.is_allowed, session.cluster),
+        may=Rights(session.cluster, "", ReviewPace()).may,
         is_embedded=session.is_embedded,
     )

@@ -31,8 +31,9 @@ LOOKED_SECONDS = 10.0
 """How long after the last look the log is read on."""
 AGAIN_SECONDS = 10.0
 """How long after an error the log is tried again."""
-MOST_READERS = 64
-NOT_SHOWN = f"the log is not shown: {MOST_READERS} logs are open on this dashboard; torchq job logs shows it"
+MOST_READERS, MOST_OF_VISITOR = 64, 16
+"""The most logs that are read at once, for all visitors and for one."""
+NOT_SHOWN = "the log is not shown, as too many logs are open on this dashboard; torchq job logs shows it"
 FAILURES = (errors.ClusterError, CoordinatorError, InvalidObject, KeyError, TypeError, ValueError)
 
 
@@ -167,7 +168,7 @@ class LogReaders:
 
     def __init__(self, follow: Follow = logs.follow, clock: Callable[[], float] = time.monotonic) -> None:
         self._follow, self._clock = follow, clock
-        self._readers: dict[Hashable, TailReader] = {}
+        self._readers: dict[tuple[Hashable, JobKey, LogSelection], TailReader] = {}
         self._lock = threading.Lock()
         self._keeper: threading.Thread | None = None
         self._changed = threading.Condition(self._lock)
@@ -188,7 +189,8 @@ class LogReaders:
                 self._readers.pop(name, None)
                 if item is None:
                     return Tail(is_over=True)
-                if len(self._readers) >= MOST_READERS:
+                own = sum(each[0] == visitor for each in self._readers)
+                if len(self._readers) >= MOST_READERS or own >= MOST_OF_VISITOR:
                     return Tail(problem=NOT_SHOWN)
                 reader = self._readers[name] = TailReader(cluster, key, selection, self._follow, self._clock)
                 self._keep()

@@ -34,6 +34,8 @@ from kube.client import KubernetesCluster
 
 T = TypeVar("T")
 EVERY_SECONDS = 2.0
+MOST_PAGES = 128
+"""The most pages of single jobs, each of one visitor and job, for which what was read is kept."""
 POINTS = 300
 """The most reports that a line on the page shows."""
 ABSENT = MappingProxyType({"state": "absent"})
@@ -84,7 +86,7 @@ class JobReads:
 
     def __init__(self, clock: Callable[[], float] = time.time, logs: LogReaders | None = None) -> None:
         self._clock, self._logs = clock, logs or LogReaders()
-        self._jobs: Loads[JobLoaded] = Loads(EVERY_SECONDS)
+        self._jobs: Loads[JobLoaded] = Loads(EVERY_SECONDS, MOST_PAGES)
         self._uids: Loads[str] = Loads(EVERY_SECONDS)
 
     def load(self, visitor: Visitor, parameters: Mapping[str, str]) -> JobLoaded:
@@ -180,11 +182,7 @@ def _known(reader: "VisitorReader", item: Manifest, now: datetime) -> KnownFacts
             reader.problems[part] = str(error)
             return otherwise
 
-    objects = attempt(
-        "pods and events",
-        lambda: job_context.read(reader.cluster, item, now, embedded=reader.is_embedded),
-        JobContext(now=now),
-    )
+    objects = attempt("pods and events", lambda: _objects(reader, item, now), JobContext(now=now))
     known = KnownFacts(objects=objects)
     if deletion.is_deleting(item):
         return known
@@ -196,6 +194,18 @@ def _known(reader: "VisitorReader", item: Manifest, now: datetime) -> KnownFacts
     if explanations.is_waiting(item) or not job_state.is_finished(item):
         known = attempt("coordinator", lambda: job_answers.read_known(reader, item, now), known)
     return replace(known, objects=objects, training=training)
+
+
+def _objects(reader: "VisitorReader", item: Manifest, now: datetime) -> JobContext:
+    found = job_context.read(reader.cluster, item, now, embedded=reader.is_embedded)
+    return replace(found, pods=tuple(map(_trimmed, found.pods)))
+
+
+def _trimmed(pod: Manifest) -> Manifest:
+    """Return a pod without what no page shows: the pods of a job may be thousands."""
+    metadata = {name: value for name, value in pod["metadata"].items() if name != "managedFields"}
+    spec = {name: value for name, value in pod["spec"].items() if name not in ("volumes", "tolerations", "affinity")}
+    return {**pod, "metadata": metadata, "spec": spec}
 
 
 def with_report(points: tuple[Point, ...], training: Document) -> tuple[Point, ...]:

@@ -8,6 +8,7 @@ from itertools import islice
 from zoneinfo import ZoneInfo
 
 from coordinator.dashboard import charts, life, paths
+from coordinator.dashboard.acts import buttons
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.charts import Curve
 from coordinator.dashboard.elements import Element, Page
@@ -19,7 +20,15 @@ from coordinator.dashboard.jobs.tables import attempt
 from coordinator.dashboard.pages.problems import problems
 from coordinator.query.questions import Document
 from coordinator.runs import in_place
-from coordinator.wording import explanations, history_columns, job_columns, job_details, job_facts, job_growth
+from coordinator.wording import (
+    explanations,
+    history_columns,
+    job_columns,
+    job_details,
+    job_facts,
+    job_growth,
+    job_state,
+)
 from coordinator.wording.explanations import KnownFacts
 from crds import excerpts
 from crds.errors import InvalidObject
@@ -33,7 +42,7 @@ SECTIONS = (
 """The sections of the page. `actions` is for what changes the job."""
 MOST_MEMBERS = 200
 """The most pods that the page offers to choose from."""
-LONGEST_RESULT = 16_000
+LONGEST_RESULT, LONGEST_QUEUE = 16_000, 317
 MINUTE = 60.0
 UTC_ZONE = ZoneInfo("UTC")
 Elements = tuple[Element, ...]
@@ -59,6 +68,7 @@ def page(asked: Asked) -> Page:
     own = paths.with_query(
         paths.of_job(f"{namespace}/{name}"), {"uid": loaded.uid, "pod": asked.parameters.get("pod", "")}
     )
+    queue = attempt(lambda: job_state.queue_of(loaded.item or {}), "")[:LONGEST_QUEUE]
     empty: dict[str, Elements] = dict.fromkeys(SECTIONS, ())
     shown = {**empty, **_sections(asked, loaded)}
     return Page(
@@ -71,6 +81,8 @@ def page(asked: Asked) -> Page:
             "uid": loaded.uid,
             "stream_address": own,
             "path": paths.of_job(f"{namespace}/{name}"),
+            "queue": queue,
+            "queue_path": paths.of_queue(queue),
             "members": members(loaded.item) if loaded.item else (),
             "member": _chosen(asked.parameters),
         },
@@ -109,7 +121,9 @@ def _sections(asked: Asked, loaded: JobLoaded) -> Mapping[str, Elements]:
     if loaded.gone and loaded.known.objects.now is not None:
         now = loaded.known.objects.now.timestamp()
     known = loaded.once(f"minute {now // MINUTE}", lambda: _present(loaded, item, now))
-    told = {**known, "notices": notices, "life": _life(lambda: life.of_job(item, now)), **_log(loaded.tail)}
+    actions = buttons.of_job(item, may_act=asked.may_act and not loaded.gone)
+    lasting = {"notices": notices, "actions": actions, "life": _life(lambda: life.of_job(item, now))}
+    told = {**known, **lasting, **_log(loaded.tail)}
     return {**told, **({"heading": _gone(asked.parameters["name"])} if loaded.gone else {})}
 
 

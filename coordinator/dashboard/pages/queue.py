@@ -7,6 +7,7 @@ from types import MappingProxyType
 from urllib.parse import urlencode
 
 from coordinator.dashboard import charts, moments, paging, paths, readings
+from coordinator.dashboard.acts import buttons
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.charts import Bar
 from coordinator.dashboard.elements import Element, Page
@@ -134,15 +135,16 @@ def page(asked: Asked) -> Page:
         sections={
             "problems": tuple(problems(asked)),
             "queue-state": _state(queue),
+            "actions": buttons.of_queue(loaded.now.item, may_act=asked.may_act),
             "facts": tuple(_facts(asked, name, queue)),
             "gauges": tuple(_gauges(queue)),
             "waiting": tuple(Element(f"job-{each.uid}", "queued", _row(each, places)) for each in next_rows),
             "waiting-pager": (
-                Element("waiting-pages", "pager", (next_pager, "waiting jobs", _none(waiting, "waits"))),
+                Element("waiting-pages", "pager", (next_pager, "waiting jobs", _none(asked, waiting, "waits"))),
             ),
             "admitted": tuple(Element(f"held-{each.uid}", "holding", _row(each, places)) for each in room_rows),
             "admitted-pager": (
-                Element("admitted-pages", "pager", (room_pager, "admitted jobs", _none(admitted, "holds room"))),
+                Element("admitted-pages", "pager", (room_pager, "admitted jobs", _none(asked, admitted, "holds room"))),
             ),
             **queue_history.sections(loaded.past, asked.bounds.reader),
             "notes": tables.lines("note", _notes(loaded.now, queue)),
@@ -235,5 +237,6 @@ def _row(job: IndexedJob, places: Mapping[str, tuple[int, int]]) -> QueuedJob:
     )
 
 
-def _none(jobs: Sequence[IndexedJob], does: str) -> str:
-    return "" if jobs else f"No job that you may see {does}."
+def _none(asked: Asked, jobs: Sequence[IndexedJob], does: str) -> str:
+    whose = "" if asked.bounds.reader.everywhere else " that you may see"
+    return "" if jobs else f"No job{whose} {does}."

@@ -80,7 +80,8 @@ def sections(past: Past, reader: Reader) -> Mapping[str, tuple[Element, ...]]:
     if not past.document:
         return {"day": (), "past": (), "past-note": (Element("past-none", "notice_text", past.problem),)}
     rows = tuple(_rows(past.document, reader))
-    note = "" if rows else "No job that you may see was in this queue in the last day."
+    whose = "" if reader.everywhere else " that you may see"
+    note = "" if rows else f"No job{whose} was in this queue in the last day."
     if past.document["hasMoreJobs"]:
         note = f"The newest {len(rows)} jobs; the list of jobs has the others."
     return {
@@ -93,7 +94,9 @@ def sections(past: Past, reader: Reader) -> Mapping[str, tuple[Element, ...]]:
 def _day(document: Document) -> Day:
     steps = document["steps"]
     shares, targets = ([_part(each[name]) for each in steps] for name in ("sharePercent", "targetPercent"))
-    label = f"The share of the queue in the last day{_extremes(shares)}; the line is its target{_extremes(targets)}"
+    label = (
+        f"The share of the queue in the last day: {_extremes(shares)}. The line is its target: {_extremes(targets)}."
+    )
     listed = tuple(
         StepShare(each["from"], _percents(each["sharePercent"]), _percents(each["targetPercent"]))
         for each in steps
@@ -113,7 +116,7 @@ def _percents(value: int | None) -> str:
 
 def _extremes(parts: list[float | None]) -> str:
     known = [part for part in parts if part is not None]
-    return f" is from {min(known):.0%} to {max(known):.0%}" if known else " is not known"
+    return f"from {min(known):.0%} to {max(known):.0%}" if known else "nothing"
 
 
 def _rows(document: Document, reader: Reader) -> Iterator[Element]:

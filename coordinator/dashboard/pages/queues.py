@@ -10,7 +10,6 @@ from coordinator.dashboard import charts, moments, paging, paths, readings
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.charts import Bar
 from coordinator.dashboard.elements import Element, Page
-from coordinator.dashboard.jobs import tables
 from coordinator.dashboard.pages import amounts
 from coordinator.dashboard.pages.amounts import Counted
 from coordinator.dashboard.pages.problems import problems
@@ -177,7 +176,7 @@ def _facts(asked: Asked) -> Iterator[Element]:
     found = dict(system_health.facts(document))
     for title in SHOWN_FACTS:
         if title in found:
-            yield Element(f"fact-{title.lower()}", "fact", (title, tables.cell(str(found[title]))))
+            yield Element(f"fact-{title.lower()}", "fact", (title, str(found[title])))
 
 
 def _pool(asked: Asked, room: Counted) -> Iterator[Element]:
@@ -185,7 +184,7 @@ def _pool(asked: Asked, room: Counted) -> Iterator[Element]:
     use = partial(amounts.pool, asked.reading, queues)
     for each in asked.reading.once("pool", use) if asked.bounds.reader.everywhere else use():
         part = PoolPart(each.name, each.text, charts.parts_bar(each.parts, each.whole, each.sentence))
-        yield Element(f"pool-{each.name.replace('/', '-')}", "pool", part)
+        yield Element(f"pool-{each.name}", "pool", part)
 
 
 def picks(asked: Asked) -> list[Document]:

@@ -13,6 +13,8 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed (the extra `demo`)"),
 ]
 INSTALLED_ALREADY = "pip install"
+ENDLESS = ("torchq dashboard",)
+"""The commands that Ctrl-C ends."""
 
 
 def commands() -> list[str]:
@@ -35,9 +37,10 @@ def test_the_first_half_hour_of_the_readme_works_as_written(shell: Shell) -> Non
     for command in commands():
         if command.startswith(INSTALLED_ALREADY):
             continue
-        done = shell.run(command)
+        done = (shell.interrupt if command in ENDLESS else shell.run)(command)
         assert done.returncode == 0, f"{command}\n{done.stdout}"
         said[" ".join(command.split()[:3])] = done.stdout
+    assert re.fullmatch(r"dashboard of local: http://127\.0\.0\.1:\d+/\S*( \(.*\))?\n", said["torchq dashboard"])
     assert "Succeeded in" in said["torchq run --nodes"]
     assert "[master-0] epoch 1/6" in said["torchq run --nodes"]
     assert "first" in said["torchq job list"]

@@ -1,5 +1,6 @@
 """Queues, picks, histories and visitors for the tests of pages about queues."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -80,7 +81,11 @@ def asked(found: Reading, *namespaces: str, loaded: Any = None, **parameters: st
 def html(page: Page) -> str:
     """Return a whole page as a browser gets it."""
     frame = {"address": "/", "secret": "", "visitor": "", "cluster": "", "links": (), "release": "", "leaves": False}
-    return drawing.document(page, drawing.draw(page), frame)
+    text = drawing.document(page, drawing.draw(page), frame)
+    ids = re.findall(r'<[a-z]+ id="([^"]*)"', text)
+    assert len(ids) == len({*ids}), "the script finds each element by its id"
+    assert {*page.sections} <= {*ids}, "a section without an element of its name is not followed"
+    return text
 
 
 def values(page: Page, section: str) -> list[Any]:

@@ -35,6 +35,7 @@ def test_a_job_that_waited_held_room_and_ran() -> None:
 def test_the_height_is_the_workers_and_marks_are_resizes_and_new_admissions() -> None:
     holds = [hold(0, 10, "Suspended", running=0, workers=2), hold(20, 30, "Resized", running=20, workers=4)]
     status = {"holds": holds, "phase": "Running", "admission": {"admittedAt": at(20), "running": at(20), "workers": 8}}
+    status["resized"] = {"at": at(30)}
     found = life.of_job(job(status=status), NOW)
     assert found is not None
     assert [(each.kind, each.height, each.workers) for each in found.spans] == [
@@ -55,7 +56,8 @@ def test_a_finished_job_ends_with_its_end_and_counts_its_restarts() -> None:
         "phase": "Failed",
         "completionTime": at(60),
         "holds": [hold(0, 60, "Failed", running=10)],
-        "restartCount": 2,
+        "restartCount": 1,
+        "restartGeneration": 2,
         "conditions": [running],
     }
     found = life.of_job(job(status=status), NOW + 1e6)
@@ -68,10 +70,10 @@ def test_a_finished_job_ends_with_its_end_and_counts_its_restarts() -> None:
 
 
 def test_a_life_that_goes_on_is_drawn_again_in_steps_only() -> None:
-    waiting = job(status={"phase": "Queued"})
-    pictures = {life.of_job(waiting, NOW + second) for second in range(600)}
-    assert len(pictures) < 45
-    assert {drawn(each)[0][2] for each in pictures} == {1000.0}
+    running = job(status={"phase": "Running", "admission": {"admittedAt": at(1), "running": at(2)}})
+    pictures = {life.of_job(running, NOW + second) for second in range(600)}
+    assert 10 < len(pictures) < 45
+    assert {round(sum(drawn(each)[-1][1:3])) for each in pictures} == {1000}
 
 
 @pytest.mark.parametrize(

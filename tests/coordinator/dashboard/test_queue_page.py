@@ -88,9 +88,16 @@ def test_the_settings_are_those_of_the_object_and_the_figures_those_of_the_coord
     facts = {title: cell.text for title, cell in values(page, "facts")}
     assert (facts["Weight"], facts["Namespaces"], facts["Pending"], facts["Created"]) == ("5", "team", "2", CREATED)
     assert values(page, "queue-state") == ["Hold"]
+    assert f'<dt>Created</dt><dd><time datetime="{CREATED}">{CREATED}</time></dd>' in html(page)
     assert [(each.name, each.text) for each in values(page, "gauges")] == [
         ("Share", "50%, target 40%"), (GPU, "4 of 8")
     ]  # fmt: skip
+
+
+def test_an_empty_list_says_so_and_that_others_may_have_jobs() -> None:
+    assert values(shown(Now(), HIDDEN, "red", "a"), "waiting-pager")[0][2] == "No job that you may see waits."
+    empty = asked(reading(), loaded=QueueLoaded(Now(), HIDDEN), name="a")
+    assert values(queue.page(empty), "admitted-pager")[0][2] == "No job holds room."
 
 
 def test_who_holds_the_room_is_named_as_far_as_the_visitor_may_know() -> None:
@@ -128,7 +135,7 @@ def test_the_last_day_is_an_area_beside_a_line_and_its_jobs_are_bars_in_time() -
     page = shown(Now(), Past(timeline()))
     (day,) = values(page, "day")
     assert day.curve.label == (
-        "The share of the queue in the last day is from 100% to 100%; the line is its target is from 100% to 100%"
+        "The share of the queue in the last day: from 100% to 100%. The line is its target: from 100% to 100%."
     )
     assert day.curve.area.startswith("M0 100V0H2.08V100Z")
     assert (day.steps[0].start, day.steps[0].share) == (timestamps.format_time(NOW - 86_400), "100%")

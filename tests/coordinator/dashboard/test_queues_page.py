@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator.dashboard import changes, drawing, moments
@@ -107,6 +107,13 @@ def test_picks_say_which_go_now_and_what_the_others_need() -> None:
     assert [row.since for row in rows] == ["", "2026-01-01T00:59:00Z"]
 
 
+def test_the_line_of_the_system_is_that_of_torchq_status() -> None:
+    text = html(queues.page(asked(reading([BUSY]))))
+    assert "<dt>Leader</dt><dd>host-1 (epoch 3)</dd>" in text
+    assert "<dt>Workers</dt><dd>1 alive, 16 threads</dd>" in text
+    assert "<dt>Jobs</dt><dd>3 waiting, 2 admitted</dd>" in text
+
+
 @pytest.mark.parametrize(
     ("waiting", "note"),
     [
@@ -176,6 +183,7 @@ def test_a_cluster_without_queues_says_so() -> None:
 TEXTS = st.text(max_size=60) | st.sampled_from(["<script>alert(1)</script>", '"><img src=x>', "\u202eabc", "a b"])
 
 
+@example("", "", "²", {})
 @given(TEXTS, TEXTS, TEXTS, st.dictionaries(st.sampled_from(["sort", "page", "x"]), TEXTS))
 def test_hostile_names_stay_text(name: str, cohort: str, amount: str, parameters: dict[str, str]) -> None:
     hostile = queue(name, spec={"cohort": cohort, "quota": {amount: amount}}, usage={amount: amount}, share=amount)

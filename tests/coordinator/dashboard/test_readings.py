@@ -85,6 +85,16 @@ def test_the_figures_stay_while_no_coordinator_answers(read: Any, coordinator: C
     assert (later.queues, later.upcoming, later.began) == (before.queues, before.upcoming, before.began)
 
 
+def test_an_answer_that_is_not_understood_is_a_problem_until_the_next_one(read: Any, coordinator: Coordinator) -> None:
+    queues = coordinator.queues
+    coordinator.queues = lambda: [{"metadata": {}}]  # type: ignore[method-assign]
+    assert "dashboard" in read().problems
+    coordinator.queues = queues  # type: ignore[method-assign]
+    found = read()
+    assert not found.problems
+    assert len(found.queues) == 1
+
+
 def test_what_is_made_of_a_reading_is_made_once_and_of_the_jobs_until_they_differ(read: Any) -> None:
     made = list[str]()
 

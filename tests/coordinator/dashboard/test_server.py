@@ -46,7 +46,11 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> None:
     def view(asked: Asked) -> Page:
         return Page("refusal", "T", TEXTS, {"text": f"reading {asked.reading.number}", "code": asked.reading.number})
 
-    kinds = [PageRoute("/", view), PageRoute("/ns/{namespace}", view), PageRoute("/defect", fail(KeyError("a secret thing")))]
+    kinds = [
+        PageRoute("/", view),
+        PageRoute("/ns/{namespace}", view),
+        PageRoute("/defect", fail(KeyError("a secret thing"))),
+    ]
     kinds += [PageRoute("/away", fail(CoordinatorError("the coordinator <b>sleeps</b>")))]
     kinds += [PageRoute("/refused", fail(errors.Forbidden("pods are forbidden")))]
     monkeypatch.setattr(routes, "ROUTES", tuple(kinds))

@@ -4,8 +4,10 @@ One rule: the shell has `torchq` on PATH and an empty home folder, as on a machi
 """
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from tests.support.waiting import patient
@@ -41,3 +43,22 @@ class Shell:
             text=True,
             timeout=patient(COMMAND_SECONDS),
         )
+
+    def interrupt(self, command: str) -> subprocess.CompletedProcess[str]:
+        """Run a command that has no end, until it has printed a line, and end it by Ctrl-C."""
+        with subprocess.Popen(
+            ["sh", "-c", f"exec {command}"],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            late = threading.Timer(patient(COMMAND_SECONDS), process.kill)
+            late.start()
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            rest = process.stdout.read()
+            late.cancel()
+        return subprocess.CompletedProcess(command, process.wait(), first + rest, "")

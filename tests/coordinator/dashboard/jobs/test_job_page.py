@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from types import MappingProxyType
 from typing import Any
@@ -259,12 +260,13 @@ def test_log_lines_are_elements_of_their_own() -> None:
 
 
 def test_nothing_changes_on_the_page_while_nothing_happens() -> None:
-    admission = ADMITTED | {"running": CREATED, "charge": {"jobs": 1, "pods": 2}}
-    found = loaded(job(status={"phase": "Running", "admission": admission}))
+    admission = ADMITTED | {"running": CREATED, "charge": {"jobs": 1, "pods": 2000}}
+    item = job(status={"phase": "Running", "admission": admission})
     seen: dict[str, set[str]] = {}
     for second in range(30):
         parameters = {"namespace": "team", "name": "train"}
-        made = job_page.page(Asked(parameters, Reading(second, NOW + second), bounds(), found))
+        known = KnownFacts(objects=JobContext(now=datetime.fromtimestamp(NOW + second, UTC)))
+        made = job_page.page(Asked(parameters, Reading(second, NOW + second), bounds(), loaded(item, known)))
         for elements in drawing.draw(made).values():
             for each in elements:
                 seen.setdefault(each.id, set()).add(each.version)

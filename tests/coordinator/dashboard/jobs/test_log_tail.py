@@ -62,8 +62,8 @@ def test_lines_come_with_their_pod_and_time_and_without_control_characters() -> 
 
 
 def test_only_the_last_lines_are_kept_and_only_the_first_characters_of_each() -> None:
-    short = read(LogReaders(Following(*(LogLine("w", str(number)) for number in range(2000)))), 2000)
-    assert [each.text for each in short.lines] == [str(number) for number in range(2000 - LINES, 2000)]
+    short = read(LogReaders(Following(*(LogLine("w", f"{number:0200}") for number in range(2000)))), 2000)
+    assert [each.text for each in short.lines] == [f"{number:0200}" for number in range(2000 - LINES, 2000)]
     long = read(LogReaders(Following(*(LogLine("w", "x" * 1_000_000) for _ in range(300)))), 300)
     assert sum(len(each.text) for each in long.lines) <= log_tail.MOST_CHARACTERS
     assert {len(each.text) for each in long.lines} == {log_tail.LONGEST_LINE + 4}
@@ -119,7 +119,9 @@ def test_why_there_is_no_log_is_said_and_after_a_while_the_log_is_tried_again() 
 
 
 def test_a_log_too_many_is_an_answer_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_tail, "MOST_READERS", 2)
-    readers = LogReaders(Following())
-    assert [look(readers, visitor=name).problem for name in "aab"] == ["", "", ""]
-    assert look(readers, visitor="c").problem == log_tail.NOT_SHOWN
+    monkeypatch.setattr(log_tail, "MOST_READERS", 3)
+    monkeypatch.setattr(log_tail, "MOST_OF_VISITOR", 2)
+    readers, second, third = LogReaders(Following()), LogSelection(index=1), LogSelection(index=2)
+    assert [look(readers, visitor="a", selection=each).problem for each in (RANK_0, RANK_0, second)] == ["", "", ""]
+    assert look(readers, visitor="a", selection=third).problem == log_tail.NOT_SHOWN
+    assert [look(readers, visitor=name).problem for name in "bc"] == ["", log_tail.NOT_SHOWN]

@@ -1,0 +1,56 @@
+"""The question before a change, as a page that works without the script."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from coordinator.dashboard.acts import acting
+from coordinator.dashboard.acts.acting import AskedChange
+from coordinator.dashboard.asked import Asked
+from coordinator.dashboard.elements import Page
+from coordinator.dashboard.visitors import Visitor
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeQuestion:
+    """A change that a visitor has to confirm."""
+
+    target: AskedChange
+    weight: str
+    """The present weight of a queue whose weight is asked for; else empty."""
+
+
+def load(visitor: Visitor, parameters: Mapping[str, str]) -> ChangeQuestion:
+    """Read the object. Raises CoordinatorError and ClusterError."""
+    asked = acting.target(parameters)
+    item = acting.read(visitor, asked)
+    is_weight = asked.verb.name == "weight"
+    return ChangeQuestion(asked, str((item.get("spec") or {}).get("weight", 1)) if is_weight else "")
+
+
+def page(asked: Asked) -> Page:
+    """Return the page."""
+    question: ChangeQuestion = asked.loaded
+    target = question.target
+    fields = {"verb": target.verb.name, "kind": target.kind, "namespace": target.namespace, "name": target.name,
+              "uid": target.uid}  # fmt: skip
+    fixed = {
+        "question": f"{target.verb.label}: {target.subject}?",
+        "means": target.verb.means,
+        "is_grave": target.verb.is_grave,
+        "label": f"{target.verb.label} the {target.kind}" if target.verb.name != "weight" else target.verb.label,
+        "fields": tuple(fields.items()),
+        "weight": question.weight,
+        "back": target.path,
+    }
+    return Page("act", target.verb.label, {"problems": ()}, fixed)
+
+
+def acted(said: Sequence[str], target: AskedChange | None, *, is_done: bool) -> Page:
+    """Return the page that says what was done, or why it was not."""
+    fixed = {
+        "said": tuple(said),
+        "back": target.path if target else "",
+        "subject": target.subject if target else "",
+        "is_done": is_done,
+    }
+    return Page("acted", "Done" if is_done else "Not done", {"problems": ()}, fixed)
