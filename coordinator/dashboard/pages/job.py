@@ -74,7 +74,7 @@ def page(asked: Asked) -> Page:
     return Page(
         template="job",
         title=name,
-        sections={**shown, "problems": (*problems(asked), *_problems(loaded))},
+        sections={**shown, "problems": (*problems(asked), *_problems(asked, loaded))},
         fixed={
             "namespace": namespace,
             "name": name,
@@ -105,8 +105,9 @@ def _members(item: Manifest) -> Iterator[str]:
         yield from (f"{name.lower()}-{index}" for index in range(int((task or {}).get("numTasks", 1))))
 
 
-def _problems(loaded: JobLoaded) -> Elements:
-    parts = loaded.problems.items()
+def _problems(asked: Asked, loaded: JobLoaded) -> Elements:
+    """Return what was not read for this page alone. What no page can read is said above all of them."""
+    parts = [(part, text) for part, text in loaded.problems.items() if part not in asked.reading.problems]
     return tuple(Element(f"problem-job-{part.replace(' ', '-')}", "problem", (part, text, "")) for part, text in parts)
 
 

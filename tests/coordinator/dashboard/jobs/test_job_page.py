@@ -204,6 +204,13 @@ def test_what_was_not_read_is_named_and_the_rest_is_shown() -> None:
     problems = MappingProxyType({"pods and events": "forbidden", "coordinator": "away"})
     found = page(loaded(job(status={"phase": "Queued"}), problems=problems))
     assert texts(found.sections["problems"]) == [("pods and events", "forbidden", ""), ("coordinator", "away", "")]
+
+
+def test_what_no_page_can_read_is_named_once() -> None:
+    silent = loaded(job(status={"phase": "Queued"}), problems=MappingProxyType({"coordinator": "it does not answer"}))
+    reading = Reading(number=1, at=NOW, problems=MappingProxyType({"coordinator": "Redis does not answer"}))
+    found = job_page.page(Asked({"namespace": "team", "name": "train"}, reading, bounds(), silent))
+    assert [each[1] for each in texts(found.sections["problems"])] == ["Redis does not answer"]
     assert found.sections["heading"][0].values[0] == "train waits in team"
 
 
