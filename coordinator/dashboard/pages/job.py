@@ -242,7 +242,9 @@ def _result(item: Manifest) -> Elements:
 
 def _log(tail: Tail) -> Mapping[str, Elements]:
     lines = tuple(Element(f"line-{each.number}", "log_line", each) for each in tail.lines)
-    note = tail.problem or ("" if lines or not tail.is_over else "there is no output")
+    # The first look begins to read the log, so a page without the script has to say that there may be more.
+    nothing = "there is no output" if tail.is_over else "nothing is read of the log yet"
+    note = tail.problem or ("" if lines else nothing)
     return {"log": lines, "log-note": (Element("log-note-text", "text", tables.short(note)),) if note else ()}
 
 

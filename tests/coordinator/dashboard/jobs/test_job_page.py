@@ -206,6 +206,19 @@ def test_what_was_not_read_is_named_and_the_rest_is_shown() -> None:
     assert texts(found.sections["problems"]) == [("pods and events", "forbidden", ""), ("coordinator", "away", "")]
 
 
+@pytest.mark.parametrize(
+    ("tail", "note"),
+    [
+        (Tail(), ["nothing is read of the log yet"]),
+        (Tail(is_over=True), ["there is no output"]),
+        (Tail((ShownLine(1, "train-master-0", "", "hello"),)), []),
+    ],
+)
+def test_an_empty_log_says_why_it_is_empty(tail: Tail, note: list[str]) -> None:
+    found = page(loaded(job(status={"phase": "Running", "admission": ADMITTED}), tail=tail))
+    assert texts(found.sections["log-note"]) == note
+
+
 def test_what_no_page_can_read_is_named_once() -> None:
     silent = loaded(job(status={"phase": "Queued"}), problems=MappingProxyType({"coordinator": "it does not answer"}))
     reading = Reading(number=1, at=NOW, problems=MappingProxyType({"coordinator": "Redis does not answer"}))
