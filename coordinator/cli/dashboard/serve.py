@@ -29,12 +29,13 @@ from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.http import listening_ports, signs_of_life
 from coordinator.local import supervisor
+from coordinator.local.target import IN_CLUSTER
 from coordinator.metrics import dashboard_metrics, process_page
 from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
 from coordinator.query.remote import Fetch, NoRecorder, RemoteQueries
 from coordinator.rbac import preflight
-from coordinator.rbac.permissions import DASHBOARD
+from coordinator.rbac.permissions import DASHBOARD, USER
 from coordinator.settings import Settings
 from kube import client, threads
 from kube.process.turns import Turns
@@ -58,7 +59,12 @@ def serve(session: Session) -> None:
     threads.exit_on_thread_failure()
     supervisor.end_with_parent()
     log.info("dashboard of %s (%s)", session.cluster_name, session.target.source)
-    quick = replace(session.connection, read_timeout=REVIEW_SECONDS, retries=RetrySettings(attempts=ATTEMPTS))
+    quick = replace(
+        session.connection,
+        read_timeout=REVIEW_SECONDS,
+        retries=RetrySettings(attempts=ATTEMPTS),
+        permission_hint=USER.remedy,
+    )
     queries, turns = partial(_queries, session), Turns()
     with JobFeeds(session.cluster) as feeds, Readings(partial(feeds.of, ""), queries) as readings:
         visits = Visits(SeenNames(readings), queries, partial(_history, settings), settings.dashboard_actions)
@@ -67,7 +73,7 @@ def serve(session: Session) -> None:
             lambda: dashboard_metrics.samples(logins=len(sessions), away=len(readings.present.problems))
         )
         frame = Frame(
-            session.cluster_name,
+            _name(session),
             settings.dashboard_address,
             sessions,
             readings,
@@ -75,16 +81,18 @@ def serve(session: Session) -> None:
             settings.drain_seconds,
             turns.loop("event loop"),
         )
-        with signs_of_life.alive(settings, DashboardLife(turns, readings), figures):
+        life = DashboardLife(turns, readings)
+        with signs_of_life.alive(settings, life, figures):
             preflight.check(session.cluster, DASHBOARD, settings)
-            _run(frame, settings)
+            _run(frame, settings, life)
     session.cluster.close()
 
 
-def _run(frame: Frame, settings: Settings) -> None:
+def _run(frame: Frame, settings: Settings, life: DashboardLife) -> None:
     address, port = settings.dashboard_address, settings.dashboard_port
 
     def ready(bound: int) -> None:
+        life.is_open = True
         log.info("the pages are at %s", listening_ports.url(address, bound))
 
     try:
@@ -93,6 +101,13 @@ def _run(frame: Frame, settings: Settings) -> None:
         raise CoordinatorError(
             f"dashboard_port {address}:{port}: {error.strerror or error}; choose another dashboard_port"
         ) from error
+
+
+def _name(session: Session) -> str:
+    """Return the name of the cluster for people: a pod knows no other than the one by which they come."""
+    if session.cluster_name != IN_CLUSTER:
+        return session.cluster_name
+    return min(session.settings.host_names, default="this cluster")
 
 
 def _queries(session: Session) -> Queries:

@@ -82,7 +82,7 @@ async function follow() {
       text = messages.pop();
       for (const message of messages) {
         if (message.startsWith("data: ")) JSON.parse(message.slice(6)).forEach(apply);
-        if (message.startsWith("event: end")) return location.reload();
+        if (message.startsWith("event: end")) return again();
         if (message.startsWith("event: full")) return stay();
       }
       say("");
@@ -95,6 +95,11 @@ async function follow() {
   if (!connection.textContent) say(`connection lost since ${new Date(heard).toLocaleTimeString([], { timeStyle: "short" })}`);
   setTimeout(() => { if (open === aborter && !document.hidden) follow(); }, pause * 1000 * (0.5 + Math.random()));
   pause = Math.min(LONGEST_PAUSE, pause * 2);
+}
+
+// The page is not there any more, or not for this reader: the server says why. Never more often than each 3 s.
+function again() {
+  setTimeout(() => location.reload(), Math.max(0, 3000 - performance.now()));
 }
 
 // The server follows no more pages: this one stays as it is, and asks again after a while.
