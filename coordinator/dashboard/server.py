@@ -254,6 +254,7 @@ class DashboardServer:
             said = await self._run(acting.act, visitor, target, form)
         except FAILURES as error:
             return self._answers.html(act.acted([str(error)], target, is_done=False), visitor, _code(error))
+        act.expire(visitor, target)
         log.info("%s %s for %s", target.verb.name, target.subject, visitor.name)
         return self._answers.html(act.acted(said, target, is_done=True), visitor)
 
