@@ -41,7 +41,7 @@ def bounds(*namespaces: str) -> Bounds:
 
 def asked(loaded: Any = None, jobs: Sequence[Manifest] = (), *namespaces: str, **parameters: str) -> Asked:
     """Return a request for a page."""
-    return Asked(parameters, Reading(number=1, at=NOW, jobs=tuple(jobs)), bounds(*namespaces), loaded)
+    return Asked(parameters, Reading(number=1, at=NOW, jobs=tuple(jobs)), bounds(*namespaces), loaded, may_act=True)
 
 
 def html(page: Page) -> str:
