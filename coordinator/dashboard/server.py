@@ -49,6 +49,7 @@ FAILED = "this page could not be made: the log of the dashboard says why"
 _QUIET = logging.Logger("dashboard-requests", logging.CRITICAL + 1)
 """Takes what aiohttp says of requests that are no HTTP: it repeats their headers."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+OPENED = "this address was opened already, or is wrong: run torchq dashboard again"
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -199,9 +200,7 @@ class DashboardServer:
         visitors = self._frame.visitors
         value = visitors.open(request.query.get("code", "")) if isinstance(visitors, OneVisitor) else None
         if value is None or not isinstance(visitors, OneVisitor):
-            return self._answers.refusal(
-                403, "this address was opened already, or is wrong: run torchq dashboard again"
-            )
+            return self._answers.refusal(403, OPENED)
         answer = web.Response(status=303, headers={"Location": "/"})
         answer.set_cookie(visitors.cookie, value, httponly=True, samesite="Strict", path="/")
         return answer
