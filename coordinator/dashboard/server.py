@@ -236,7 +236,7 @@ class DashboardServer:
 
     async def _logout(self, request: web.Request) -> web.Response:
         visitor = self._visitor(request)
-        self._check_secret(visitor, (await self._form(request)).get("secret", ""))
+        _check_secret(visitor, (await self._form(request)).get("secret", ""))
         self._frame.visitors.end(visitor)
         answer = web.Response(status=303, headers={"Location": "/login"})
         is_secure = protection.is_over_tls(request.headers)
@@ -246,7 +246,7 @@ class DashboardServer:
     async def _act(self, request: web.Request) -> web.Response:
         visitor = self._visitor(request)
         form = await self._form(request)
-        self._check_secret(visitor, form.get("secret", ""))
+        _check_secret(visitor, form.get("secret", ""))
         target: AskedChange | None = None
         try:
             target = acting.target(form)
@@ -272,10 +272,6 @@ class DashboardServer:
             return await asyncio.wait_for(request.read(), BODY_SECONDS)
         except TimeoutError:
             raise web.HTTPRequestTimeout(reason="the request did not arrive in time") from None
-
-    def _check_secret(self, visitor: Visitor, shown: str) -> None:
-        if not visitor.is_secret(shown):
-            raise web.HTTPForbidden(reason="the page is of an earlier login: load it again")
 
     def _visitor(self, request: web.Request) -> Visitor:
         is_secure = protection.is_over_tls(request.headers)
@@ -338,6 +334,11 @@ class DashboardServer:
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
+
+
+def _check_secret(visitor: Visitor, shown: str) -> None:
+    if not visitor.is_secret(shown):
+        raise web.HTTPForbidden(reason="the page is of an earlier login: load it again")
 
 
 def _code(error: Exception) -> int:
