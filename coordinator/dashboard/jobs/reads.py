@@ -103,7 +103,10 @@ class JobReads:
             try:
                 uid = self._uids.get((visitor.secret, present), lambda _: _uid(visitor, present))
             except errors.NotFound:
-                raise
+                # The address of a job is sent around, and leads to the newest job of its name when that is gone.
+                uid = _past_uid(visitor, present)
+                if not uid:
+                    raise
             except FAILURES as error:
                 return _unread(error)
         key = JobKey(namespace, name, uid)
@@ -113,6 +116,10 @@ class JobReads:
         selection = member(parameters)
         item = None if loaded.gone else loaded.item
         return replace(loaded, tail=self._logs.look(visitor.secret, visitor.cluster, key, selection, item))
+
+    def expire(self, visitor: Visitor, key: JobKey) -> None:
+        """Let a job be read again, as the visitor has just changed it."""
+        self._jobs.expire((visitor.secret, key))
 
     def _read(self, visitor: Visitor, key: JobKey, before: JobLoaded | None) -> JobLoaded:
         problems = dict[str, str]()
@@ -142,6 +149,12 @@ def _unread(error: Exception, uid: str = "") -> JobLoaded:
 
 def _uid(visitor: Visitor, key: JobKey) -> str:
     return str(job_objects.read(visitor.cluster, key)["metadata"]["uid"])
+
+
+def _past_uid(visitor: Visitor, key: JobKey) -> str:
+    """Return the uid of the newest job of a name in the history; empty if there is none, or no recorder answers."""
+    past = history.job(visitor, key.namespace, key.name, "")
+    return str((past or {}).get("uid") or "")
 
 
 def _without(visitor: Visitor, key: JobKey, before: JobLoaded | None, error: errors.NotFound) -> JobLoaded:

@@ -68,7 +68,9 @@ def load(visitor: Visitor, parameters: Mapping[str, str]) -> UsageLoaded:
         except FAILURES as error:
             return UsageLoaded(problem=str(error))
 
-    return _KEPT.get((visitor.secret, tuple(query.items())), ask)
+    # Figures of namespaces that the visitor may not list any more are not kept.
+    reader = visitor.bounds(()).reader
+    return _KEPT.get((visitor.secret, reader, tuple(query.items())), ask)
 
 
 def _query(parameters: Mapping[str, str]) -> Mapping[str, str]:

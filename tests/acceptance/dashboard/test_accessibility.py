@@ -14,7 +14,8 @@ def test_axe_finds_nothing(make_user: Browsers, scene: Scene, scheme: str, width
     user = make_user(color_scheme=scheme, reduced_motion="reduce", viewport=viewport)
     user.expect_messages(NOT_SHOWN)
     found = list[str]()
-    for path in (*scene.paths, "/no/such/page"):
+    question = f"/act?kind=job&verb=cancel&namespace=default&name={scene.waiting}"
+    for path in (*scene.paths, question, "/no/such/page"):
         page = user.open(path)
         expect(page.get_by_role("main")).to_be_visible()
         results = Axe().run(page)

@@ -1,6 +1,7 @@
 """The page of usage: the table of the command with bars, and its CSV."""
 
 import csv
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +17,7 @@ from coordinator.query.questions import Document
 from coordinator.wording import history_columns
 from history import spans
 from history.rows import PoolRow, QueueRow
-from tests.coordinator.dashboard.queue_scene import FakeServers, asked, html, reading, values
+from tests.coordinator.dashboard.queue_scene import FakeServers, asked, bounds, html, reading, values
 from tests.doubles.memory_history import MemoryHistory
 from tests.support.history_rows import GPU, hold, job, wait
 
@@ -129,6 +130,14 @@ class TestLoad:
         for _ in range(3):
             assert usage.load(visitor, {"since": "7d", "by": "user", "x": "y"}).document
         assert servers.noted == ["/v1/usage?by=user&since=7d"]
+
+    def test_figures_of_namespaces_are_not_kept_for_a_visitor_who_may_not_list_them_any_more(self) -> None:
+        told, servers = [bounds("blue", "red"), bounds("blue")], FakeServers(past=lambda _: document())
+        visitor = replace(servers.visitor(), bounds=lambda _: told[0])
+        usage.load(visitor, {})
+        told.pop(0)
+        usage.load(visitor, {})
+        assert servers.noted == ["/v1/usage?"] * 2
 
     def test_without_a_recorder_the_page_says_how_to_get_one(self) -> None:
         loaded = usage.load(FakeServers().visitor(), {})

@@ -116,6 +116,15 @@ def test_a_job_that_nobody_knows_is_not_there_and_one_of_the_history_is_shown() 
     assert asked == ["/v1/history/team/train?uid=long-gone"]
 
 
+def test_the_address_of_a_deleted_job_leads_to_the_newest_of_its_name() -> None:
+    told = {"name": "train", "uid": "long-gone"}
+    pages = Pages(FakeCluster(), history=lambda _path, _namespace: told)
+    found = pages.load()
+    assert (found.uid, found.past, found.gone) == ("long-gone", told, "deleted")
+    pages.cluster.jobs["train"] = job()
+    assert pages.load().uid == "uid-train"
+
+
 def test_reports_that_come_while_the_page_is_open_become_points() -> None:
     queries = FakeQueries()
     pages = Pages(FakeCluster(job(status=ADMITTED)), queries=queries)
