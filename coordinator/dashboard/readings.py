@@ -116,6 +116,7 @@ class Readings:
         self._feed, self._queries, self._clock, self._monotonic = feed, queries, clock, monotonic
         self._followed: JobFeed | None = None
         self._inbox = Inbox()
+        self._behind = ""
         self.on_reading: Callable[[], object] = lambda: None
         """What is called after each reading, on the thread that reads."""
         self._changed = threading.Condition()
@@ -185,6 +186,8 @@ class Readings:
                 return otherwise
 
         jobs = attempt("API server", self._read_jobs, self._newest.jobs)
+        if behind := self._still_behind():
+            problems.setdefault("API server", behind)
         queries = attempt("coordinator", self._queries, None)
         before, at = self._newest, self._clock()
         nothing = Document()
@@ -213,6 +216,11 @@ class Readings:
             status=status,
             problems=MappingProxyType(problems),
         )
+
+    def _still_behind(self) -> str:
+        """Return why the jobs are behind since the reading before; empty if they are not, or only for a moment."""
+        before, self._behind = self._behind, self._followed.behind if self._followed else ""
+        return self._behind if before else ""
 
     def _read_jobs(self) -> Sequence[Manifest]:
         feed = self._feed()

@@ -172,6 +172,11 @@ class JobFeed:
         """Whether the feed has ended because of an error or `close`."""
         return self._error is not None or self._closed
 
+    @property
+    def behind(self) -> str:
+        """Why the jobs may be behind, as a sentence; empty while the watch follows the API server."""
+        return self._reflector.failing
+
     def close(self) -> None:
         """End the watch and every iterator of `changes`."""
         with self._changed:

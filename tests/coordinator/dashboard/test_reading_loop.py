@@ -26,6 +26,7 @@ class Cluster:
     failing: dict[str, Exception] = field(default_factory=dict)
     asked: int = 0
     inbox: Inbox = field(default_factory=Inbox)
+    behind: str = ""
 
     def all(self, inbox: Inbox) -> list[Manifest]:
         self.inbox = inbox

@@ -16,6 +16,8 @@ from tests.support import waiting
 class Feed:
     """A feed of one job."""
 
+    behind = ""
+
     def all(self, _: Any) -> list[Any]:
         """Return the job."""
         return [job("one")]
@@ -53,9 +55,13 @@ def clock() -> list[float]:
 
 
 @pytest.fixture
-def read(coordinator: Coordinator, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> Any:
+def feed() -> Feed:
+    return Feed()
+
+
+@pytest.fixture
+def read(coordinator: Coordinator, feed: Feed, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(readings, "EVERY_SECONDS", 0.01)
-    feed = Feed()
     found = Readings(lambda: cast(JobFeed, feed), lambda: cast(Any, coordinator), lambda: clock[0])
 
     def newest() -> readings.Reading:
@@ -83,6 +89,15 @@ def test_the_figures_stay_while_no_coordinator_answers(read: Any, coordinator: C
     assert later.problems == {"coordinator": "the coordinator does not answer"}
     assert (later.at, later.figures_at, later.status) == (NOW + 30, NOW, {})
     assert (later.queues, later.upcoming, later.began) == (before.queues, before.upcoming, before.began)
+
+
+def test_jobs_that_are_behind_for_longer_than_a_moment_are_said_to_be(read: Any, feed: Feed) -> None:
+    before = read()
+    feed.behind = "the API server does not answer"
+    later = read()
+    assert (later.jobs, later.problems) == (before.jobs, {"API server": "the API server does not answer"})
+    feed.behind = ""
+    assert read().problems == {}
 
 
 def test_an_answer_that_is_not_understood_is_a_problem_until_the_next_one(read: Any, coordinator: Coordinator) -> None:

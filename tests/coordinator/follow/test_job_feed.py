@@ -195,6 +195,13 @@ def test_a_watch_that_breaks_or_is_too_old_goes_on_and_misses_no_change(
     assert asked == [(None, None), ("1", "1"), ("1", "2"), (None, None), ("1", "5")]
 
 
+def test_a_feed_says_why_its_jobs_may_be_behind(scripted_server: ScriptedServer, feed: JobFeed) -> None:
+    away = Answer(status=503, body={"kind": "Status", "code": 503, "message": "shutting down"})
+    scripted_server.play(listing(job(1), resource_version="1"), *[away] * 100)
+    assert feed.find("train")
+    assert "shutting down" in until(lambda: feed.behind, bool)
+
+
 def test_a_job_that_a_new_list_no_longer_has_is_deleted_though_another_has_its_name(
     scripted_server: ScriptedServer, feed: JobFeed
 ) -> None:
