@@ -198,10 +198,13 @@ class DashboardServer:
 
     async def _open(self, request: web.Request) -> web.Response:
         visitors = self._frame.visitors
-        value = visitors.open(request.query.get("code", "")) if isinstance(visitors, OneVisitor) else None
-        if value is None or not isinstance(visitors, OneVisitor):
-            return self._answers.refusal(403, OPENED)
+        assert isinstance(visitors, OneVisitor)
         answer = web.Response(status=303, headers={"Location": "/"})
+        value = visitors.open(request.query.get("code", ""))
+        if value is None:
+            if visitors.find(request.cookies, is_secure=False) is not None:
+                return answer  # who has closed the tab opens the printed address again
+            return self._answers.refusal(403, OPENED)
         answer.set_cookie(visitors.cookie, value, httponly=True, samesite="Strict", path="/")
         return answer
 
