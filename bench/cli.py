@@ -29,6 +29,7 @@ from bench.benchmarks import (
     topology,
     worst,
 )
+from bench.benchmarks.dashboard import benchmark as dashboard
 from bench.command import Benchmark
 from bench.report import text
 from bench.support.panels import PANELS
@@ -158,6 +159,13 @@ BENCHMARKS = (
         "idle",
         idle,
         "Measure the CPU use of an idle cluster.\n\nA whole embedded stack runs one job, and then nothing.",
+    ),
+    Benchmark(
+        "dashboard",
+        dashboard,
+        "Measure the dashboard.\n\n"
+        "The figures are the time of pages, the bytes and CPU time of streams, and what looking costs a whole embedded "
+        "cluster, as multiples of references.",
     ),
     Benchmark(
         "restarts",

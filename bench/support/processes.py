@@ -64,6 +64,10 @@ class Bench:
         """Start a module with this environment's Python, as `start` does."""
         self.start(name, [sys.executable, "-m", module, *arguments], stage, environment)
 
+    def end(self, stage: int) -> None:
+        """End the programs of a stage."""
+        self._supervisor.end(stage)
+
     def wait(
         self,
         condition: Callable[[], object],

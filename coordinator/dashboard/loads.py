@@ -4,6 +4,7 @@ One rule: however often a page asks, a server is asked once in some seconds for 
 for in a while is forgotten.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -59,6 +60,12 @@ class Loads(Generic[V]):
             return cast(V, kept.value)
         finally:
             kept.lock.release()
+
+    def expire(self, key: Hashable) -> None:
+        """Let the value of a key be read again when a page asks for it next."""
+        with self._lock:
+            if (kept := self._kept.get(key)) is not None:
+                kept.read_at = -math.inf
 
     def _is_fresh(self, kept: _Kept) -> bool:
         return kept.is_known and self._clock() - kept.read_at < self._seconds

@@ -49,6 +49,7 @@ FAILED = "this page could not be made: the log of the dashboard says why"
 _QUIET = logging.Logger("dashboard-requests", logging.CRITICAL + 1)
 """Takes what aiohttp says of requests that are no HTTP: it repeats their headers."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+OPENED = "this address was opened already, or is wrong: run torchq dashboard again"
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -197,12 +198,13 @@ class DashboardServer:
 
     async def _open(self, request: web.Request) -> web.Response:
         visitors = self._frame.visitors
-        value = visitors.open(request.query.get("code", "")) if isinstance(visitors, OneVisitor) else None
-        if value is None or not isinstance(visitors, OneVisitor):
-            return self._answers.refusal(
-                403, "this address was opened already, or is wrong: run torchq dashboard again"
-            )
+        assert isinstance(visitors, OneVisitor)
         answer = web.Response(status=303, headers={"Location": "/"})
+        value = visitors.open(request.query.get("code", ""))
+        if value is None:
+            if visitors.find(request.cookies, is_secure=False) is not None:
+                return answer  # who has closed the tab opens the printed address again
+            return self._answers.refusal(403, OPENED)
         answer.set_cookie(visitors.cookie, value, httponly=True, samesite="Strict", path="/")
         return answer
 
@@ -237,7 +239,7 @@ class DashboardServer:
 
     async def _logout(self, request: web.Request) -> web.Response:
         visitor = self._visitor(request)
-        self._check_secret(visitor, (await self._form(request)).get("secret", ""))
+        _check_secret(visitor, (await self._form(request)).get("secret", ""))
         self._frame.visitors.end(visitor)
         answer = web.Response(status=303, headers={"Location": "/login"})
         is_secure = protection.is_over_tls(request.headers)
@@ -247,13 +249,14 @@ class DashboardServer:
     async def _act(self, request: web.Request) -> web.Response:
         visitor = self._visitor(request)
         form = await self._form(request)
-        self._check_secret(visitor, form.get("secret", ""))
+        _check_secret(visitor, form.get("secret", ""))
         target: AskedChange | None = None
         try:
             target = acting.target(form)
             said = await self._run(acting.act, visitor, target, form)
         except FAILURES as error:
             return self._answers.html(act.acted([str(error)], target, is_done=False), visitor, _code(error))
+        act.expire(visitor, target)
         log.info("%s %s for %s", target.verb.name, target.subject, visitor.name)
         return self._answers.html(act.acted(said, target, is_done=True), visitor)
 
@@ -272,10 +275,6 @@ class DashboardServer:
             return await asyncio.wait_for(request.read(), BODY_SECONDS)
         except TimeoutError:
             raise web.HTTPRequestTimeout(reason="the request did not arrive in time") from None
-
-    def _check_secret(self, visitor: Visitor, shown: str) -> None:
-        if not visitor.is_secret(shown):
-            raise web.HTTPForbidden(reason="the page is of an earlier login: load it again")
 
     def _visitor(self, request: web.Request) -> Visitor:
         is_secure = protection.is_over_tls(request.headers)
@@ -338,6 +337,11 @@ class DashboardServer:
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
+
+
+def _check_secret(visitor: Visitor, shown: str) -> None:
+    if not visitor.is_secret(shown):
+        raise web.HTTPForbidden(reason="the page is of an earlier login: load it again")
 
 
 def _code(error: Exception) -> int:

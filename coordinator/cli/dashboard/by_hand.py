@@ -76,6 +76,8 @@ async def until_signal() -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup ignores the end of the terminal
+        loop.add_signal_handler(signal.SIGHUP, stopped.set)
     await stopped.wait()
 
 

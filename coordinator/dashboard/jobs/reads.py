@@ -117,6 +117,10 @@ class JobReads:
         item = None if loaded.gone else loaded.item
         return replace(loaded, tail=self._logs.look(visitor.secret, visitor.cluster, key, selection, item))
 
+    def expire(self, visitor: Visitor, key: JobKey) -> None:
+        """Let a job be read again, as the visitor has just changed it."""
+        self._jobs.expire((visitor.secret, key))
+
     def _read(self, visitor: Visitor, key: JobKey, before: JobLoaded | None) -> JobLoaded:
         problems = dict[str, str]()
         try:

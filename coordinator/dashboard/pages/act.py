@@ -5,9 +5,12 @@ from dataclasses import dataclass
 
 from coordinator.dashboard.acts import acting
 from coordinator.dashboard.acts.acting import AskedChange
+from coordinator.dashboard.acts.verbs import JOB
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Page
+from coordinator.dashboard.pages import job, queue
 from coordinator.dashboard.visitors import Visitor
+from crds.keys import JobKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +57,11 @@ def acted(said: Sequence[str], target: AskedChange | None, *, is_done: bool) -> 
         "is_done": is_done,
     }
     return Page("acted", "Done" if is_done else "Not done", {"problems": ()}, fixed)
+
+
+def expire(visitor: Visitor, target: AskedChange) -> None:
+    """Let the page of an object that a visitor has changed show the change at once."""
+    if target.kind == JOB:
+        job.READS.expire(visitor, JobKey(target.namespace, target.name, target.uid))
+    else:
+        queue.expire(visitor, target.name)

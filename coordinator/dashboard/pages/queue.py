@@ -96,6 +96,11 @@ def load(visitor: Visitor, parameters: Mapping[str, str]) -> QueueLoaded:
     return QueueLoaded(now, queue_history.read(visitor, name))
 
 
+def expire(visitor: Visitor, name: str) -> None:
+    """Let a queue be read again, as the visitor has just changed it."""
+    _NOW.expire((visitor.secret, name))
+
+
 def _read(visitor: Visitor, name: str) -> Now:
     found = Now()
     missing = 0

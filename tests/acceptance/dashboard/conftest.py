@@ -38,11 +38,12 @@ class Scene:
     @property
     def paths(self) -> tuple[str, ...]:
         """The path of each page."""
-        jobs = (f"/jobs/default/{name}" for name in (self.running, self.waiting, self.ended))
-        return "/", f"/queues/{self.queue}", "/jobs", *jobs, "/usage"
+        jobs = (f"/jobs/default/{name}" for name in (self.running, self.waiting))
+        question = f"/act?verb=weight&kind=queue&name={self.queue}"
+        return "/", f"/queues/{self.queue}", "/jobs", *jobs, "/usage", question
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")  # its start takes seconds, and its event loop must not outlast these tests
 def browser() -> Iterator[Browser]:
     with browsers.running() as found:
         yield found

@@ -67,3 +67,12 @@ def test_a_server_that_hangs_keeps_one_page_waiting_and_others_see_the_value_bef
     free.set()
     reader.join()
     assert loads.get("a", hang) == "new"
+
+
+def test_a_value_that_has_just_been_changed_is_read_again_at_once() -> None:
+    loads: Loads[int] = Loads(1000.0, clock=Clock())
+    for key in ("a", "b"):
+        loads.get(key, lambda _: 1)
+    for key in ("a", "unknown"):
+        loads.expire(key)
+    assert [loads.get(key, lambda before: 10 + (before or 0)) for key in ("a", "b", "unknown")] == [11, 1, 10]

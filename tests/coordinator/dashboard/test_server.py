@@ -95,6 +95,10 @@ def test_the_printed_address_opens_once_and_a_cookie_after_that(by_hand: tuple[O
     assert (given.code, given.headers["Location"]) == (303, "/")
     assert [part in given.cookies[0] for part in ("HttpOnly", "SameSite=Strict", "Path=/")] == [True] * 3
     assert "reading 1" in browser.get("/").text
+    again = browser.get(f"/open?code={code}")
+    assert (again.code, again.headers.get("Location")) == (303, "/"), (
+        "the browser that opened the address may reopen it"
+    )
     assert Browser(browser.port).get(f"/open?code={code}").code == 403
     assert Browser(browser.port).get("/").code == 401
     assert browser.post("/login", {"token": GOOD}).code == 405, "who runs it by hand needs no login"

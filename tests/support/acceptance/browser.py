@@ -37,7 +37,7 @@ def running() -> Iterator[Browser]:
     if not PROGRAM:
         pytest.skip(NONE)
     # The sandbox of chromium refuses to run as root.
-    arguments = ["--no-sandbox"] if os.getuid() == 0 else []
+    arguments = ["--disable-gpu", *(["--no-sandbox"] if os.getuid() == 0 else [])]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=PROGRAM, args=arguments)
         expect.set_options(timeout=patient(SECONDS) * 1000)

@@ -50,7 +50,7 @@ def run(server: Server, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.usefixtures("own_signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_shows_pages_and_a_signal_ends_it_quietly(embedded_server: Server, number: signal.Signals) -> None:
     with running(embedded_server) as (process, port, path):
         browser = Browser(port)

@@ -1,0 +1,53 @@
+"""The server of the dashboard in front of a made-up cluster: `server.py JOBS QUEUES CHANGES`.
+
+One rule: only the cluster is made up. The server, its pages and its streams are those of users.
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from bench.benchmarks.dashboard import scene
+from bench.benchmarks.dashboard.scene import Scene
+from coordinator.dashboard import server
+from coordinator.dashboard.server import Frame
+from coordinator.dashboard.visitors import Visitor
+
+ADDRESS = "127.0.0.1"
+COOKIE, SECRET = "bench", "secret"
+
+
+class _Everybody:
+    """Visitors who are told apart by their cookie, as many as come."""
+
+    def __init__(self) -> None:
+        self._first = replace(scene.visitor(), secret=SECRET)
+        self._known = dict[str, Visitor]()
+
+    def find(self, cookies: Mapping[str, str], *, is_secure: bool) -> Visitor | None:  # noqa: ARG002
+        name = cookies.get(COOKIE, "")
+        return self._known.setdefault(name, replace(self._first, name=name))
+
+    def end(self, visitor: Visitor) -> None:
+        """Let nobody go."""
+
+
+def main(jobs: int, queues: int, changes: int) -> None:
+    """Serve until a signal ends the process. The cluster changes each second."""
+    made = Scene(jobs, queues, changes)
+
+    async def change() -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            await asyncio.get_running_loop().run_in_executor(None, made.step)
+
+    def ready(port: int) -> None:
+        print(f"ready at {ADDRESS}:{port} .", flush=True)
+
+    asyncio.run(server.serve(Frame("bench", ADDRESS, _Everybody(), cast(Any, made)), 0, ready, change))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
