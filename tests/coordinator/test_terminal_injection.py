@@ -5,6 +5,7 @@ One rule: a command that is added is run here too, or is named with the reason w
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -229,7 +230,11 @@ def lines(*_: Any, **__: Any) -> Iterator[LogLine]:
 @pytest.fixture(autouse=True)
 def _evil_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_client, "coordinator", lambda _: answer)
-    monkeypatch.setattr(sources, "find", lambda _: OwnHistory(history(), {"nvidia.com/gpu": Decimal(1)}, "dominant"))
+    monkeypatch.setattr(
+        sources,
+        "find",
+        lambda _: OwnHistory(lambda: nullcontext(history()), {"nvidia.com/gpu": Decimal(1)}, "dominant"),
+    )
     monkeypatch.setattr(followed_output, "follow", lines)
 
 

@@ -4,10 +4,12 @@ One rule: commands open the database of this machine for reading alone, so they 
 while the cluster is down. On Kubernetes only the recorder opens the database.
 """
 
+import os
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from coordinator import history_settings
@@ -34,27 +36,33 @@ FRESH_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class OwnHistory:
-    """The history in the database of this machine, all of which its owner may read."""
+    """The history in the database of this machine, all of which its owner may read. The database is open during a
+    question alone, because a dashboard asks for days."""
 
-    store: HistoryStore
+    opened: Callable[[], AbstractContextManager[HistoryStore]]
+    """A function that opens the database."""
     prices: Prices
     cost: str
 
     def jobs(self, query: Mapping[str, str]) -> Document:
         """See History."""
-        return history_answers.answer_jobs(self.store, query, None, int(time.time()))
+        with self.opened() as store:
+            return history_answers.answer_jobs(store, query, None, int(time.time()))
 
     def job(self, namespace: str, name: str, uid: str) -> Document:
         """See History."""
-        return history_answers.answer_job(self.store, namespace, name, uid, int(time.time()))
+        with self.opened() as store:
+            return history_answers.answer_job(store, namespace, name, uid, int(time.time()))
 
     def usage(self, query: Mapping[str, str]) -> Document:
         """See History."""
-        return history_answers.answer_usage(self.store, query, None, int(time.time()), self.prices, self.cost)
+        with self.opened() as store:
+            return history_answers.answer_usage(store, query, None, int(time.time()), self.prices, self.cost)
 
     def timeline(self, query: Mapping[str, str]) -> Document:
         """See History."""
-        return queue_timeline.answer_timeline(self.store, query, None, int(time.time()), self.cost)
+        with self.opened() as store:
+            return queue_timeline.answer_timeline(store, query, None, int(time.time()), self.cost)
 
 
 def find(session: Session) -> History:
@@ -62,16 +70,18 @@ def find(session: Session) -> History:
     data = session.target.data
     if data is None:
         return RecorderHistory(api_client.recorder(session))
-    url = _url(session, data)
-    store = lazy_group.find(DATABASE)(url, "", read_only=True)
-    return OwnHistory(store, *_rules(session))
+    return OwnHistory(partial(_opened, _url(session, data)), *_rules(session))
+
+
+def _opened(url: str) -> AbstractContextManager[HistoryStore]:
+    return closing(lazy_group.find(DATABASE)(url, "", read_only=True))
 
 
 def recorded_until(session: Session, data: Path) -> str:
     """Say up to when the history of a local cluster that runs is recorded, or why nobody can read that."""
     nothing = "nothing is recorded yet"
     try:
-        with closing(lazy_group.find(DATABASE)(_url(session, data), "", read_only=True)) as store:
+        with _opened(_url(session, data)) as store:
             until = store.recorded_until()
     except USER_ERRORS as error:
         is_missing = isinstance(error, LocalError) and not (data / "history.sqlite").exists()
@@ -93,8 +103,11 @@ def _url(session: Session, data: Path) -> str:
         return own
     file = data / "history.sqlite"
     try:
-        with file.open("rb"):
+        file.stat()
+        # A file that is opened and closed here would take from this process the locks of SQLite on the same file.
+        if os.access(file, os.R_OK):
             return f"sqlite:///{file}"
+        raise PermissionError
     except PermissionError:
         raise LocalError(
             f"the history of the local cluster in {data} can only be read by the user who runs that cluster"
