@@ -36,22 +36,10 @@ RETIRED = frozenset({"pool_bypasses", "queue_bypasses"})
 REDIS_URL_NOTE = "redis-url"
 """The file beside an embedded cluster's kubeconfig that has the URL of its Redis. The URL contains no secret."""
 OF_COMMANDS = frozenset(
-    [
-        "kubeconfig",
-        "context",
-        "namespace",
-        "redis_url",
-        "redis_url_file",
-        "coordinator",
-        "service",
-        "recorder_service",
-        "lease_namespace",
-        "api_timeout",
-        "api_qps",
-        "api_burst",
-        "log_format",
-        "log_level",
-    ]
+    {
+        *("kubeconfig", "context", "namespace", "redis_url", "redis_url_file", "coordinator", "service"),
+        *("recorder_service", "lease_namespace", "api_timeout", "api_qps", "api_burst", "log_format", "log_level"),
+    }
 )
 """The settings that each process has for itself, commands too. All others are those of the installation."""
 PASSWORD_ON_COMMAND_LINE = (

@@ -293,7 +293,7 @@ class DashboardServer:
                 raise _Unknown from error
             raise
         if made is None:
-            return self._answers.refusal(404, "there is no such page", visitor)
+            return self._answers.refusal(404, "there is no such page, or you may not see it", visitor)
         if made.page.download is not None:
             return _file(made.page.download)
         return self._answers.html(made.page, visitor, drawn=made.drawn, address=address)

@@ -127,7 +127,7 @@ def page(asked: Asked) -> Page:
         title="Jobs",
         sections={
             "problems": tuple(problems(asked)),
-            "pager": (Element("pager-jobs", "pager", (pager, "jobs", "" if shown else "no such jobs")),),
+            "pager": (Element("pager-jobs", "pager", (pager, "jobs", "" if shown else "No such jobs.")),),
             "jobs": tuple(_row(each, asked.loaded.places, now) for each in shown),
             **_past(told),
             "past-note": (Element("past-note-text", "text", _past_note(asked.loaded.past, len(told))),),
@@ -206,4 +206,4 @@ def _past(items: list[Document]) -> Mapping[str, tuple[Element, ...]]:
 def _past_note(past: RecordedJobs, shown: int) -> str:
     if past.problem:
         return past.problem
-    return "" if shown else "the history has no such jobs that are deleted"
+    return "" if shown else "The history has no such jobs that were deleted."
