@@ -3,7 +3,7 @@ plays."""
 
 import pytest
 
-from coordinator.leader.node_places import FIRST_SECONDS
+from coordinator.leader.node_places import TYPICAL_SECONDS
 from crds.api_resources import NODES, PODS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
@@ -143,8 +143,9 @@ def test_places_spare_what_the_typical_pods_need_and_follow_a_pod_that_lands_els
     machines.change("n2", unschedulable=True)
     submit(machines, "absent", "a", 1, 8, node="absent")
     settle(machines)
-    machines.desk.clock.step(FIRST_SECONDS)
+    machines.desk.clock.step(TYPICAL_SECONDS)
     small = submit(machines, "small", "b", 1, 2)
+    machines.desk.see()  # its pod is typical, too
     until(machines, lambda: runs(machines, small, 1))
     assert hints(machines, small) == ["n3"]
     assert places(machines, small) == ["n1"]  # the scheduler of this test reads no preferences
