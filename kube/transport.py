@@ -20,6 +20,7 @@ from urllib3.exceptions import (
     HTTPError,
     LocationValueError,
     NewConnectionError,
+    ProtocolError,
     SSLError,
 )
 from urllib3.exceptions import TimeoutError as LibraryTimeout
@@ -287,4 +288,6 @@ def _reason(cause: BaseException) -> str:
             return error.strerror
     if any(isinstance(error, TimeoutError | LibraryTimeout) for error in chain):
         return "timed out"
+    if any(isinstance(error, ProtocolError) for error in chain):
+        return "the connection broke within an answer"
     return str(chain[-1])
