@@ -366,7 +366,8 @@ def _file(download: Download) -> web.Response:
 
 
 async def serve(frame: Frame, port: int, ready: Callable[[int], None], stopped: Callable[[], Awaitable[None]]) -> None:
-    """Answer at a port of the address until `stopped` returns. `ready` is told the port. Raises OSError."""
+    """Answer at a port of the address until `stopped` returns. `ready` is told the port. By then `stopped` has begun,
+    as whoever reads the address may send a signal at once. Raises OSError."""
     server = DashboardServer(frame)
     runner = web.AppRunner(
         server.application(),
@@ -386,8 +387,10 @@ async def serve(frame: Frame, port: int, ready: Callable[[int], None], stopped: 
         protocol = server.connections.limited(answering, lambda: len(answering.connections))
         listening = await loop.create_server(protocol, frame.address, port)
         try:
+            stop = asyncio.ensure_future(stopped())
+            await asyncio.sleep(0)
             ready(listening.sockets[0].getsockname()[1])
-            await stopped()
+            await stop
         finally:
             listening.close()
     finally:

@@ -1,5 +1,6 @@
 """The server of the dashboard on loopback: who gets a page, what every answer says, and what a client may cost."""
 
+import asyncio
 import contextlib
 import http.client
 import logging
@@ -102,6 +103,17 @@ def test_the_printed_address_opens_once_and_a_cookie_after_that(by_hand: tuple[O
     assert Browser(browser.port).get(f"/open?code={code}").code == 403
     assert Browser(browser.port).get("/").code == 401
     assert browser.post("/login", {"token": GOOD}).code == 405, "who runs it by hand needs no login"
+
+
+def test_a_signal_counts_from_the_moment_at_which_the_address_is_told(readings: FixedReadings) -> None:
+    steps: list[str] = []
+
+    async def stopped() -> None:
+        steps.append("heeds signals")
+
+    frame = server.Frame("here", ADDRESS, OneVisitor(visitor("me", None)), readings)  # type: ignore[arg-type]
+    asyncio.run(server.serve(frame, 0, lambda _: steps.append("tells the port"), stopped))
+    assert steps == ["heeds signals", "tells the port"]
 
 
 def test_a_login_leads_back_to_the_page_and_no_answer_has_the_token(site: Browser) -> None:
