@@ -77,6 +77,8 @@ def read(visitor: Visitor, asked: AskedChange) -> Manifest:
 
 def act(visitor: Visitor, asked: AskedChange, fields: Mapping[str, str]) -> list[str]:
     """Make the change, and return what there is to say about it. Raises CoordinatorError and ClusterError."""
+    if asked.kind == JOB and not asked.uid:
+        raise NotAsked("the request does not say which job of this name is meant: go back to the page of the job")
     said = list[str]()
     item = read(visitor, asked)
     reason = " ".join(fields.get("reason", "").split())[:LONGEST_REASON]

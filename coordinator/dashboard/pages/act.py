@@ -1,7 +1,7 @@
 """The question before a change, as a page that works without the script."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coordinator.dashboard.acts import acting
 from coordinator.dashboard.acts.acting import AskedChange
@@ -26,8 +26,9 @@ def load(visitor: Visitor, parameters: Mapping[str, str]) -> ChangeQuestion:
     """Read the object. Raises CoordinatorError and ClusterError."""
     asked = acting.target(parameters)
     item = acting.read(visitor, asked)
-    is_weight = asked.verb.name == "weight"
-    return ChangeQuestion(asked, str((item.get("spec") or {}).get("weight", 1)) if is_weight else "")
+    weight = str((item.get("spec") or {}).get("weight", 1)) if asked.verb.name == "weight" else ""
+    # The question is about the object that is read now, also where its address has no uid.
+    return ChangeQuestion(replace(asked, uid=item["metadata"]["uid"]), weight)
 
 
 def page(asked: Asked) -> Page:

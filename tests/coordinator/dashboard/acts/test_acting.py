@@ -10,6 +10,7 @@ from coordinator.access.readers import EVERYWHERE
 from coordinator.dashboard.access.rights import ReviewPace, Rights
 from coordinator.dashboard.acts import acting
 from coordinator.dashboard.acts.acting import NotAsked
+from coordinator.dashboard.pages import act as act_page
 from coordinator.dashboard.visitors import OneVisitor, Visitor
 from coordinator.query.bounds import Bounds
 from crds.api_resources import EVENTS, TENANT_QUEUES, TORCHJOBS
@@ -132,6 +133,16 @@ def test_a_weight_that_is_no_number_changes_nothing(
 def test_another_job_of_the_same_name_is_never_touched(embedded_cluster: KubernetesCluster, job: Manifest) -> None:
     with pytest.raises(errors.NotFound, match="another job now"):
         act(visitor(embedded_cluster), fields_of(job, "cancel", uid="u-of-another"))
+    assert not embedded_cluster.get(TORCHJOBS, "train", job["metadata"]["namespace"])["spec"].get("cancel")
+
+
+def test_a_question_names_the_job_that_is_there_and_no_change_is_made_without_its_uid(
+    embedded_cluster: KubernetesCluster, job: Manifest
+) -> None:
+    fields, who = fields_of(job, "cancel", uid=""), visitor(embedded_cluster)
+    assert act_page.load(who, fields).target.uid == job["metadata"]["uid"]
+    with pytest.raises(NotAsked, match="which job"):
+        act(who, fields)
     assert not embedded_cluster.get(TORCHJOBS, "train", job["metadata"]["namespace"])["spec"].get("cancel")
 
 
