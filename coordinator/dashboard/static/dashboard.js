@@ -10,6 +10,7 @@ const connection = document.getElementById("connection");
 let open = null; // aborts the stream
 let heard = 0;
 let pause = 1;
+let ahead = 0; // how far the server's clock is ahead of this machine's, in ms: ages are those of the server's clock
 
 function shown() {
   const sections = {};
@@ -70,6 +71,8 @@ async function follow() {
       signal: aborter.signal,
     });
     if (!answer.ok) throw new Error(answer.statusText);
+    const difference = Date.parse(answer.headers.get("Date")) - Date.now();
+    ahead = Math.abs(difference) > 2000 ? difference : 0; // the header has whole seconds
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = "";
     for (;;) {
@@ -126,7 +129,7 @@ function age(seconds) {
 function tell() {
   for (const each of document.querySelectorAll("time[datetime]")) {
     const at = new Date(each.dateTime);
-    const text = each.classList.contains("age") ? age((Date.now() - at) / 1000) : at.toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
+    const text = each.classList.contains("age") ? age((Date.now() + ahead - at) / 1000) : at.toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
     if (!each.title) each.title = each.textContent;
     if (each.textContent !== text) each.textContent = text;
   }

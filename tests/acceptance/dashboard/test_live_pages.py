@@ -202,6 +202,14 @@ def test_what_users_write_is_text(user: User, scene: Scene) -> None:
     assert page.locator("[href^='javascript:' i]").count() == 0
 
 
+def test_ages_are_right_where_the_clock_of_the_browser_is_wrong(make_user: Browsers, scene: Scene) -> None:
+    slow = "const now = Date.now; Date.now = () => now() - 5 * 3600e3;"
+    fast = "const now = Date.now; Date.now = () => now() + 5 * 3600e3;"
+    for script in (slow, fast):
+        page = make_user(script=script).open("/jobs")
+        expect(row(page, scene.ended).locator("time.age").first).to_have_text(re.compile(r"^([1-9]|[1-9]\d+)[sm]$"))
+
+
 def test_pages_are_whole_without_the_script(make_user: Browsers, scene: Scene) -> None:
     still = make_user(java_script_enabled=False)
     live = make_user()
