@@ -330,19 +330,19 @@ def test_the_api_server_decides_who_changes_what(site: Site) -> None:
     admin, name = site.granted.admin, "changed"
     body = {"apiVersion": TENANT_QUEUES.api_version, "kind": TENANT_QUEUES.kind, "metadata": {"name": TENANT}}
     admin.create(TENANT_QUEUES, body | {"spec": {}})
-    for namespace in (TENANT, OTHER):
-        admin.create(TORCHJOBS, manifest(name, TENANT), namespace)
+    jobs = {each: admin.create(TORCHJOBS, manifest(name, TENANT), each)["metadata"] for each in (TENANT, OTHER)}
+    own, foreign = ({"namespace": each, "uid": jobs[each]["uid"]} for each in (TENANT, OTHER))
     try:
         browser = site.browser(site.token(TENANT, ACCOUNT))
         page = browser.get(f"/jobs/{TENANT}/{name}").text
         assert "verb=cancel" in page
         fields = {"kind": "job", "verb": "cancel", "name": name, "secret": secret_of(page)}
-        done = browser.post("/act", {**fields, "namespace": TENANT, "reason": "a try"})
+        done = browser.post("/act", {**fields, **own, "reason": "a try"})
         assert (done.code, f"job {TENANT}/{name} cancelled" in done.text) == (200, True)
         assert admin.get(TORCHJOBS, name, TENANT)["spec"]["cancel"]
         [event] = [each for each in admin.list(EVENTS, TENANT).items if each["involvedObject"]["name"] == name]
         assert event["message"].endswith(f"by system:serviceaccount:{TENANT}:{ACCOUNT}: a try")
-        assert browser.post("/act", {**fields, "namespace": OTHER}).code == 404
+        assert browser.post("/act", {**fields, **foreign}).code == 404
         assert not admin.get(TORCHJOBS, name, OTHER)["spec"].get("cancel")
         queue = {"kind": "queue", "verb": "pause", "name": TENANT, "secret": fields["secret"]}
         refused = browser.post("/act", queue)
