@@ -62,6 +62,19 @@ class ShownQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherQueues:
+    """The queues of which the visitor is told no name, as one row."""
+
+    share: str
+    target: str
+    share_bar: Bar
+    used: str
+    usage_bar: Bar
+    pending: int
+    admitted: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShownPick:
     """A forecast pick, as a row shows it."""
 
@@ -99,6 +112,7 @@ def page(asked: Asked) -> Page:
             "facts": tuple(_facts(asked)),
             "pool": tuple(_pool(asked, room)),
             "queues": tuple(Element(f"queue-{row.name}", "queue", row) for row in queues),
+            "queues-others": asked.reading.once(("others", asked.bounds), partial(_others, asked, room)),
             "queues-pager": (Element("queues-pages", "pager", (pager, "queues", _none(asked, listed))),),
             "picks": tuple(_picks(asked)),
             "picks-note": tuple(_picks_note(asked)),
@@ -157,6 +171,28 @@ def _row(asked: Asked, item: Document, room: Counted) -> ShownQueue:
     )
 
 
+def _others(asked: Asked, room: Counted) -> tuple[Element, ...]:
+    """Return the row of the queues of which the visitor is told nothing but sums; none if there are no such queues."""
+    known = {*map(_name, asked.bounds.queues(asked.reading.queues))}
+    hidden = [item for item in asked.reading.queues if _name(item) not in known]
+    if not hidden:
+        return ()
+    share, target = (sum(queue_columns.part(item, each) or 0.0 for item in hidden) for each in ("share", "target"))
+    uses = [amounts.of_queue(item, room.names) for item in hidden]
+    used, idle = sum(each.used for each in uses), sum(each.idle for each in uses)
+    words = f"share {share:.0%}, target {target:.0%}"
+    row = OtherQueues(
+        share=f"{share:.0%}",
+        target=f"{target:.0%}",
+        share_bar=charts.share_bar(share, target, words),
+        used=f"{used:g}",
+        usage_bar=charts.quota_bar(used, idle, None, room.whole, f"{room.unit}: {used:g} used"),
+        pending=sum(status_of(item).get("pending", 0) for item in hidden),
+        admitted=sum(status_of(item).get("admitted", 0) for item in hidden),
+    )
+    return (Element("other-queues", "other_queues", row),)
+
+
 def _settings(item: Document) -> str:
     cohort = item["spec"].get("cohort")
     return f"weight {SORTS['weight'].text(item)}" + (f", cohort {cohort}" if cohort else "")
@@ -165,6 +201,8 @@ def _settings(item: Document) -> str:
 def _none(asked: Asked, listed: Sequence[Document]) -> str:
     if listed:
         return ""
+    if asked.reading.queues:
+        return "There is no queue that you may see."
     return "No queue is known yet." if "coordinator" in asked.reading.problems else "There are no queues yet."
 
 

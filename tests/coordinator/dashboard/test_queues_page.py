@@ -96,6 +96,19 @@ def test_a_visitor_sees_the_queues_and_the_picks_of_the_own_teams() -> None:
     assert "blue" not in html(page)
 
 
+def test_queues_that_a_visitor_may_not_see_are_one_row_of_sums() -> None:
+    gpus = {"usage": {GPU: "8"}, "share": "40%", "target": "25%", "admitted": 2}
+    found = reading([queue("red", share="20%"), queue("blue", pending=3, **gpus), queue("green", pending=1, **gpus)])
+    page = queues.page(asked(found, "red"))
+    [row] = values(page, "queues-others")
+    assert (row.share, row.target, row.used, row.pending, row.admitted) == ("80%", "50%", "16", 4, 4)
+    assert "blue" not in html(page)
+    assert "green" not in html(page)
+    assert "no queue that you may see" in html(queues.page(asked(found, "nobody")))
+    assert values(queues.page(asked(found)), "queues-others") == []
+    assert values(queues.page(asked(found, "red", "blue", "green")), "queues-others") == []
+
+
 def test_picks_say_which_go_now_and_what_the_others_need() -> None:
     first, second = pick(1, "team/one"), pick(2, "team/two", queue="b", demand={GPU: "16", "cpu": "4"})
     found = reading([], [first], [second | {"pick": 1}, first | {"pick": 2}], began={"pick team/two 0": NOW - 60})
