@@ -52,7 +52,7 @@ def _waits(jobs: Iterable[TorchJob], longest: float, now: datetime) -> Iterable[
         save = min(job.spec.scheduling_policy.checkpoint_seconds, longest - grace)
         since, told = job.status.saving, conditions.find(job.status.conditions, "Admitted")
         if told is not None and told.reason == DRAINING:
-            until = told.last_transition_time + timedelta(seconds=grace)
+            until = now + timedelta(seconds=grace)  # the condition has the time of the admission, not of the deletion
         elif since is not None and since.request.startswith(DRAINING):
             until = since.since + timedelta(seconds=save + grace)
         else:

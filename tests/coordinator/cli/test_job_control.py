@@ -136,7 +136,7 @@ DRAINING = {"type": "Admitted", "status": "True", "reason": "Draining", "message
     [
         ({}, "00:01:30Z at most (60 s to save and 30 s of grace)"),
         ({"saving": {"request": "Draining/1", "since": "2025-12-31T23:59:00Z"}}, "00:00:30Z at most"),
-        ({"conditions": [DRAINING | {"lastTransitionTime": "2025-12-31T23:59:50Z"}]}, "00:00:20Z at most"),
+        ({"conditions": [DRAINING | {"lastTransitionTime": "2025-12-31T12:00:00Z"}]}, "00:00:30Z at most"),
     ],
 )
 def test_a_drain_tells_for_which_jobs_it_waits_and_until_when(
