@@ -1,13 +1,18 @@
-"""A real kube-scheduler puts pods on the nodes that torchq names to it."""
+"""A real kube-scheduler, and a real Volcano, put pods on the nodes that torchq names to them."""
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from operator import eq
 
 import pytest
 
-from crds.api_resources import NODES, PODS
+from crds.api_resources import NODES, POD_GROUPS, PODS, Resource
+from crds.schema.definitions import definition
 from crds.torchjob import demand as demands
+from embedded import volcano_crds
+from gang.values import Gang as BoundTogether
+from gang.volcano import Volcano
 from kube.api import Manifest
 from kube.client import KubernetesCluster
 from queues.placement import pod_nodes
@@ -25,10 +30,20 @@ GPU = "nvidia.com/gpu"
 ROOM = {"cpu": "64", "memory": "512Gi", "pods": "110", GPU: "8"}
 READY = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 NODE_COUNT = 6
+HYPER_NODES = Resource("topology.volcano.sh", "v1alpha1", "hypernodes", "HyperNode", namespaced=False)
+"""Volcano's scheduler waits until this kind is served."""
 
 
-@pytest.fixture
-def scheduling(server: Server, cluster: KubernetesCluster) -> Iterator[KubernetesCluster]:
+@dataclass(frozen=True)
+class Scheduling:
+    """A cluster with a scheduler."""
+
+    cluster: KubernetesCluster
+    gang_scheduler: Volcano | None
+
+
+@pytest.fixture(params=["kube-scheduler", "volcano"])
+def scheduling(request: pytest.FixtureRequest, server: Server, cluster: KubernetesCluster) -> Iterator[Scheduling]:
     """Return a cluster of six nodes with eight GPUs each, whose labels do not repeat their names."""
     if server.embedded:
         pytest.skip("the embedded scheduler reads no preferences")
@@ -39,8 +54,14 @@ def scheduling(server: Server, cluster: KubernetesCluster) -> Iterator[Kubernete
         status = {"conditions": [READY], "allocatable": ROOM, "capacity": ROOM}
         cluster.patch(NODES, name, {"status": status}, subresource="status")
         cluster.patch(NODES, name, {"spec": {"taints": None}})
-    with servers.scheduler(server):
-        yield cluster
+    if request.param == "volcano":
+        volcano_crds.install(cluster)
+        volcano_crds.define(cluster, definition(HYPER_NODES, [], {"type": "object"}, [], {}))
+        with servers.volcano(server):
+            yield Scheduling(cluster, Volcano())
+    else:
+        with servers.scheduler(server):
+            yield Scheduling(cluster, None)
     for name in names:
         desks.remove(cluster, NODES, name, "")
 
@@ -53,11 +74,24 @@ def pod(name: str, node: str, cpu: int = 4, gpus: int = 1) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def bind(cluster: KubernetesCluster, namespace: str, nodes: list[str], sizes: list[tuple[int, int]]) -> list[str]:
-    """Create pods of some CPUs and GPUs that prefer these nodes (empty: none), and return on which nodes they are
-    bound."""
+def bind(scheduling: Scheduling, namespace: str, nodes: list[str], sizes: list[tuple[int, int]]) -> list[str]:
+    """Create pods of some CPUs and GPUs that prefer these nodes (empty: none), as one gang where the scheduler binds
+    gangs. Return on which nodes they are bound."""
+    cluster, gang_scheduler = scheduling.cluster, scheduling.gang_scheduler
+    tasks = [f"cpu{cpu}-gpu{gpus}" for cpu, gpus in sizes]  # what fits no pod of a task, Volcano remembers for the task
+    gang = BoundTogether(
+        name="gang", namespace=namespace, owner={}, labels={}, minimum=Counter(tasks), total=len(nodes), resources={}
+    )
+    if gang_scheduler:
+        group = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "metadata": {"name": gang.name}}
+        cluster.create(POD_GROUPS, {**group, "spec": gang_scheduler.size(gang)}, namespace)
     for number, (node, size) in enumerate(zip(nodes, sizes, strict=True)):
-        cluster.create(PODS, pod(f"pod-{number:02}", node, *size), namespace)
+        made = pod(f"pod-{number:02}", node, *size)
+        if gang_scheduler:
+            binding = gang_scheduler.bind(gang, tasks[number])
+            made["metadata"]["annotations"] = dict(binding.annotations)
+            made["spec"] |= binding.spec
+        cluster.create(PODS, made, namespace)
 
     def bound() -> list[str]:
         pods = sorted(cluster.list(PODS, namespace).items, key=lambda each: str(each["metadata"]["name"]))
@@ -66,17 +100,19 @@ def bind(cluster: KubernetesCluster, namespace: str, nodes: list[str], sizes: li
     found = until(bound, all, patient(60))
     for number in range(len(nodes)):
         desks.remove(cluster, PODS, f"pod-{number:02}", namespace)
+    if gang_scheduler:
+        desks.remove(cluster, POD_GROUPS, gang.name, namespace)
     return found
 
 
-def test_pods_fill_the_nodes_that_they_prefer(scheduling: KubernetesCluster, namespace: str) -> None:
+def test_pods_fill_the_nodes_that_they_prefer(scheduling: Scheduling, namespace: str) -> None:
     hinted, sizes = [f"n{number // 8}" for number in range(4 * 8)], [(4, 1)] * 32
     spread = bind(scheduling, namespace, [""] * len(hinted), sizes)
     assert len(set(spread)) == NODE_COUNT
     assert bind(scheduling, namespace, hinted, sizes) == hinted
 
 
-def test_pods_of_jobs_of_mixed_sizes_land_where_they_were_placed(scheduling: KubernetesCluster, namespace: str) -> None:
+def test_pods_of_jobs_of_mixed_sizes_land_where_they_were_placed(scheduling: Scheduling, namespace: str) -> None:
     jobs = [[(8, 1)] * 5, [(4, 4), (2, 1), (2, 1)], [(30, 2)], [(64, 8)], [(8, 1)] * 4, [(8, 4)], [(3, 2)] * 3]
     typical = typical_of(Counter(demand(*size) for job in jobs for size in job))
     places = Places(room(), room(), lambda *_: None)

@@ -29,6 +29,7 @@ from tests.support import ports
 from tests.support.waiting import patient, until
 
 ASSETS = "KUBEBUILDER_ASSETS"
+VOLCANO = "TORCHQ_TEST_VOLCANO"
 _SECONDS = 60.0
 
 
@@ -134,6 +135,17 @@ def scheduler(server: Server) -> Iterator[None]:
         pytest.skip(f"{ASSETS} names no folder with kube-scheduler")
     options = [f"--kubeconfig={server.kubeconfig}", "--leader-elect=false", "--secure-port=0"]
     with _process([binary, *options, "--bind-address=127.0.0.1"], log):
+        yield
+
+
+@contextlib.contextmanager
+def volcano(server: Server) -> Iterator[None]:
+    """Run Volcano's scheduler with its default configuration; skip the test if no variable names its program."""
+    program, log = os.environ.get(VOLCANO), server.kubeconfig.with_name("volcano.log")
+    if not program:
+        pytest.skip(f"{VOLCANO} does not name the program of Volcano's scheduler (vc-scheduler)")
+    gates = "--feature-gates=ResourceTopology=false"  # else it waits for a definition that nothing here needs
+    with _process([program, f"--kubeconfig={server.kubeconfig}", "--leader-elect=false", gates], log):
         yield
 
 
