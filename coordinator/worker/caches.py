@@ -37,7 +37,7 @@ class WorkerCaches:
         self.gone_pods = GonePods()
         self.pods = observe.pods_informer(cluster, self.gone_pods.note)
         self.queues = queue_view.queues_informer(cluster)
-        self.nodes = node_view.nodes_informer(cluster, settings.topology)
+        self.nodes = node_view.nodes_informer(cluster)
         makes_pods, may_use_kruise = settings.pods == "make", settings.in_place in ("auto", "kruise")
         self.groups: OptionalKinds[GroupView] = OptionalKinds(
             cluster.serves,

@@ -6,8 +6,9 @@ neither a failure nor a disruption, however the pod then ends.
     found                                                what follows
     the pod has the condition DisruptionTarget           it leaves
     its node has one of the taints `leaving_taints`      it leaves
-    its node is cordoned, and the others could hold the  it leaves
-    job with its least number of workers
+    its node is cordoned, and the others on which the    it leaves
+    job may run could hold it with its least number of
+    workers
     its node is cordoned, and the others could not       it stays until it is evicted
     its node is cordoned, and the job refuses evictions  it stays
     it is on a node that it was created to avoid         it stays: whoever bound it there would do so again

@@ -6,12 +6,12 @@ been on it for a while. The cache of nodes may be behind the cache of pods.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import reduce
 from typing import Protocol
 
 from crds import timestamps
 from crds.api_resources import NODES
-from crds.node_requirements import Taint, is_inside, read_taints, tolerates_all
+from crds.node_requirements import PlaceCondition, Taint, is_inside, place_condition, read_taints
 from crds.resources.amounts import JOBS, NOTHING, Amounts, add
 from crds.torchjob import demand
 from crds.torchjob.jobspec import TorchJobSpec
@@ -38,7 +38,7 @@ class NodeView:
     """What pods may request from the node in total, including what is in use."""
     taints: tuple[Taint, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Those of the node's labels that are kept."""
+    """The labels of the node: templates select nodes by them, and ranks follow some."""
     restarts_all: bool = False
     """Whether the node can restart all containers of a pod when one of them exits with a certain code."""
 
@@ -71,11 +71,10 @@ class NodeHealth:
     """Seconds until the next silent node counts as dead; None if no other node is silent."""
 
 
-def trim(manifest: Manifest, kept: Sequence[str] = ()) -> NodeView:
-    """Return the view of a node, with only the labels that are in `kept`."""
+def trim(manifest: Manifest) -> NodeView:
+    """Return the view of a node."""
     conditions = manifest.get("status", {}).get("conditions") or ()
     ready: Manifest = next((condition for condition in conditions if condition.get("type") == "Ready"), {})
-    found = manifest["metadata"].get("labels") or {}
     return NodeView(
         name=manifest["metadata"]["name"],
         ready=ready.get("status") == "True",
@@ -83,7 +82,7 @@ def trim(manifest: Manifest, kept: Sequence[str] = ()) -> NodeView:
         open=not (manifest.get("spec") or {}).get("unschedulable"),
         allocatable=_allocatable(manifest),
         taints=read_taints(manifest.get("spec") or {}),
-        labels={name: found[name] for name in kept if name in found},
+        labels=manifest["metadata"].get("labels") or {},
         restarts_all=RESTARTS_ALL in (manifest.get("status", {}).get("declaredFeatures") or ()),
     )
 
@@ -95,9 +94,9 @@ def _allocatable(manifest: Manifest) -> Amounts:
         return NOTHING
 
 
-def nodes_informer(cluster: Cluster, kept: Sequence[str] = ()) -> Informer[NodeView]:
-    """Return a worker process's cache of the nodes, with the `kept` labels; the caller starts it."""
-    return Informer(cluster, NODES, trim=partial(trim, kept=kept))
+def nodes_informer(cluster: Cluster) -> Informer[NodeView]:
+    """Return a worker process's cache of the nodes; the caller starts it."""
+    return Informer(cluster, NODES, trim=trim)
 
 
 def node_health(nodes: NodeCache | None, pods: Iterable[PodView], grace: float, now: float) -> NodeHealth:
@@ -125,8 +124,8 @@ def departures(
     """Return the nodes that pods of a job leave before they lose them, each with the reason.
 
     A node with one of the taints will go away with all its pods. A cordoned node may stay: its pods leave it only if
-    the other nodes of the job's domain could hold the job with its least number of workers. Otherwise these pods would
-    be deleted without a need. Pods that may not be evicted stay on the node.
+    the other nodes on which the job may run could hold the job with its least number of workers. Otherwise these pods
+    would be deleted without a need. Pods that may not be evicted stay on the node.
     """
     found = _nodes_of(nodes, pods)
     doomed = {node.name: f"has the taint {key}" for node in found if (key := _taint(node, leaving_taints))}
@@ -135,7 +134,7 @@ def departures(
         return doomed
     domain = job.admission.domain if job.admission is not None else ""
     others = [node for node in _others(nodes, {*doomed, *cordoned}, leaving_taints) if is_inside(domain, node.labels)]
-    if not _could_run(others, job):
+    if not _could_hold(others, job.spec, job.least_charge):
         return doomed
     return doomed | cordoned
 
@@ -158,7 +157,7 @@ def closes_in(
 
 
 def labels_of(nodes: NodeCache | None, pods: Iterable[PodView]) -> Mapping[str, Mapping[str, str]]:
-    """Return the kept labels of the nodes of some pods, by the name of the node."""
+    """Return the labels of the nodes of some pods, by the name of the node."""
     return {node.name: node.labels for node in _nodes_of(nodes, pods) if node.labels}
 
 
@@ -198,21 +197,22 @@ def _others(nodes: NodeCache | None, without: Collection[str], leaving_taints: C
     return [node for node in taking if not _taint(node, leaving_taints)]
 
 
-def _could_run(nodes: list[NodeView], job: TorchJob) -> bool:
-    """Return whether nodes could hold a job with its least number of workers if they were empty.
+def _could_hold(nodes: Sequence[NodeView], spec: TorchJobSpec, charge: Amounts) -> bool:
+    """Return whether nodes could hold the pods of a job, which have this charge together, if they were empty.
 
-    A node that does not report its resources could hold anything.
+    Each pod needs a node on which its template lets it run. A node that does not report its resources could hold
+    anything.
     """
     usable: dict[str, NodeView] = {}
-    for task in job.spec.torch_task_specs.values():
-        pod, spec = demand.pod_charge(task), task.template["spec"]
-        welcoming = [node for node in nodes if tolerates_all(spec, node.taints)]
+    for task in spec.torch_task_specs.values():
+        pod, place = demand.pod_charge(task), PlaceCondition.parse(place_condition(task.template["spec"]))
+        welcoming = [node for node in nodes if place.allows(node.name, node.labels, node.taints)]
         if not any(not node.allocatable or _covers(node.allocatable, pod) for node in welcoming):
             return False
         usable |= {node.name: node for node in welcoming}
     together = reduce(add, (node.allocatable for node in usable.values()), NOTHING)
     unknown = any(not node.allocatable for node in usable.values())
-    return unknown or _covers(together, {**job.least_charge, JOBS: 0})
+    return unknown or _covers(together, {**charge, JOBS: 0})
 
 
 def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
@@ -236,13 +236,9 @@ def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJ
     A gang that cannot run without an avoided node must not be kept away from this node.
     """
     excluded = frozenset(avoided)
-    all_nodes = nodes.values() if nodes is not None else []
-    inside = (node for node in all_nodes if is_inside(domain, node.labels))
-    others = [node.allocatable for node in inside if node.ready and node.open and node.name not in excluded]
-    together = reduce(add, others, NOTHING)
-    pods = [demand.pod_charge(task) for task in spec.torch_task_specs.values()]
-    single = all(any(_covers(node, pod) for node in others) for pod in pods)
-    return single and _covers(together, {**demand.job_charge(spec), JOBS: 0})
+    inside = (node for node in nodes.values() if is_inside(domain, node.labels)) if nodes is not None else ()
+    usable = (node for node in inside if node.ready and node.open and node.allocatable)
+    return _could_hold([node for node in usable if node.name not in excluded], spec, demand.job_charge(spec))
 
 
 def _covers(room: Amounts, requests: Amounts) -> bool:

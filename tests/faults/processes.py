@@ -345,7 +345,7 @@ class WorkerProcess(Process):
         self._finishing = work._finish._sending if isinstance(work, RedisWork) else None
         self.pods = pods_informer(self.cluster)
         self.queues = queues_informer(self.cluster)
-        self.nodes = nodes_informer(self.cluster, host.settings.topology)
+        self.nodes = nodes_informer(self.cluster)
         self.feed(self.pods, self.queues, self.nodes)
         self.groups: OptionalKinds[GroupView] = OptionalKinds(
             self.cluster.serves, (POD_GROUPS,), partial(groups_informer, self.cluster)

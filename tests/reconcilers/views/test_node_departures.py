@@ -15,6 +15,7 @@ PODS = (pod("Worker", 0, node="n1"), pod("Worker", 1, node="n2"))
 KEYS = frozenset({"karpenter.sh/disrupted"})
 GONE = Taint("karpenter.sh/disrupted", "", "NoSchedule")
 ROOM = {"cpu": 2000, "pods": 10}
+QUANTITIES = {"cpu": "2", "pods": "10"}
 
 
 class Nodes:
@@ -82,6 +83,21 @@ def test_pods_leave_a_cordoned_node_only_for_nodes_of_their_domain(rack: str, ex
     nodes = Nodes(replace(node("n1", cordoned=True), labels={"rack": "r1"}), replace(node("n3"), labels={"rack": rack}))
     admitted = status("Running", admission=ADMISSION | {"domain": "rack=r1"})
     assert node_view.departures(nodes, PODS, job({"Worker": task(2)}, status=admitted), KEYS) == expected
+
+
+@pytest.mark.parametrize(("zone", "expected"), [("a", {"n1": "is cordoned"}), ("b", {})])
+def test_pods_leave_or_avoid_a_node_only_for_nodes_that_their_template_selects(
+    zone: str, expected: dict[str, str]
+) -> None:
+    other = node_view.trim(
+        {"metadata": {"name": "n3", "labels": {"zone": zone}}, "status": {"allocatable": QUANTITIES}}
+    )
+    nodes = Nodes(replace(node("n1", cordoned=True), labels={"zone": "a"}), replace(other, ready=True))
+    selecting = template()
+    selecting["spec"]["nodeSelector"] = {"zone": "a"}
+    of = job({"Worker": task(2, template=selecting)})
+    assert node_view.departures(nodes, PODS, of, KEYS) == expected
+    assert node_view.fits_elsewhere(nodes, ["n1"], of.spec) is bool(expected)
 
 
 def in_rack(name: str, rack: str = "r1", since: float | None = None, **fields: Any) -> NodeView:
