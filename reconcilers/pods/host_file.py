@@ -27,8 +27,8 @@ from reconcilers.values import PatchPodMetadata
 from reconcilers.views import pod_place
 from reconcilers.views.pod_view import PodView
 
-MOST_HOSTS = 256
-"""The most hosts in a file: 10 KB in each of so many pods."""
+MOST_HOSTS = 1_024
+"""The most hosts in a file: some 44 KB in each of so many pods, and never more than 76 KB."""
 FILE, SCRIPT_FILE = "hosts", "discover-hosts"
 SCRIPT = """#!/bin/sh
 while read -r host slots; do echo "$host:${slots#slots=}"; done <"$TORCHQ_HOSTFILE"
