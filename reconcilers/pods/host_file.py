@@ -64,8 +64,10 @@ def texts(job: TorchJob, admission: Admission, members: Collection[PodMember]) -
 def corrections(
     job: TorchJob, admission: Admission, members: Mapping[str, PodMember], pods: Collection[PodView]
 ) -> tuple[PatchPodMetadata, ...]:
-    """Return the writes of files that are not those of the world now. Pods that are ending need none."""
+    """Return the writes of files that are not those of the world now. Pods that are ending need none, and pods whose
+    start gate opens with a rank get their list then."""
     shown = [pod for pod in pods if pod.hosts and not pod.finished and not pod.deleting and pod.name in members]
+    shown = [pod for pod in shown if not (pod.gated and topology.is_ordered(job, admission, members[pod.name]))]
     if not shown:
         return ()
     contents = texts(job, admission, members.values())

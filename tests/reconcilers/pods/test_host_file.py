@@ -71,6 +71,11 @@ def test_a_pod_alone_and_a_large_world_have_no_file() -> None:
     assert host_file.text([host_file.Host("pod", 1)] * (host_file.MOST_HOSTS + 1)) == ""
 
 
+EMPTY = pod_place.hosts_digest({labels.DISCOVER_HOSTS: host_file.SCRIPT})
+GATED: dict[str, Any] = {"phase": "Pending", "shut_since": NOW.timestamp(), "hosts": EMPTY}
+"""A pod at its closed gate, whose rank is not known yet."""
+
+
 def written(*pods: PodView) -> list[tuple[str, set[str], str | None]]:
     """Return the writes to the pods of a job whose ranks follow from racks: pod, annotations and host file."""
     found = job(status=status("Running", admission=ADMISSION | {"topology": ["rack"]}))
@@ -83,8 +88,7 @@ def written(*pods: PodView) -> list[tuple[str, set[str], str | None]]:
 
 def test_ranks_by_nodes_come_with_the_list_in_the_write_that_opens_the_gate() -> None:
     assert set(files(job(), topology=["rack"]).values()) == {None}, "the list is not known when the pods are made"
-    gated = {"phase": "Pending", "shut_since": NOW.timestamp()}
-    master, first, second = pod(node="n1", **gated), pod("Worker", 0, **gated), pod("Worker", 1, node="n1", **gated)
+    master, first, second = pod(node="n1", **GATED), pod("Worker", 0, **GATED), pod("Worker", 1, node="n1", **GATED)
     assert written(master, first, second) == []
     content = "digits-master-0 slots=1\ndigits-worker-1 slots=1\ndigits-worker-0 slots=1\n"
     together = {labels.START, labels.RANK, labels.TOPOLOGY, labels.HOSTS}
@@ -95,13 +99,19 @@ def test_ranks_by_nodes_come_with_the_list_in_the_write_that_opens_the_gate() ->
 def test_running_pod_keeps_its_list_until_the_ranks_of_others_are_known() -> None:
     before = "digits-master-0 slots=1\ndigits-worker-0 slots=1\ndigits-worker-1 slots=1\n"
     master = pod(node="n1", place="0  ", hosts=pod_place.hosts_digest({labels.HOSTS: before}))
-    gated = {"phase": "Pending", "shut_since": NOW.timestamp()}
-    first, second = pod("Worker", 0, **gated), pod("Worker", 1, node="n1", **gated)
+    first, second = pod("Worker", 0, **GATED), pod("Worker", 1, node="n1", **GATED)
     assert written(master, first, second) == []
     found = written(master, replace(first, node="n2"), second)
     content = "digits-master-0 slots=1\ndigits-worker-1 slots=1\ndigits-worker-0 slots=1\n"
     assert found[0] == (master.name, {labels.HOSTS}, content)
     assert [each[2] for each in found] == [content] * 3
+
+
+def test_pod_whose_gate_an_earlier_version_has_opened_gets_its_list() -> None:
+    runs = {"phase": "Running", "hosts": EMPTY}
+    pods = (pod(place="0  ", **runs), pod("Worker", 0, place="2  ", **runs), pod("Worker", 1, place="1  ", **runs))
+    content = "digits-master-0 slots=1\ndigits-worker-1 slots=1\ndigits-worker-0 slots=1\n"
+    assert written(*pods) == [(each.name, {labels.HOSTS}, content) for each in pods]
 
 
 @pytest.mark.servers
