@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator.access.readers import EVERYWHERE, Reader
 from coordinator.dashboard.jobs.history import RecordedJobs
@@ -131,6 +133,29 @@ def test_jobs_are_looked_at_once_and_again_only_if_they_change(monkeypatch: pyte
     changed = indexes.of(Reading(number=3, at=NOW, jobs=(first, job("second", RUNNING))))
     assert set(looked) == {"second"}
     assert changed.by_uid["uid-second"].phase == "Running"
+
+
+@given(st.lists(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3), st.sampled_from("xy"))), min_size=2))
+def test_an_index_that_follows_another_is_as_one_made_anew(steps: list[list[tuple[str, int, str]]]) -> None:
+    """Each step names jobs that change, with when they were made anew and in which namespace."""
+    items = {name: job(name) for name in "abc"}
+    index: JobIndex | None = None
+    for number, step in enumerate(steps, 1):
+        for name, made, namespace in step:
+            if made == 0 and len(items) > 1:
+                items.pop(name, None)
+            else:
+                items[name] = job(name, RUNNING, namespace=namespace, created=at(made))
+        reading = Reading(number=number, at=NOW, jobs=tuple(items.values()))
+        index, anew = JobIndex(reading, index), JobIndex(reading, None)
+        for team in ("", "x", "y", "team-a"):
+            wanted = Filters(namespace=team)
+            assert [each.item for each in index.find(EVERYWHERE, wanted)] == [
+                each.item for each in anew.find(EVERYWHERE, wanted)
+            ]
+        assert {uid: each.item for uid, each in index.by_uid.items()} == {
+            uid: each.item for uid, each in anew.by_uid.items()
+        }
 
 
 def test_a_list_is_made_once_for_all_who_ask_for_it() -> None:
