@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 from functools import partial
 from zoneinfo import ZoneInfo
 
+from coordinator.access.readers import EVERYWHERE
 from coordinator.dashboard import paging, paths
 from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.elements import Element, Page
 from coordinator.dashboard.jobs import history, tables
 from coordinator.dashboard.jobs.history import RecordedJobs
-from coordinator.dashboard.jobs.index import INDEXES, UNREADABLE, Filters, IndexedJob
+from coordinator.dashboard.jobs.index import INDEXES, UNREADABLE, Filters, IndexedJob, JobIndex
 from coordinator.dashboard.loads import Loads
+from coordinator.dashboard.pages.kept_rows import KeptRows
 from coordinator.dashboard.pages.problems import problems
 from coordinator.dashboard.readings import FAILURES
 from coordinator.dashboard.visitors import Visitor
@@ -38,6 +40,8 @@ PAST_TITLES = ("QUEUE", "OUTCOME", "WAITED", "HELD", "RESTARTS", "WHY")
 MOST_NAMES = 200
 """The most namespaces and queues that the fields of filters suggest."""
 UTC_ZONE = ZoneInfo("UTC")
+_ANY_TIME = datetime.fromtimestamp(0, UTC)
+"""No cell depends on the present time: the browser counts ages, and a run time is shown at its end only."""
 Places = Mapping[str, tuple[int, int]]
 """The places of waiting jobs, and how many jobs wait in their queues, by uid."""
 PLACES_SECONDS = 2.0
@@ -118,45 +122,48 @@ def page(asked: Asked) -> Page:
     wanted = filters(asked.parameters)
     query = {name: getattr(wanted, name) for name in Filters.__slots__} | {"page": asked.parameters.get("page", "")}
     index, reader = INDEXES.of(asked.reading), asked.bounds.reader
-    now = datetime.fromtimestamp(asked.reading.at, UTC)
     shown, pager = paging.cut(index.find(reader, wanted), PATH, query)
     past = [each for each in history.gone(asked.loaded.past, index.by_uid) if _passes(each, wanted)]
-    told = [each for each in past if reader.may_read(str(each.get("namespace")))][: paging.ROWS]
+    listed = [each for each in past if reader.may_read(str(each.get("namespace")))][: paging.ROWS]
+    told = EVERYWHERE if reader.everywhere else asked.bounds  # all who may list all jobs are told all names
     return Page(
         template="jobs",
         title="Jobs",
         sections={
             "problems": tuple(problems(asked)),
+            "suggestions": asked.reading.once(("suggestions", told), partial(_suggestions, asked, index)),
             "pager": (Element("pager-jobs", "pager", (pager, "jobs", "" if shown else "No such jobs.")),),
-            "jobs": tuple(_row(each, asked.loaded.places, now) for each in shown),
-            **_past(told),
-            "past-note": (Element("past-note-text", "text", _past_note(asked.loaded.past, len(told))),),
+            "jobs": tuple(_ROWS.get(each.uid, each, asked.loaded.places.get(each.uid)) for each in shown),
+            **_past(listed),
+            "past-note": (Element("past-note-text", "text", _past_note(asked.loaded.past, len(listed))),),
         },
-        fixed={
-            "filters": wanted,
-            "phases": PHASES,
-            "namespaces": index.namespaces(reader)[:MOST_NAMES],
-            "queues": _queue_names(asked),
-        },
+        fixed={"filters": wanted, "phases": PHASES},
     )
 
 
-def _queue_names(asked: Asked) -> list[str]:
-    return sorted(str(each["metadata"]["name"]) for each in asked.bounds.queues(asked.reading.queues))[:MOST_NAMES]
+def _suggestions(asked: Asked, index: JobIndex) -> tuple[Element, ...]:
+    """Return the names that the fields of filters suggest."""
+    bounds = asked.bounds
+    queues = sorted(str(each["metadata"]["name"]) for each in bounds.queues(asked.reading.queues))
+    lists = {"namespaces": index.namespaces(bounds.reader), "queues": queues}
+    return tuple(Element(name, "names", tuple(names[:MOST_NAMES])) for name, names in lists.items())
 
 
-def _row(each: IndexedJob, places: Places, now: datetime) -> Element:
+def _row(each: IndexedJob, place: tuple[int, int] | None) -> Element:
     try:
-        row = _cells(each, places, now)
+        row = _cells(each, place)
     except UNREADABLE:
         path = paths.of_job(f"{each.namespace}/{each.name}")
         row = ListedJob(path, each.namespace, each.name, "", "", "", "-", "", "", "-", "the job cannot be read")
     return Element(f"job-{each.uid}", "job", row)
 
 
-def _cells(each: IndexedJob, places: Places, now: datetime) -> ListedJob:
+_ROWS = KeptRows(_row)
+
+
+def _cells(each: IndexedJob, place: tuple[int, int] | None) -> ListedJob:
     item, status = each.item, columns.status_of(each.item)
-    shape = {column.title: column for column in job_columns.job_columns(now, places)}
+    shape = {column.title: column for column in job_columns.job_columns(_ANY_TIME, {each.uid: place} if place else {})}
     began = status.get("startTime") or (status.get("admission") or {}).get("admittedAt") or ""
     is_over = bool(status.get("completionTime"))
     return ListedJob(

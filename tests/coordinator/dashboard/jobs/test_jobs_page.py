@@ -111,7 +111,7 @@ def test_a_reader_of_some_namespaces_sees_their_jobs_alone() -> None:
     assert names(items, "a", "c") == ["c-2", "a-2", "c-1", "a-1", "c-0", "a-0"]
     assert names(items, "a", namespace="b") == []
     page = jobs.page(asked(NOTHING, items, "a"))
-    assert page.fixed["namespaces"] == ["a"]
+    assert page.sections["suggestions"][0].values == ("a",)
     assert "b-1" not in html(page)
 
 
