@@ -109,6 +109,7 @@ def _visitor(session: Session) -> Visitor:
         queries=partial(api_client.find, session),
         history=partial(sources.find, session),
         bounds=lambda _: everything,
+        known_bounds=lambda: everything,
         may_act=True,
         may=Rights(session.cluster, "", ReviewPace()).may,
         is_embedded=session.is_embedded,
