@@ -12,6 +12,36 @@ SILENT_SECONDS = 20.0
 """How long a client may take to send the first request of a connection."""
 
 
+class ConnectionOutlet:
+    """The way to a reader whose answer has no end; see `coordinator.dashboard.streams.Outlet`.
+
+    The answer's head is sent already, and nothing else writes to the connection meanwhile. So a message goes to it at
+    once, as a chunk if the answer is chunked.
+    """
+
+    def __init__(self, transport: asyncio.Transport | None, *, is_chunked: bool) -> None:
+        """`transport` is the connection; None if it was lost already."""
+        self._transport, self._is_chunked = transport, is_chunked
+
+    def is_open(self) -> bool:
+        """Return whether the reader is there."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def is_free(self) -> bool:
+        """Return whether the reader has taken all that was sent."""
+        return self._transport is None or not self._transport.get_write_buffer_size()
+
+    def send(self, text: bytes) -> None:
+        """Send a text, without waiting."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"%x\r\n%b\r\n" % (len(text), text) if self._is_chunked else text)
+
+    def abort(self) -> None:
+        """Close the connection. What the reader has not taken yet is dropped."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
 class _Refused(asyncio.Protocol):
     """Closes a connection that is one too many."""
 
