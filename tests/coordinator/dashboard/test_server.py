@@ -22,6 +22,7 @@ from coordinator.dashboard.routes import PageRoute
 from coordinator.dashboard.visitors import OneVisitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
+from crds.api_resources import TENANT_QUEUES
 from kube import errors
 from tests.coordinator.dashboard.access.test_logins import ACCOUNT, GOOD, Server, visitor
 from tests.support.coordinator import dashboard_site
@@ -314,6 +315,21 @@ def test_a_namespace_that_the_visitor_may_not_list_has_no_page(
     with dashboard_site.running(Logins(Server().as_owner, nobody), readings) as port:
         assert logged_in(Browser(port)).get("/ns/team-b").code == 404
     assert looked == []
+
+
+def test_a_page_stays_when_nobody_says_whether_it_may_have_buttons(
+    readings: FixedReadings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def may(_: Any) -> bool:
+        raise errors.Unauthorized("the token of the kubeconfig has ended")
+
+    def view(asked: Asked) -> Page:
+        return Page("refusal", "T", TEXTS, {"text": f"may act: {asked.may_act}", "code": 0})
+
+    monkeypatch.setattr(routes, "ROUTES", (PageRoute("/q/{name}", view, lambda *_: None, TENANT_QUEUES),))
+    visitors = OneVisitor(replace(visitor("me", None), may_act=True, may=may))
+    with dashboard_site.running(visitors, readings) as port:
+        assert "may act: False" in opened((visitors, Browser(port))).get("/q/a").text
 
 
 def test_pages_are_made_once_for_visitors_who_see_the_same(
