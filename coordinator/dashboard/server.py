@@ -7,8 +7,10 @@ servers, or draws, runs in threads.
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
 from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -62,6 +64,8 @@ class Frame:
     """How long requests in progress may take once the server ends."""
     turn: Turn | None = None
     """The event loop, as probes look at it."""
+    clock: Callable[[], float] = time.time
+    """The time from which browsers count ages, in seconds since 1970."""
 
 
 class _Answers:
@@ -306,7 +310,8 @@ class DashboardServer:
         except ValueError as error:
             raise web.HTTPBadRequest(reason=str(error)) from None
         visitor = self._frame.visitors.find(cookies, is_secure=is_secure)
-        answer = web.StreamResponse(headers={**protection.HEADERS, "X-Accel-Buffering": "no"})
+        date = {"Date": formatdate(self._frame.clock(), usegmt=True)}
+        answer = web.StreamResponse(headers={**protection.HEADERS, **date, "X-Accel-Buffering": "no"})
         answer.content_type = "text/event-stream"
         await answer.prepare(request)
 

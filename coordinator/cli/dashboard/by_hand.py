@@ -43,10 +43,11 @@ def show(session: Session, port: int | None, *, no_open: bool) -> None:
     visitors = OneVisitor(_visitor(session))
     namespace = "" if session.everywhere else session.namespace
     _note_missing(session, namespace)
+    clock = session.cluster.server_time.now
     with (
         tempfile.TemporaryDirectory(prefix="torchq-") as folder,
         JobFeeds(session.cluster) as feeds,
-        Readings(partial(feeds.of, namespace), partial(api_client.find, session)) as readings,
+        Readings(partial(feeds.of, namespace), partial(api_client.find, session), clock) as readings,
     ):
 
         def ready(bound: int) -> None:
@@ -54,7 +55,7 @@ def show(session: Session, port: int | None, *, no_open: bool) -> None:
             asyncio.get_running_loop().run_in_executor(None, _tell, name, url, None if no_open else Path(folder))
 
         shown = f"{name}, namespace {namespace}" if namespace else name
-        serve(Frame(shown, ADDRESS, visitors, readings), _ports(port), ready)
+        serve(Frame(shown, ADDRESS, visitors, readings, clock=clock), _ports(port), ready)
         session.cluster.close()
 
 

@@ -209,6 +209,13 @@ def test_what_fails_is_told_in_words(
     assert ("secret thing" in caplog.text) == (code == 500)
 
 
+def test_browsers_count_ages_by_the_clock_of_the_cluster(readings: FixedReadings) -> None:
+    visitors = OneVisitor(visitor("me", None))
+    frame = server.Frame("here", ADDRESS, visitors, readings, clock=lambda: 3600.0)  # type: ignore[arg-type]
+    with dashboard_site.answering(frame) as port, opened((visitors, Browser(port))).stream("/", "") as stream:
+        assert stream.headers.get_all("Date") == ["Thu, 01 Jan 1970 01:00:00 GMT"]
+
+
 def test_a_stream_sends_changes_and_ends_with_the_session(site: Browser, readings: FixedReadings) -> None:
     page = logged_in(site).get("/")
     with site.stream("/", secret_of(page.text)) as stream:
