@@ -59,6 +59,8 @@ class StreamRequest:
 
     address: str
     shown: Versions
+    is_once: bool = False
+    """Whether the answer ends with the present changes: something on the way holds streams back until they end."""
 
 
 def read_request(body: bytes) -> StreamRequest:
@@ -66,7 +68,7 @@ def read_request(body: bytes) -> StreamRequest:
     try:
         asked = orjson.loads(body)
         shown = {str(name): [(str(i), str(v)) for i, v in each] for name, each in asked["shown"].items()}
-        found = StreamRequest(str(asked["page"]), shown)
+        found = StreamRequest(str(asked["page"]), shown, asked.get("once") is True)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("the body does not say which page is open") from error
     if sum(map(len, shown.values())) > MOST_SHOWN:
@@ -86,6 +88,8 @@ class _Stream:
     sent_at: float
     ended: asyncio.Future[bool]
     """Is done at the end; False for a reader that is too slow."""
+    is_once: bool
+    """Whether the stream ends with the present changes."""
     is_waiting: bool = False
     """Whether the page is being made."""
 
@@ -185,7 +189,9 @@ class Streams:
             outlet.send(FULL)
             return True
         loop = asyncio.get_running_loop()
-        stream = _Stream(visitor, asked.address, outlet, is_there, asked.shown, loop.time(), loop.create_future())
+        stream = _Stream(
+            visitor, asked.address, outlet, is_there, asked.shown, loop.time(), loop.create_future(), asked.is_once
+        )
         self._of_visitor[visitor] += 1
         self._open[stream] = None
         try:
@@ -240,3 +246,5 @@ class Streams:
             stream.tell(None, now)
         except Exception as error:
             stream.ended.set_exception(error)
+        if stream.is_once:
+            stream.end()

@@ -102,7 +102,7 @@ def act(visitor: Visitor, asked: AskedChange, fields: Mapping[str, str]) -> list
 
 
 def code(error: Exception) -> int:
-    """Return the status of the answer to a change that was not made."""
+    """Return the HTTP status of the answer to a change that was not made."""
     match error:
         case NotAsked() | errors.Invalid():
             return 400
