@@ -54,7 +54,7 @@ class DiskReserve:
                 allocate(self._log, _LOG_BYTES)
             self._count_free_pages()
             if self._spare - size < _LEAST_SPARE:
-                self._grow(size + _MOST_SPARE - self._spare)
+                self._grow(size + _MOST_SPARE)
                 self._count_free_pages()
         self.full = self._spare - size < _LEAST_SPARE or not self._is_log_long()
         return not self.full
@@ -81,16 +81,19 @@ class DiskReserve:
             return self._log.stat().st_size >= _LOG_BYTES
         return False
 
-    def _grow(self, size: int) -> None:
-        """Add free pages to the database file. Raise OSError or sqlite3.Error on failure.
+    def _grow(self, spare: int) -> None:
+        """Add free pages to the database file until there are so many bytes of them. Raise OSError or sqlite3.Error on
+        failure.
+
+        The row takes the free pages that there are already, so it has the size of all that are to be free.
 
         A scratch file tests first whether the disk has the room. Otherwise pages in the log that find no room in the
         database would block every later checkpoint.
         """
         scratch = self._path.with_name(f".{self._path.name}.room")
         try:
-            allocate(scratch, size + self._page * 16)
-            self._database.execute("INSERT INTO spare VALUES (zeroblob(?))", (size,))
+            allocate(scratch, spare - self._spare + self._page * 16)
+            self._database.execute("INSERT INTO spare VALUES (zeroblob(?))", (spare,))
         finally:
             scratch.unlink(missing_ok=True)
         try:

@@ -17,7 +17,7 @@ from crds.api_resources import PODS, Resource
 from embedded import preallocation
 from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage import disk_reserve
-from embedded.apiserver.storage.disk import Disk, DiskFull
+from embedded.apiserver.storage.disk import Disk, DiskFull, Row
 from embedded.apiserver.storage.object_store import Store
 from embedded.layout import Layout
 from kube import client, errors
@@ -86,6 +86,22 @@ def no_room(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         disk._database.execute(f"PRAGMA max_page_count={pages}")
         yield
     disk._database.execute("PRAGMA max_page_count=1073741823")
+
+
+def test_the_reserve_that_has_grown_lasts_for_many_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each growth writes megabytes and waits for the disk."""
+    grown = []
+
+    def allocate(path: Path, size: int) -> None:
+        grown.append(path.suffix == ".room")
+        preallocation.allocate(path, size)
+
+    monkeypatch.setattr(disk_reserve, "allocate", allocate)
+    disk = Disk(tmp_path / "objects.sqlite")
+    for number in range(120):
+        disk.commit([Row("things", "n", f"t{number}", number, os.urandom(50_000))], number)
+    disk.close()
+    assert 1 < sum(grown) <= 4, "6 MB of objects, and at least 2 MiB in each growth"
 
 
 def test_full_disk_accepts_deletions_and_small_changes(
