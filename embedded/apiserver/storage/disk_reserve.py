@@ -19,8 +19,9 @@ CHECKPOINT_PAGES = 4000
 """The pages in the log from which a checkpoint writes them into the database: 16 MB, since it waits for the disk."""
 _LOG_BYTES = 24 * 1024 * 1024
 """The length of the log: those pages, and the largest usual batch."""
-_MOST_SPARE, _LEAST_SPARE = 4 * 1024 * 1024, 2 * 1024 * 1024
-"""Bytes of free pages. If there are fewer than the second number, pages are added up to the first."""
+_MOST_SPARE, _LEAST_SPARE = 8 * 1024 * 1024, 2 * 1024 * 1024
+"""Bytes of free pages. If there are fewer than the second number, pages are added up to the first. All requests wait
+for that, some 0.1 s."""
 _RETRY_SECONDS = 1.0
 _TABLE = "CREATE TABLE IF NOT EXISTS spare (room BLOB)"
 
