@@ -126,8 +126,7 @@ class Places:
         self.lacking: set[str] = set()
         """The jobs that have fewer places than pods that keep one. They are to be followed once room is free."""
         self.unbound: set[str] = set()  # the jobs that have places without pods
-        self.usable: NodeSet = EVERY
-        """The nodes that take new pods."""
+        self.usable: NodeSet = EVERY  # the nodes that take new pods
         self.kept: NodeSet = 0
         """The nodes that are kept for one waiting job (`queues.placement.kept_nodes`)."""
         self.kept_for: tuple[str, Gang] | None = None
@@ -143,8 +142,7 @@ class Places:
         """Whether only pods may go, before the job for which nodes are kept, that can run on none of these."""
         self.turn_until = 0.0
         """Until when others wait; if they do not, until when they may go whatever the scheduler does."""
-        self.names_nodes = False
-        """Whether `take` returns the nodes."""
+        self.names_nodes = False  # whether `take` returns the nodes
         self.gradient: Gradient | None = None
         self.is_outdated = False
         """Whether it is not known which of the picked jobs have a reservation."""
@@ -182,9 +180,8 @@ class Places:
     def take(self, key: str, gang: Gang | None, units: int = 0) -> str:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
         others. Return the gang's domain, and the nodes if `names_nodes`, as a text (`queues.placement.pod_nodes`)."""
-        job = self.jobs.get(key)
-        if job is None:
-            job = self.jobs[key] = JobPlaces()
+        known = self.jobs.get(key)
+        job = self.jobs[key] = JobPlaces() if known is None else known
         job.reserved = True
         if gang is None:
             return ""
@@ -202,7 +199,10 @@ class Places:
         job.members, job.lasting = merged(job.members + members), gang.lasting
         for node, shape, count in found or ():
             self._change(job.waiting, node, shape.demand, count)
-        self._note_lack(key, job)
+        if known is None and found:
+            self.unbound.add(key)  # each pick comes here
+        else:
+            self._note_lack(key, job)
         named = [(node, settled.get(one, one), pods) for node, one, pods in found or () if self.names_nodes]
         return pod_nodes.write(named, [shape for shape, _ in job.members], self.room.names, domain)
 
