@@ -1,15 +1,52 @@
-"""The connections of browsers: how many there are, and for how long one may be without a request.
+"""The connections of browsers: how many there are, for how long one may be without a request, and what is no request.
 
 One rule: who only holds connections open takes none of them from others for long.
 """
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
+
+from aiohttp import web
+
+from coordinator.dashboard import protection
 
 MOST_CONNECTIONS = 2000
 SILENT_SECONDS = 20.0
 """How long a client may take to send the first request of a connection."""
+IDLE_SECONDS = 30.0
+"""How long a connection without a request stays open."""
+LINE_BYTES, FIELD_BYTES = 8 * 1024, 32 * 1024
+"""The longest address and the longest header: browsers send the cookies of all ports of this machine."""
+NO_REQUEST = "the request cannot be read: it is no HTTP, or an address or a header of it is too long"
+_QUIET = logging.Logger("dashboard-requests", logging.CRITICAL + 1)
+"""Takes what aiohttp says of requests that are no HTTP: it repeats their headers."""
+_OPTIONS: Mapping[str, Any] = MappingProxyType(
+    {
+        "access_log": None,
+        "logger": _QUIET,
+        "keepalive_timeout": IDLE_SECONDS,
+        "lingering_time": 1.0,
+        "max_line_size": LINE_BYTES,
+        "max_field_size": FIELD_BYTES,
+    }
+)
+
+
+class _Connection(web.RequestHandler):
+    """The connection of a browser."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answer what is no request. The answer of aiohttp would repeat what came, such as a cookie."""
+        answer = super().handle_error(request, status, exc, NO_REQUEST if message else None)
+        answer.headers.update(protection.HEADERS)
+        return answer
 
 
 class _Refused(asyncio.Protocol):
@@ -26,16 +63,16 @@ class Connections:
         self._silent: set[Any] = set()
         """The protocols of connections that have sent no request yet."""
 
-    def limited(self, make: Callable[[], Any], count: Callable[[], int]) -> Callable[[], Any]:
-        """Return what makes the protocol of each connection; `make` does so for connections that are answered, of which
-        there are `count`."""
+    def of(self, server: web.Server) -> Callable[[], Any]:
+        """Return what makes the protocol of each connection of a server."""
+        loop = asyncio.get_running_loop()
 
         def made() -> Any:
-            if count() >= MOST_CONNECTIONS:
+            if len(server.connections) >= MOST_CONNECTIONS:
                 return _Refused()
-            protocol = make()
+            protocol = _Connection(server, loop=loop, **_OPTIONS)
             self._silent.add(protocol)
-            asyncio.get_running_loop().call_later(SILENT_SECONDS, self._close_silent, protocol)
+            loop.call_later(SILENT_SECONDS, self._close_silent, protocol)
             return protocol
 
         return made

@@ -1,14 +1,16 @@
 """The server of the dashboard: pages, logins, and one stream of changes for each page that is open.
 
-One rule: this is the only module that uses aiohttp. The event loop waits for nothing but clients: what asks servers,
-or draws, runs in threads.
+One rule: this module and `connections` alone use aiohttp. The event loop waits for nothing but clients: what asks
+servers, or draws, runs in threads.
 """
 
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
 from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -29,7 +31,6 @@ from coordinator.dashboard.readings import FAILURES, Readings
 from coordinator.dashboard.streams import END, Streams, read_request
 from coordinator.dashboard.visitors import OneVisitor, Visitor, Visitors
 from coordinator.http.listening_ports import is_for_address
-from coordinator.query.questions import UnknownObject
 from kube import errors
 from kube.process.turns import Turn
 
@@ -39,15 +40,9 @@ BODY_BYTES = 512 * 1024
 FORM_BYTES, MOST_FIELDS = 64 * 1024, 50
 BODY_SECONDS = 10.0
 """How long a client may take to send the body of a request."""
-IDLE_SECONDS = 30.0
-"""How long a connection without a request stays open."""
-LINE_BYTES, FIELD_BYTES = 8 * 1024, 32 * 1024
-"""The longest address and the longest header: browsers send the cookies of all ports of this machine."""
 STATIC = {"dashboard.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 LINKS = (("/", "Queues"), ("/jobs", "Jobs"), ("/usage", "Usage"))
 FAILED = "this page could not be made: the log of the dashboard says why"
-_QUIET = logging.Logger("dashboard-requests", logging.CRITICAL + 1)
-"""Takes what aiohttp says of requests that are no HTTP: it repeats their headers."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPENED = "this address was opened already, or is wrong: run torchq dashboard again"
 T = TypeVar("T")
@@ -69,6 +64,8 @@ class Frame:
     """How long requests in progress may take once the server ends."""
     turn: Turn | None = None
     """The event loop, as probes look at it."""
+    clock: Callable[[], float] = time.time
+    """The time from which browsers count ages, in seconds since 1970."""
 
 
 class _Answers:
@@ -255,7 +252,7 @@ class DashboardServer:
             target = acting.target(form)
             said = await self._run(acting.act, visitor, target, form)
         except FAILURES as error:
-            return self._answers.html(act.acted([str(error)], target, is_done=False), visitor, _code(error))
+            return self._answers.html(act.acted([str(error)], target, is_done=False), visitor, acting.code(error))
         act.expire(visitor, target)
         log.info("%s %s for %s", target.verb.name, target.subject, visitor.name)
         return self._answers.html(act.acted(said, target, is_done=True), visitor)
@@ -313,7 +310,8 @@ class DashboardServer:
         except ValueError as error:
             raise web.HTTPBadRequest(reason=str(error)) from None
         visitor = self._frame.visitors.find(cookies, is_secure=is_secure)
-        answer = web.StreamResponse(headers={**protection.HEADERS, "X-Accel-Buffering": "no"})
+        date = {"Date": formatdate(self._frame.clock(), usegmt=True)}
+        answer = web.StreamResponse(headers={**protection.HEADERS, **date, "X-Accel-Buffering": "no"})
         answer.content_type = "text/event-stream"
         await answer.prepare(request)
 
@@ -344,20 +342,6 @@ def _check_secret(visitor: Visitor, shown: str) -> None:
         raise web.HTTPForbidden(reason="the page is of an earlier login: load it again")
 
 
-def _code(error: Exception) -> int:
-    """Return the status of the answer to a change that was not made."""
-    match error:
-        case acting.NotAsked() | errors.Invalid():
-            return 400
-        case errors.Forbidden():
-            return 403
-        case errors.NotFound() | UnknownObject():
-            return 404
-        case errors.Conflict():
-            return 409
-    return 503
-
-
 def _file(download: Download) -> web.Response:
     # A name in quotes has only characters that cannot end them.
     name = "".join(each if each.isascii() and (each.isalnum() or each in "-._") else "_" for each in download.name)
@@ -369,23 +353,12 @@ async def serve(frame: Frame, port: int, ready: Callable[[int], None], stopped: 
     """Answer at a port of the address until `stopped` returns. `ready` is told the port. By then `stopped` has begun,
     as whoever reads the address may send a signal at once. Raises OSError."""
     server = DashboardServer(frame)
-    runner = web.AppRunner(
-        server.application(),
-        access_log=None,
-        logger=_QUIET,
-        shutdown_timeout=frame.drain_seconds,
-        keepalive_timeout=IDLE_SECONDS,
-        lingering_time=1.0,
-        max_line_size=LINE_BYTES,
-        max_field_size=FIELD_BYTES,
-    )
+    runner = web.AppRunner(server.application(), shutdown_timeout=frame.drain_seconds)
     await runner.setup()
     loop = asyncio.get_running_loop()
     try:
-        answering = runner.server
-        assert answering is not None
-        protocol = server.connections.limited(answering, lambda: len(answering.connections))
-        listening = await loop.create_server(protocol, frame.address, port)
+        assert runner.server is not None
+        listening = await loop.create_server(server.connections.of(runner.server), frame.address, port)
         try:
             stop = asyncio.ensure_future(stopped())
             await asyncio.sleep(0)

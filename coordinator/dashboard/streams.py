@@ -46,6 +46,8 @@ class StreamRequest:
 
     address: str
     shown: Versions
+    is_once: bool = False
+    """Whether the answer ends with the present changes: something on the way holds streams back until they end."""
 
 
 def read_request(body: bytes) -> StreamRequest:
@@ -53,7 +55,7 @@ def read_request(body: bytes) -> StreamRequest:
     try:
         asked = orjson.loads(body)
         shown = {str(name): [(str(i), str(v)) for i, v in each] for name, each in asked["shown"].items()}
-        found = StreamRequest(str(asked["page"]), shown)
+        found = StreamRequest(str(asked["page"]), shown, asked.get("once") is True)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("the body does not say which page is open") from error
     if sum(map(len, shown.values())) > MOST_SHOWN:
@@ -145,6 +147,8 @@ class Streams:
             if loop.time() - heard > HEARTBEAT_SECONDS:
                 await write(ALIVE)
                 heard = loop.time()
+            if asked.is_once:
+                return
             await ticks.wait()
         if not self.stopping:
             await write(END)

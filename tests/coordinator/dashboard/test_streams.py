@@ -96,6 +96,19 @@ def test_a_page_gets_what_differs_and_only_that() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(("shown", "told"), [("old", [b"data: "]), ("one", [ALIVE])])
+def test_a_page_behind_a_proxy_that_holds_streams_back_gets_an_answer_that_ends(shown: str, told: list[bytes]) -> None:
+    asked = read_request(orjson.dumps({"page": "/", "shown": {"rows": [["e0", shown]]}, "once": True}))
+
+    async def test(place: Place) -> None:
+        tab = place.open(visitor("a", None), asked)
+        assert await tab.task
+        assert [tab.sent.get_nowait()[: len(each)] for each in told] == told
+        assert tab.sent.empty()
+
+    run(test)
+
+
 def test_a_page_that_is_shown_in_many_tabs_is_made_once_for_each_reading() -> None:
     async def test(place: Place) -> None:
         who = visitor("a", None)

@@ -147,6 +147,17 @@ def test_an_object_that_is_no_job_does_not_hide_the_others(broken: Any) -> None:
     assert all(row.reason == "the job cannot be read" for row in found if row.name != "train")
 
 
+def test_megabytes_in_a_status_are_cut_in_lists() -> None:
+    huge = "word " * 200_000
+    status = {"phase": "Failed", "conditions": [{"type": "Failed", "status": "True", "reason": huge, "message": huge}]}
+    items = [job("failed", status), job("waits", {"phase": "Queued", "queue": {"reason": huge, "message": huge}})]
+    items.append(job("ends"))
+    items[-1]["metadata"] |= {"deletionTimestamp": CREATED, "finalizers": [f"{word}{huge}" for word in "ab"]}
+    assert sum(len(row.reason) for row in shown(items)) < 10_000
+    told = RecordedJobs((past("gone", message=huge, reason=huge, result=huge),))
+    assert len(html(jobs.page(asked(JobsLoaded(told, {}), items)))) < 30_000
+
+
 def past(name: str, **more: Any) -> dict[str, Any]:
     held = {"gpuHours": 2.0, "cpuHours": 1.0, "hours": {}}
     return {
@@ -171,17 +182,31 @@ def test_deleted_jobs_come_from_the_history_in_the_words_of_torchq_history() -> 
 def test_the_places_of_the_waiting_jobs_on_the_page_are_asked_once_for_all_with_the_same_rights() -> None:
     queue = {"schedulingPolicy": {"queue": "queue-of-places"}}
     waits, held = job("waits", QUEUED, **queue), job("held", schedulingPolicy={"hold": True, "queue": "another"})
-    INDEXES.of(Reading(number=1, at=NOW, jobs=(waits, held, job("runs", RUNNING))))
+    behind = [
+        job("behind", QUEUED, **queue),
+        job("on-hold", schedulingPolicy={"hold": True, "queue": "queue-of-places"}),
+    ]
+    items = [waits, held, job("runs", RUNNING), *behind]
+    INDEXES.of(Reading(number=1, at=NOW, jobs=tuple(items)))
     asked_for: list[Any] = []
 
     class Coordinator(FakeQueries):
         def places(self, queues: Any) -> Any:
             asked_for.append(set(queues))
-            return [{"uid": "uid-waits", "position": 2, "of": 5}, {"uid": "x", "position": 1, "of": 5}]
+            place = {"queue": "queue-of-places", "of": 5}
+            return [{**place, "uid": "x", "position": 1}, {**place, "uid": "uid-waits", "position": 2}]
 
     for _ in range(2):
-        assert jobs.load(visitor(FakeCluster(), Coordinator()), {}).places["uid-waits"] == (2, 5)
+        loaded = jobs.load(visitor(FakeCluster(), Coordinator()), {})
+        assert loaded.places["uid-waits"] == (2, 5)
     assert asked_for == [{"queue-of-places"}]
+    assert {row.name: row.reason for row in shown(items, loaded=loaded)} == {
+        "waits": "2 of 5 (WaitingForPool)",
+        "behind": "after 2 of 5 (WaitingForPool)",  # a coordinator tells the first places of a long queue
+        "on-hold": "Held",
+        "held": "Held",
+        "runs": "-",
+    }
 
 
 def test_without_a_recorder_the_page_says_so() -> None:
