@@ -1,7 +1,7 @@
 """The client of a Kubernetes API, on the official client's configuration, authentication, TLS and connection pool.
 
-One rule: this is the only module that uses `kubernetes` (by `kube.official.parts`), and it uses none of its models. The
-models cost forty times the parsing of raw JSON, and they silently drop the fields they do not know.
+One rule: this module and `kube.official` alone use `kubernetes`, and they use none of its models. The models cost forty
+times the parsing of raw JSON, and they silently drop the fields they do not know.
 """
 
 import logging
@@ -9,7 +9,6 @@ import os
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from urllib3.exceptions import InsecureRequestWarning
 from crds.api_resources import Resource
 from kube import errors, hosts, pages, requests, streams
 from kube.api import Listing, Manifest, Patch, WatchEvent
-from kube.official import authorization, parts
+from kube.official import authorization, kubeconfig, parts
 from kube.process.meter import NO_METER, Meter
 from kube.process.server_time import ServerTime
 from kube.settings import ConnectionSettings
@@ -131,14 +130,8 @@ def _read_entry(path: str, name: str, read: Callable[[dict[str, Any]], Any]) -> 
     """Return the value that `read` finds in the entry of a context. Raise Misconfigured if the kubeconfig is
     unusable."""
     found: list[str] = []
-    _load(lambda: found.append(str(read(_entry(path or DEFAULT_KUBECONFIG, name)) or "")), path)
+    _load(lambda: found.append(str(read(kubeconfig.entry(path or DEFAULT_KUBECONFIG, name)) or "")), path)
     return found[0]
-
-
-def _entry(path: str, name: str) -> dict[str, Any]:
-    contexts, active = parts.config.list_kube_config_contexts(path)
-    entry: dict[str, Any] = next((candidate for candidate in contexts if candidate["name"] == name), active)
-    return entry
 
 
 class KubernetesCluster(LogStreams):
@@ -336,9 +329,8 @@ def _configuration(settings: ConnectionSettings) -> Any:
     configuration = parts.Configuration()
     path = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
     if path or settings.context or Path(os.path.expanduser(DEFAULT_KUBECONFIG)).exists():
-        _load(
-            lambda: _from_file(path or DEFAULT_KUBECONFIG, settings.context, configuration), path or DEFAULT_KUBECONFIG
-        )
+        path = path or DEFAULT_KUBECONFIG
+        _load(lambda: kubeconfig.load(path, settings.context, configuration), path)
     elif os.environ.get(IN_CLUSTER):
         _load(lambda: parts.config.load_incluster_config(configuration), "the service account of this pod")
     else:
@@ -351,24 +343,6 @@ def _not_configured() -> errors.Misconfigured:
         f"no Kubernetes configuration was found: give --kubeconfig, set KUBECONFIG, or put a kubeconfig at "
         f"{DEFAULT_KUBECONFIG}; for a cluster on this machine: torchq local up"
     )
-
-
-def _from_file(path: str, context: str, configuration: Any) -> None:
-    files = [Path(part).expanduser() for part in path.split(os.pathsep) if part]
-    if not any(file.exists() for file in files):
-        raise FileNotFoundError("there is no such file")
-    parts.config.load_kube_config(path, context=context or None, client_configuration=configuration)
-    if (token_file := _token_file(path, context)) is not None:
-        configuration.refresh_api_key_hook = partial(authorization.read_token, token_file)
-
-
-def _token_file(path: str, context: str) -> Path | None:
-    """Return the file with the user's token, which may be renewed; the official loader reads it once."""
-    users = parts.config.kube_config.KubeConfigMerger(path).config["users"]
-    user = users.get_with_name(_entry(path, context)["context"].get("user"), safe=True)
-    fields = (user.safe_get("user") if user is not None else None) or {}
-    has_file = "tokenFile" in fields and "auth-provider" not in fields
-    return Path(user.path).parent / str(fields["tokenFile"]) if has_file else None
 
 
 def _load(load: Callable[[], None], source: str) -> None:

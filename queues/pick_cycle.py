@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from crds.keys import JobKey
-from crds.resources.amounts import Amounts
+from crds.resources.amounts import PODS, Amounts
 from queues import errors
 from queues.picking.backfill import JobEnds, Shadows, no_job_ends
 from queues.picking.picker import OutsideLimits, Picker
@@ -229,7 +229,12 @@ class PickCycle:
         """Give jobs the further workers of the last plan (`QueueStore.grow_idle`). Raises the errors of the store."""
         if self._picker is None:
             return ["revision"] * len(growths)
-        return self._store.grow_idle(growths, *self._picker.version)
+        refusals, places = self._store.grow_idle(growths, *self._picker.version), self._picker.pool.places
+        for growth, refused in zip(growths, refusals, strict=True):
+            if places is not None and not refused:
+                key = str(growth.key)
+                places.take(key, places.gang_of(key, "grow", {PODS: growth.workers}))
+        return refusals
 
     def _commit(self, picker: Picker, places: Places | None, now: float, limit: int, heads: int) -> list[_Done]:
         """Pick and commit batch after batch, and return all of them. The places of picks that the store refused are

@@ -44,10 +44,11 @@ class WorkSettings:
     """The wait after the first failure."""
     backoff_cap: float = 60.0
     """The longest wait after a failure."""
-    tenant_share: float = 0.75
-    """The part of all threads, rounded up, that the keys of one tenant hold at most while another tenant has had keys,
-    too. So with four threads or more, a key of a tenant with few keys waits for no run of another tenant."""
-    tenant_seconds: float = 60.0
+    tenant_share: float = 0.125
+    """The part of all threads, rounded up to two at least, that the keys of one tenant hold at most while another has
+    had keys, too. So a key of a tenant with few keys waits for no run of another tenant. Its own run shares the Python
+    of the worker, and the API server, with few others: more of them at a time end hardly sooner."""
+    tenant_seconds: float = 10.0
     """For how long a tenant counts as such another after a key of it was leased. A tenant that is alone longer has all
     threads."""
     batch_timeout: int = 120
@@ -96,7 +97,7 @@ class WorkSource(Protocol):
 
         The number of keys is at most the number of free threads of workers with the store's layout and owner, and 0
         while every such worker has a batch waiting. While several tenants have keys, one of them holds at most
-        `tenant_share` of all threads, rounded up. Raises StoreLost while the store has no epoch."""
+        `tenant_share` of all threads, and two at least. Raises StoreLost while the store has no epoch."""
 
     def shorten_leases(self) -> int:
         """Shorten leases and registrations that end later than any can, because the server's clock was set back or

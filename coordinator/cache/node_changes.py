@@ -1,11 +1,14 @@
-"""What has changed about the places of pods on nodes since the leader looked last.
+"""What has changed about the places of pods on nodes since the leader looked last, and what it looks at once more.
 
 One rule: an event becomes only a key, a name, or nothing. A process that never led collects nothing, and one that leads
 no more collects no more than MOST.
 """
 
+import math
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from coordinator.cache.node_views import NodeView
 from coordinator.cache.views import JobView, PodView
@@ -13,6 +16,11 @@ from crds.keys import JobKey
 
 MOST = 100_000
 """The most changes that are kept apart. If there are more, everything is read at the next look."""
+TURN_SECONDS = 300.0
+"""Within which time every job and node is looked at once more, whatever was overlooked."""
+_PAUSE_SECONDS = 1.0
+_MOST_LOOKS = 256
+"""The most jobs and nodes of one second look, so that none takes long. In large clusters a turn takes longer for it."""
 
 
 def node_index(pod: PodView) -> str | None:
@@ -60,6 +68,12 @@ class NodeChanges:
                 is_same_state = after is not None and (before.admission is None) == (after.admission is None)
                 self._edited |= is_same_state and after is not None and before.gang is not after.gang
 
+    def note_charges(self, keys: Iterable[JobKey]) -> None:
+        """Note that charges of jobs were lowered in the store."""
+        if not self._everything:
+            with self._lock:
+                self._jobs.update(keys)
+
     def note_pod(self, before: PodView | None, after: PodView | None) -> None:
         """Note a change of a pod, if it takes or frees room of a node."""
         if self._everything or _place(before) == _place(after):
@@ -94,6 +108,31 @@ class NodeChanges:
             self._everything = True
             self._jobs.clear()
             self._nodes.clear()
+
+
+class SecondLooks:
+    """The jobs and nodes that are looked at once more, a few at a time: no single look costs what all of them do."""
+
+    def __init__(self, now: float) -> None:
+        self._rest: Iterator[JobKey | str] = iter(())
+        self._size = 0
+        self._looked = now
+
+    def take(self, now: float, found: Callable[[], tuple[int, Iterator[JobKey | str]]]) -> Changed:
+        """Return the jobs and nodes that are due. `found` returns all of them and their number, at the beginning of
+        each turn; it may return one twice."""
+        passed = abs(now - self._looked)
+        if passed < _PAUSE_SECONDS:
+            return Changed()
+        self._looked = now
+        count = min(_MOST_LOOKS, math.ceil(self._size * passed / TURN_SECONDS))
+        due = [*islice(self._rest, count)]
+        if len(due) < count or not self._size:
+            self._size, self._rest = found()
+        return Changed(
+            jobs=frozenset(each for each in due if isinstance(each, JobKey)),
+            nodes=frozenset(each for each in due if isinstance(each, str)),
+        )
 
 
 def _place(pod: PodView | None) -> object:

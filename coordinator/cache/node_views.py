@@ -14,6 +14,9 @@ from crds.resources.amounts import Amounts
 from crds.torchjob import demand
 from kube.api import Manifest
 
+_CLOSING = frozenset({"DiskPressure", "PIDPressure", "NetworkUnavailable"})
+"""The conditions of a node that keep pods away. MemoryPressure keeps away only pods that request nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
@@ -21,7 +24,7 @@ class NodeView:
 
     name: str
     ready: bool
-    """Whether the node takes new pods: it is ready, open, and not about to go away."""
+    """Whether the node takes new pods: it is ready, open, not under pressure, and not about to go away."""
     allocatable: Amounts
     embedded: bool = False
     """Whether the node belongs to an embedded cluster, which never has a second node."""
@@ -49,10 +52,10 @@ def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeV
     status, spec = manifest.get("status") or {}, manifest.get("spec") or {}
     leaving = any(taint.get("key") in leaving_taints for taint in spec.get("taints") or ())
     conditions, cordoned = status.get("conditions") or [], bool(spec.get("unschedulable", False))
-    is_ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    true = {condition["type"] for condition in conditions if condition["status"] == "True"}
     return NodeView(
         name=manifest["metadata"]["name"],
-        ready=is_ready and not cordoned and not leaving,
+        ready="Ready" in true and not true & _CLOSING and not cordoned and not leaving,
         allocatable=demand.read_resources(status.get("allocatable") or {}),
         embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == EMBEDDED,
         leaving=leaving,

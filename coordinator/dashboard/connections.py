@@ -1,15 +1,82 @@
-"""The connections of browsers: how many there are, and for how long one may be without a request.
+"""The connections of browsers: how many there are, for how long one may be without a request, and what is no request.
 
 One rule: who only holds connections open takes none of them from others for long.
 """
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
+
+from aiohttp import web
+
+from coordinator.dashboard import protection
 
 MOST_CONNECTIONS = 2000
 SILENT_SECONDS = 20.0
 """How long a client may take to send the first request of a connection."""
+IDLE_SECONDS = 30.0
+"""How long a connection without a request stays open."""
+LINE_BYTES, FIELD_BYTES = 8 * 1024, 32 * 1024
+"""The longest address and the longest header: browsers send the cookies of all ports of this machine."""
+NO_REQUEST = "the request cannot be read: it is no HTTP, or an address or a header of it is too long"
+_QUIET = logging.Logger("dashboard-requests", logging.CRITICAL + 1)
+"""Takes what aiohttp says of requests that are no HTTP: it repeats their headers."""
+_OPTIONS: Mapping[str, Any] = MappingProxyType(
+    {
+        "access_log": None,
+        "logger": _QUIET,
+        "keepalive_timeout": IDLE_SECONDS,
+        "lingering_time": 1.0,
+        "max_line_size": LINE_BYTES,
+        "max_field_size": FIELD_BYTES,
+    }
+)
+
+
+class _Connection(web.RequestHandler):
+    """The connection of a browser."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answer what is no request. The answer of aiohttp would repeat what came, such as a cookie."""
+        answer = super().handle_error(request, status, exc, NO_REQUEST if message else None)
+        answer.headers.update(protection.HEADERS)
+        return answer
+
+
+class ConnectionOutlet:
+    """The way to a reader whose answer has no end; see `coordinator.dashboard.streams.Outlet`.
+
+    The answer's head is sent already, and nothing else writes to the connection meanwhile. So a message goes to it at
+    once, as a chunk if the answer is chunked.
+    """
+
+    def __init__(self, transport: asyncio.Transport | None, *, is_chunked: bool) -> None:
+        """`transport` is the connection; None if it was lost already."""
+        self._transport, self._is_chunked = transport, is_chunked
+
+    def is_open(self) -> bool:
+        """Return whether the reader is there."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def is_free(self) -> bool:
+        """Return whether the reader has taken all that was sent."""
+        return self._transport is None or not self._transport.get_write_buffer_size()
+
+    def send(self, text: bytes) -> None:
+        """Send a text, without waiting."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(b"%x\r\n%b\r\n" % (len(text), text) if self._is_chunked else text)
+
+    def abort(self) -> None:
+        """Close the connection. What the reader has not taken yet is dropped."""
+        if self._transport is not None:
+            self._transport.abort()
 
 
 class _Refused(asyncio.Protocol):
@@ -26,16 +93,16 @@ class Connections:
         self._silent: set[Any] = set()
         """The protocols of connections that have sent no request yet."""
 
-    def limited(self, make: Callable[[], Any], count: Callable[[], int]) -> Callable[[], Any]:
-        """Return what makes the protocol of each connection; `make` does so for connections that are answered, of which
-        there are `count`."""
+    def of(self, server: web.Server) -> Callable[[], Any]:
+        """Return what makes the protocol of each connection of a server."""
+        loop = asyncio.get_running_loop()
 
         def made() -> Any:
-            if count() >= MOST_CONNECTIONS:
+            if len(server.connections) >= MOST_CONNECTIONS:
                 return _Refused()
-            protocol = make()
+            protocol = _Connection(server, loop=loop, **_OPTIONS)
             self._silent.add(protocol)
-            asyncio.get_running_loop().call_later(SILENT_SECONDS, self._close_silent, protocol)
+            loop.call_later(SILENT_SECONDS, self._close_silent, protocol)
             return protocol
 
         return made

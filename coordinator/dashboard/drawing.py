@@ -4,12 +4,13 @@ One rule: this is the only module that uses Jinja2. Everything is escaped, and a
 """
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from coordinator import terminal
 from coordinator.dashboard.elements import Drawn, DrawnPage, Element, Page
@@ -32,6 +33,16 @@ _ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_TIME = re.compile(r"\b\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\dZ\b")
+"""A time as torchq writes it into sentences."""
+
+
+def _with_times(text: object) -> Markup:
+    """Return a sentence in which times are elements, which the script shows as the reader knows them."""
+    return Markup(_TIME.sub(r'<time datetime="\g<0>">\g<0></time>', str(escape(terminal.clean(str(text))))))
+
+
+_ENVIRONMENT.filters["with_times"] = _with_times
 _MARK = Markup("\0")
 """Stands for the attributes by which the script of the page knows an element, until its text is known."""
 

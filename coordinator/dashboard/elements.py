@@ -19,6 +19,13 @@ class Element:
     """The template, by its name below `templates/elements`."""
     values: Any
     """What the template shows, as `it`: a frozen value that can be hashed, or JSON values."""
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        # Rows stay the same objects over many pages, and their values are long.
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash((self.id, self.template, self.values)))
+        return self._hash or 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ WIDTH = 1_000
 STEPS = 240
 """In how many steps the end of a life that goes on moves over the whole bar."""
 WAITED, HELD, RAN = "waited", "held room", "ran"
+SUSPENDED = "suspended"
 RESTART, RESIZE = "restart", "resize"
 MOST_SPANS = 64
 
@@ -39,6 +40,12 @@ class Stay:
     ended: str = ""
     numbers: str = ""
     """The number of the hold; of several holds together, all of their numbers."""
+
+
+Pause = tuple[float, float | None]
+"""A time for which a job was suspended; without an end, until it held room again."""
+Part = tuple[str, float, float | None, Stay | None]
+"""What a job did from a time to another, or up to now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,9 @@ def of_job(item: Manifest, now: float) -> Life | None:
         since = max([admitted, *(stay.end for stay in stays if stay.end and stay.end >= admitted)])
         running = timestamps.seconds_or_none(admission.get("running"))
         stays.append(Stay(since, None, running, admission.get("workers") or usual))
-    return _life(created, end, stays, [*_marks(item, stays)], now)
+    suspended = (each for each in status.get("conditions") or () if each.get("type") == "Suspended")
+    pauses = _pauses(stays, next(suspended, {}))
+    return _life(created, end, stays, pauses, [*_marks(item, stays)], now)
 
 
 def of_history(job: Document, now: float) -> Life | None:
@@ -106,7 +115,7 @@ def of_history(job: Document, now: float) -> Life | None:
     if created is None:
         return None
     stays = [stay for each in job.get("holds") or () if (stay := _stay(each, 1))]
-    return _life(created, end, stays, [*_marks_between(stays)], now)
+    return _life(created, end, stays, _pauses(stays, {}), [*_marks_between(stays)], now)
 
 
 def _usual_workers(item: Manifest) -> int:
@@ -122,6 +131,19 @@ def _stay(hold: Document, usual: int) -> Stay | None:
         return None
     numbers = str(hold.get("numbers") or hold.get("number") or "")
     return Stay(start, end, running, hold.get("workers") or usual, str(hold.get("ended") or ""), numbers)
+
+
+def _pauses(stays: Sequence[Stay], condition: Document) -> list[Pause]:
+    """Return the times for which a job was suspended, each without an end if nobody says when it was resumed: the
+    status has that of the last time alone."""
+    starts = [stay.end for stay in stays if stay.ended == "Suspended" and stay.end is not None]
+    changed = timestamps.seconds_or_none(condition.get("lastTransitionTime"))
+    if changed is None:
+        return [(start, None) for start in starts]
+    if condition.get("status") == "True":
+        return [(start, None) for start in [*starts, changed]]
+    last = max((start for start in starts if start <= changed), default=None)
+    return [(start, changed if start == last else None) for start in starts]
 
 
 def _marks(item: Manifest, stays: Sequence[Stay]) -> Iterator[tuple[str, float, str]]:
@@ -149,7 +171,12 @@ def _marks_between(stays: Sequence[Stay]) -> Iterator[tuple[str, float, str]]:
 
 
 def _life(
-    created: float, end: float | None, stays: Sequence[Stay], marks: Sequence[tuple[str, float, str]], now: float
+    created: float,
+    end: float | None,
+    stays: Sequence[Stay],
+    pauses: Sequence[Pause],
+    marks: Sequence[tuple[str, float, str]],
+    now: float,
 ) -> Life:
     until = end if end is not None else _stepped(created, max([now, *(stay.start for stay in stays)]))
     whole = max(until - created, 1.0)
@@ -171,7 +198,7 @@ def _life(
             ended=stay.ended if stay else "",
         )
 
-    parts = [*_parts(created, end, sorted(stays, key=lambda stay: stay.start))][-MOST_SPANS:]
+    parts = [*_parts(created, end, sorted(stays, key=lambda stay: stay.start), sorted(pauses))][-MOST_SPANS:]
     return Life(
         spans=tuple(span(*part) for part in parts),
         marks=tuple(LifeMark(kind, timestamps.format_time(at), left(at), text) for kind, at, text in marks),
@@ -181,15 +208,13 @@ def _life(
     )
 
 
-def _parts(
-    created: float, end: float | None, stays: Sequence[Stay]
-) -> Iterator[tuple[str, float, float | None, Stay | None]]:
+def _parts(created: float, end: float | None, stays: Sequence[Stay], pauses: Sequence[Pause]) -> Iterator[Part]:
     """Yield what a job did, one after the other. A start before the end of what was before begins at this end."""
     at: float = created
     for stay in stays:
         start = max(stay.start, at)
         if start > at:
-            yield WAITED, at, start, None
+            yield from _without_room(at, start, pauses)
         stop = stay.end if stay.end is not None else end
         stop = None if stop is None else max(stop, start)
         running = max(stay.running, start) if stay.running is not None else None
@@ -203,7 +228,20 @@ def _parts(
             return
         at = stop
     if end is None or end > at:
-        yield WAITED, at, end, None
+        yield from _without_room(at, end, pauses)
+
+
+def _without_room(start: float, end: float | None, pauses: Sequence[Pause]) -> Iterator[Part]:
+    """Yield what a job did while it held no room: it waited, and from a time on it may have been suspended."""
+    until = math.inf if end is None else end
+    begin, resumed = next((each for each in pauses if start <= each[0] < until), (until, None))
+    if begin > start:
+        yield WAITED, start, end if begin == until else begin, None
+    if begin < until:
+        stop = end if resumed is None or resumed >= until else max(resumed, begin)
+        yield SUSPENDED, begin, stop, None
+        if stop is not None and stop < until:
+            yield WAITED, stop, end, None
 
 
 def _stepped(created: float, now: float) -> float:
@@ -213,8 +251,8 @@ def _stepped(created: float, now: float) -> float:
     return created + math.ceil(length / step) * step
 
 
-def _summary(parts: Sequence[tuple[str, float, float | None, Any]], until: float, marks: Sequence[Any]) -> str:
-    sums = {WAITED: 0.0, HELD: 0.0, RAN: 0.0}
+def _summary(parts: Sequence[Part], until: float, marks: Sequence[Any]) -> str:
+    sums = {WAITED: 0.0, SUSPENDED: 0.0, HELD: 0.0, RAN: 0.0}
     for kind, start, stop, _ in parts:
         sums[kind] += max(0.0, (until if stop is None else stop) - start)
     texts = [f"{kind} {ages.duration(seconds)}" for kind, seconds in sums.items() if seconds >= 1]

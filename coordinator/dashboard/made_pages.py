@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
+from functools import lru_cache
 from urllib.parse import parse_qsl, urlsplit
 
 import orjson
@@ -17,8 +18,9 @@ from coordinator.dashboard.asked import Asked
 from coordinator.dashboard.changes import Versions
 from coordinator.dashboard.elements import DrawnPage, Page
 from coordinator.dashboard.readings import Readings
-from coordinator.dashboard.visitors import Visitor
+from coordinator.dashboard.visitors import Lookers, Visitor
 from coordinator.errors import CoordinatorError
+from coordinator.query.bounds import Bounds
 from coordinator.query.questions import UnknownObject
 from kube import errors
 
@@ -26,6 +28,7 @@ MOST_PARAMETERS = 50
 MOST_SHARED = 64
 """The most pages that are kept for other visitors who see the same."""
 MOST_MESSAGES = 8
+MOST_ADDRESSES = 1024
 _NUMBERS = itertools.count(1)
 
 
@@ -66,9 +69,15 @@ class PageMaker:
         self._readings = readings
         self._lock = threading.Lock()
         self._shared: OrderedDict[Hashable, MadePage] = OrderedDict()
+        self._is_for_all = lru_cache(MOST_ADDRESSES)(_is_for_all)
 
-    def make(self, visitor: Visitor, address: str) -> MadePage | None:
-        """Return the page at an address as it is now; None if nothing is there for this visitor.
+    def lookers(self, visitor: Visitor, address: str) -> Lookers:
+        """Return for whom a page of a visitor is made: for all who are told the same, where the page shows nothing else
+        and what the visitor is told is known; else for the visitor alone. Waits for nothing."""
+        return (self._is_for_all(address) and visitor.known_bounds()) or visitor
+
+    def make(self, lookers: Lookers, address: str) -> MadePage | None:
+        """Return the page at an address as it is now; None if nothing is there for these lookers.
 
         Waits for servers. Raises UnreadableAddress, Unauthorized once the visitor's token is not accepted any more, and
         other CoordinatorErrors and ClusterErrors.
@@ -80,19 +89,21 @@ class PageMaker:
         route, names = found
         parameters: Mapping[str, str] = query | names
         reading = self._readings.newest()
-        bounds = visitor.bounds({name for name in (parameters.get("namespace"),) if name})
+        if isinstance(lookers, Bounds):
+            return self._once(route, Asked(parameters, reading, lookers))
+        bounds = lookers.bounds({name for name in (parameters.get("namespace"),) if name})
         if "namespace" in names and not bounds.reader.may_read(names["namespace"]):
             return None
         if route.load is routes.load_nothing:
-            key = (route, tuple(parameters.items()), reading.number, bounds)
-            return self._once(key, route, Asked(parameters, reading, bounds))
+            return self._once(route, Asked(parameters, reading, bounds))
         try:
-            loaded = route.load(visitor, parameters)
+            loaded = route.load(lookers, parameters)
         except (UnknownObject, errors.NotFound):
             return None
-        return _made(route, Asked(parameters, reading, bounds, loaded, _may_act(visitor, route, names)))
+        return _made(route, Asked(parameters, reading, bounds, loaded, _may_act(lookers, route, names)))
 
-    def _once(self, key: Hashable, route: routes.PageRoute, asked: Asked) -> MadePage:
+    def _once(self, route: routes.PageRoute, asked: Asked) -> MadePage:
+        key = (route, tuple(asked.parameters.items()), asked.reading.number, asked.bounds)
         with self._lock:
             kept = self._shared.get(key)
         if kept is not None:
@@ -112,10 +123,18 @@ def _may_act(visitor: Visitor, route: routes.PageRoute, names: Mapping[str, str]
     question = AccessQuestion("patch", route.acts_on, names.get("namespace", ""), names["name"])
     try:
         return visitor.may(question)
-    except errors.Unauthorized:
-        raise
-    except errors.ClusterError:
+    except errors.ClusterError:  # a session whose token has ended ends with the question what it may see
         return False
+
+
+def _is_for_all(address: str) -> bool:
+    """Return whether a page shows nothing but what was read for everybody."""
+    try:
+        path, query = _split(address)
+    except UnreadableAddress:
+        return False
+    found = routes.find(path)
+    return found is not None and found[0].load is routes.load_nothing and not {"namespace"} & {*query, *found[1]}
 
 
 def _split(address: str) -> tuple[str, dict[str, str]]:

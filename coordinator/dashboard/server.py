@@ -1,35 +1,36 @@
 """The server of the dashboard: pages, logins, and one stream of changes for each page that is open.
 
-One rule: this is the only module that uses aiohttp. The event loop waits for nothing but clients: what asks servers,
-or draws, runs in threads.
+One rule: this module and `connections` alone use aiohttp. The event loop waits for nothing but clients: what asks
+servers, or draws, runs in threads.
 """
 
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from email.utils import formatdate
 from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from coordinator.dashboard import drawing, protection
 from coordinator.dashboard.access.logins import COOKIE, SECURE_COOKIE, Logins, NotLoggedIn, TooManyLogins
 from coordinator.dashboard.acts import acting, buttons
 from coordinator.dashboard.acts.acting import AskedChange
-from coordinator.dashboard.connections import Connections
+from coordinator.dashboard.connections import ConnectionOutlet, Connections
 from coordinator.dashboard.daemon_threads import DaemonThreads
 from coordinator.dashboard.elements import Download, DrawnPage, Page
 from coordinator.dashboard.made_pages import MadePage, PageMaker, UnreadableAddress
 from coordinator.dashboard.pages import act
 from coordinator.dashboard.readings import FAILURES, Readings
-from coordinator.dashboard.streams import END, Streams, read_request
-from coordinator.dashboard.visitors import OneVisitor, Visitor, Visitors
+from coordinator.dashboard.streams import ALIVE, END, Streams, read_request
+from coordinator.dashboard.visitors import Lookers, OneVisitor, Visitor, Visitors
 from coordinator.http.listening_ports import is_for_address
-from coordinator.query.questions import UnknownObject
 from kube import errors
 from kube.process.turns import Turn
 
@@ -39,15 +40,9 @@ BODY_BYTES = 512 * 1024
 FORM_BYTES, MOST_FIELDS = 64 * 1024, 50
 BODY_SECONDS = 10.0
 """How long a client may take to send the body of a request."""
-IDLE_SECONDS = 30.0
-"""How long a connection without a request stays open."""
-LINE_BYTES, FIELD_BYTES = 8 * 1024, 32 * 1024
-"""The longest address and the longest header: browsers send the cookies of all ports of this machine."""
 STATIC = {"dashboard.css": "text/css", "dashboard.js": "text/javascript", "icon.svg": "image/svg+xml"}
 LINKS = (("/", "Queues"), ("/jobs", "Jobs"), ("/usage", "Usage"))
 FAILED = "this page could not be made: the log of the dashboard says why"
-_QUIET = logging.Logger("dashboard-requests", logging.CRITICAL + 1)
-"""Takes what aiohttp says of requests that are no HTTP: it repeats their headers."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPENED = "this address was opened already, or is wrong: run torchq dashboard again"
 T = TypeVar("T")
@@ -69,6 +64,8 @@ class Frame:
     """How long requests in progress may take once the server ends."""
     turn: Turn | None = None
     """The event loop, as probes look at it."""
+    clock: Callable[[], float] = time.time
+    """The time from which browsers count ages, in seconds since 1970."""
 
 
 class _Answers:
@@ -126,7 +123,7 @@ class DashboardServer:
         self._frame = frame
         self._threads = DaemonThreads(THREADS, "dashboard")
         self._pages = PageMaker(frame.readings)
-        self.streams = Streams(frame.readings, self._make, frame.turn)
+        self.streams = Streams(frame.readings, self._make, self._pages.lookers, frame.turn)
         self.connections = Connections()
         self._answers = _Answers(frame)
 
@@ -255,7 +252,7 @@ class DashboardServer:
             target = acting.target(form)
             said = await self._run(acting.act, visitor, target, form)
         except FAILURES as error:
-            return self._answers.html(act.acted([str(error)], target, is_done=False), visitor, _code(error))
+            return self._answers.html(act.acted([str(error)], target, is_done=False), visitor, acting.code(error))
         act.expire(visitor, target)
         log.info("%s %s for %s", target.verb.name, target.subject, visitor.name)
         return self._answers.html(act.acted(said, target, is_done=True), visitor)
@@ -298,12 +295,13 @@ class DashboardServer:
             return _file(made.page.download)
         return self._answers.html(made.page, visitor, drawn=made.drawn, address=address)
 
-    async def _make(self, visitor: Visitor, address: str) -> MadePage | None:
+    async def _make(self, lookers: Lookers, address: str) -> MadePage | None:
         """Return a page as it is now. The session of a token that is not accepted any more ends."""
         try:
-            return await self._run(self._pages.make, visitor, address)
+            return await self._run(self._pages.make, lookers, address)
         except errors.Unauthorized:
-            self._frame.visitors.end(visitor)
+            if isinstance(lookers, Visitor):
+                self._frame.visitors.end(lookers)
             raise
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
@@ -313,49 +311,44 @@ class DashboardServer:
         except ValueError as error:
             raise web.HTTPBadRequest(reason=str(error)) from None
         visitor = self._frame.visitors.find(cookies, is_secure=is_secure)
-        answer = web.StreamResponse(headers={**protection.HEADERS, "X-Accel-Buffering": "no"})
-        answer.content_type = "text/event-stream"
+        answer = _events(request, self._frame.clock())
         await answer.prepare(request)
+        outlet = ConnectionOutlet(request.transport, is_chunked=answer.chunked)
 
         def is_there() -> bool:
-            is_open = request.transport is not None and not request.transport.is_closing()
-            return is_open and self._frame.visitors.find(cookies, is_secure=is_secure) is visitor
+            return outlet.is_open() and self._frame.visitors.find(cookies, is_secure=is_secure) is visitor
 
         try:
             if visitor is None or not visitor.is_secret(request.headers.get("Torchq-Secret", "")):
                 await answer.write(END)
                 return answer
-            if await self.streams.follow(visitor, asked, answer.write, is_there):
+            await answer.write(ALIVE)  # the head goes with it
+            if await self.streams.follow(visitor, asked, outlet, is_there):
                 return answer
         except ConnectionError:
             return answer
         except Exception:
             log.exception("the stream of %s", asked.address.partition("?")[0][:200])
-        if request.transport is not None:
-            request.transport.abort()  # what the reader has not taken yet is dropped
+        outlet.abort()
         return answer
 
     async def _run(self, function: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *arguments))
 
 
+def _events(request: web.Request, now: float) -> web.StreamResponse:
+    """Return an answer of server-sent events, which has no end. `now` is in seconds since 1970."""
+    date = {"Date": formatdate(now, usegmt=True)}
+    answer = web.StreamResponse(headers={**protection.HEADERS, **date, "X-Accel-Buffering": "no"})
+    answer.content_type = "text/event-stream"
+    if request.version >= HttpVersion11:
+        answer.enable_chunked_encoding()
+    return answer
+
+
 def _check_secret(visitor: Visitor, shown: str) -> None:
     if not visitor.is_secret(shown):
         raise web.HTTPForbidden(reason="the page is of an earlier login: load it again")
-
-
-def _code(error: Exception) -> int:
-    """Return the status of the answer to a change that was not made."""
-    match error:
-        case acting.NotAsked() | errors.Invalid():
-            return 400
-        case errors.Forbidden():
-            return 403
-        case errors.NotFound() | UnknownObject():
-            return 404
-        case errors.Conflict():
-            return 409
-    return 503
 
 
 def _file(download: Download) -> web.Response:
@@ -369,23 +362,12 @@ async def serve(frame: Frame, port: int, ready: Callable[[int], None], stopped: 
     """Answer at a port of the address until `stopped` returns. `ready` is told the port. By then `stopped` has begun,
     as whoever reads the address may send a signal at once. Raises OSError."""
     server = DashboardServer(frame)
-    runner = web.AppRunner(
-        server.application(),
-        access_log=None,
-        logger=_QUIET,
-        shutdown_timeout=frame.drain_seconds,
-        keepalive_timeout=IDLE_SECONDS,
-        lingering_time=1.0,
-        max_line_size=LINE_BYTES,
-        max_field_size=FIELD_BYTES,
-    )
+    runner = web.AppRunner(server.application(), shutdown_timeout=frame.drain_seconds)
     await runner.setup()
     loop = asyncio.get_running_loop()
     try:
-        answering = runner.server
-        assert answering is not None
-        protocol = server.connections.limited(answering, lambda: len(answering.connections))
-        listening = await loop.create_server(protocol, frame.address, port)
+        assert runner.server is not None
+        listening = await loop.create_server(server.connections.of(runner.server), frame.address, port)
         try:
             stop = asyncio.ensure_future(stopped())
             await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """The streams of changes: what a page that is open is told, and how many pages may be open.
 
-One rule: a stream knows what its browser has, and compares that with the page as it is now. So a slow reader gets the
-newest only, and nothing waits for it.
+One rule: a stream knows what its browser has, and compares that with the page as it is now. A slow reader is passed
+over until the reader has taken what was sent: so it gets the newest only, and nothing waits for it.
 """
 
 import asyncio
@@ -10,13 +10,16 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
 
 import orjson
 
 from coordinator.dashboard.changes import Versions
 from coordinator.dashboard.made_pages import MadePage, UnreadableAddress
 from coordinator.dashboard.readings import FAILURES, Readings
-from coordinator.dashboard.visitors import Visitor
+from coordinator.dashboard.visitors import Lookers, Visitor
+from coordinator.query.bounds import Bounds
 from kube import errors
 from kube.process.turns import Turn
 
@@ -35,9 +38,19 @@ END = b"event: end\ndata:\n\n"
 FULL = b"event: full\ndata:\n\n"
 """Lets a page say that too many pages are open, and stay still."""
 ALIVE = b": alive\n\n"
-Write = Callable[[bytes], Awaitable[object]]
-Make = Callable[[Visitor, str], Awaitable[MadePage | None]]
+Make = Callable[[Lookers, str], Awaitable[MadePage | None]]
+_Key = tuple[Lookers, str]
 log = logging.getLogger(__name__)
+
+
+class Outlet(Protocol):
+    """The way to a reader."""
+
+    def is_free(self) -> bool:
+        """Return whether the reader has taken all that was sent."""
+
+    def send(self, text: bytes) -> None:
+        """Send a text, without waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,8 @@ class StreamRequest:
 
     address: str
     shown: Versions
+    is_once: bool = False
+    """Whether the answer ends with the present changes: something on the way holds streams back until they end."""
 
 
 def read_request(body: bytes) -> StreamRequest:
@@ -53,7 +68,7 @@ def read_request(body: bytes) -> StreamRequest:
     try:
         asked = orjson.loads(body)
         shown = {str(name): [(str(i), str(v)) for i, v in each] for name, each in asked["shown"].items()}
-        found = StreamRequest(str(asked["page"]), shown)
+        found = StreamRequest(str(asked["page"]), shown, asked.get("once") is True)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("the body does not say which page is open") from error
     if sum(map(len, shown.values())) > MOST_SHOWN:
@@ -61,21 +76,67 @@ def read_request(body: bytes) -> StreamRequest:
     return found
 
 
-class Streams:
-    """The streams of all visitors, on one event loop."""
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """A page that is open."""
 
-    def __init__(self, readings: Readings, make: Make, turn: Turn | None = None) -> None:
-        """`make` returns a page; `turn` is the event loop, as probes look at it."""
-        self._readings, self._make, self._turn = readings, make, turn
+    visitor: Visitor
+    address: str
+    outlet: Outlet
+    is_there: Callable[[], bool]
+    shown: MadePage | Versions
+    sent_at: float
+    ended: asyncio.Future[bool]
+    """Is done at the end; False for a reader that is too slow."""
+    is_once: bool
+    """Whether the stream ends with the present changes."""
+    is_waiting: bool = False
+    """Whether the page is being made."""
+
+    def end(self, text: bytes = b"", *, in_time: bool = True) -> None:
+        """End the stream, with a last message."""
+        if not self.ended.done():
+            if text:
+                self.outlet.send(text)
+            self.ended.set_result(in_time)
+
+    def tell(self, made: MadePage | None, now: float) -> None:
+        """Tell the reader what differs in a page, or that the stream lives."""
+        if not self.outlet.is_free():
+            if now - self.sent_at >= WRITE_SECONDS:
+                self.end(in_time=False)
+            return
+        message = b""
+        if made is not None:
+            message, self.shown = made.message(self.shown), made
+        if not message and now - self.sent_at > HEARTBEAT_SECONDS:
+            message = ALIVE
+        if message:
+            self.outlet.send(message)
+            self.sent_at = now
+
+
+class Streams:
+    """The streams of all visitors, on one event loop. One task goes through all of them: waking a task for each costs
+    more than the comparison."""
+
+    def __init__(
+        self, readings: Readings, make: Make, lookers: Callable[[Visitor, str], Lookers], turn: Turn | None = None
+    ) -> None:
+        """`make` returns a page. `lookers` returns for whom the page of a visitor is made; it waits for nothing. `turn`
+        is the event loop, as probes look at it."""
+        self._readings, self._make, self._lookers, self._turn = readings, make, lookers, turn
         self._of_visitor: Counter[Visitor] = Counter()
-        self._ticks: asyncio.Event = asyncio.Event()
+        self._open: dict[_Stream, None] = {}
         self._news = asyncio.Event()
-        self._making: dict[tuple[Visitor, str], asyncio.Task[MadePage | None]] = {}
+        self._making: dict[_Key, asyncio.Task[MadePage | None]] = {}
+        self._shared: set[_Key] = set()
+        """The pages for several visitors that streams have compared since the last reading."""
         self._ticker: asyncio.Task[None] | None = None
         self.stopping = False
 
     def __len__(self) -> int:
-        return self._of_visitor.total()
+        return len(self._open)
 
     def start(self) -> None:
         """Let each reading of the cluster reach the streams."""
@@ -89,9 +150,10 @@ class Streams:
         self._ticker = asyncio.create_task(self._tick())
 
     async def stop(self) -> None:
-        """End all streams."""
+        """End all streams. Their pages come back to another process, and are told nothing."""
         self.stopping = True
-        self._ticks.set()
+        for stream in [*self._open]:
+            stream.end()
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
@@ -101,58 +163,88 @@ class Streams:
             if self._turn is not None:
                 self._turn.mark()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), LONGEST_TICK)
+                # Python 3.11's wait_for forgets that it was cancelled if a reading comes at this moment.
+                async with asyncio.timeout(LONGEST_TICK):
+                    await self._news.wait()
             self._news.clear()
             self._making = {key: task for key, task in self._making.items() if not task.done()}
-            ticks, self._ticks = self._ticks, asyncio.Event()
-            ticks.set()
+            await self._make_shared()
+            for stream in [*self._open]:
+                self._compare(stream)
 
-    async def follow(self, visitor: Visitor, asked: StreamRequest, write: Write, is_there: Callable[[], bool]) -> bool:
+    async def _make_shared(self) -> None:
+        """Make the pages for several visitors first: so their streams need not wait one by one."""
+        shared, self._shared = self._shared, set()
+        if shared:
+            await asyncio.wait({self._made(key) for key in shared}, timeout=LONGEST_TICK)
+
+    async def follow(
+        self, visitor: Visitor, asked: StreamRequest, outlet: Outlet, is_there: Callable[[], bool]
+    ) -> bool:
         """Tell a page each change until it is closed, or its visitor may not see it any more. Return False for a
         reader that is too slow. `is_there` returns whether the page is open and its visitor logged in."""
-        if len(self) >= MOST_STREAMS or self._of_visitor[visitor] >= MOST_OF_ONE_VISITOR:
-            await write(FULL)
+        if self.stopping:
             return True
+        if len(self) >= MOST_STREAMS or self._of_visitor[visitor] >= MOST_OF_ONE_VISITOR:
+            outlet.send(FULL)
+            return True
+        loop = asyncio.get_running_loop()
+        stream = _Stream(
+            visitor, asked.address, outlet, is_there, asked.shown, loop.time(), loop.create_future(), asked.is_once
+        )
         self._of_visitor[visitor] += 1
+        self._open[stream] = None
         try:
-            await self._follow(visitor, asked, lambda text: asyncio.wait_for(write(text), WRITE_SECONDS), is_there)
-        except TimeoutError:
-            return False
+            self._compare(stream)
+            return await stream.ended
         finally:
+            del self._open[stream]
             self._of_visitor[visitor] -= 1
             self._of_visitor += Counter()  # forgets visitors without streams
-        return True
 
-    async def _follow(self, visitor: Visitor, asked: StreamRequest, write: Write, is_there: Callable[[], bool]) -> None:
-        loop, heard = asyncio.get_running_loop(), 0.0
-        shown: MadePage | Versions = asked.shown
-        while not self.stopping and is_there():
-            ticks = self._ticks
-            try:
-                made = await self._shared(visitor, asked.address)
-            except (errors.Unauthorized, UnreadableAddress):
-                break
-            except FAILURES as error:
-                log.debug("a page is not compared now: %s", error)
-            else:
-                if made is None:
-                    break
-                message = made.message(shown)
-                if message:
-                    await write(message)
-                    heard = loop.time()
-                shown = made
-            if loop.time() - heard > HEARTBEAT_SECONDS:
-                await write(ALIVE)
-                heard = loop.time()
-            await ticks.wait()
-        if not self.stopping:
-            await write(END)
+    def _compare(self, stream: _Stream) -> None:
+        """Compare what a stream has shown with the page as it is now, once this is made."""
+        if stream.is_waiting or stream.ended.done():
+            return
+        try:
+            if not stream.is_there():
+                return stream.end(END)
+            key = self._lookers(stream.visitor, stream.address), stream.address
+        except Exception as error:
+            return stream.ended.set_exception(error)
+        if isinstance(key[0], Bounds):
+            self._shared.add(key)
+        task = self._made(key)
+        if task.done():
+            self._show(stream, task)
+        else:
+            stream.is_waiting = True
+            task.add_done_callback(partial(self._show, stream))
 
-    async def _shared(self, visitor: Visitor, address: str) -> MadePage | None:
-        """Return the page as it is now, made once for all tabs of a visitor that show the same page."""
-        key = visitor, address
+    def _made(self, key: _Key) -> asyncio.Task[MadePage | None]:
+        """Return the page as it is now, made once for all streams that show it to the same lookers."""
         task = self._making.get(key)
         if task is None:
-            task = self._making[key] = asyncio.ensure_future(self._make(visitor, address))
-        return await asyncio.shield(task)
+            task = self._making[key] = asyncio.ensure_future(self._make(*key))
+        return task
+
+    def _show(self, stream: _Stream, task: asyncio.Task[MadePage | None]) -> None:
+        stream.is_waiting = False
+        if stream.ended.done() or task.cancelled():
+            return
+        now = task.get_loop().time()
+        try:
+            made = task.result()
+            if made is None:
+                stream.end(END)
+            else:
+                stream.tell(made, now)
+        except (errors.Unauthorized, UnreadableAddress):
+            stream.end(END)
+        except FAILURES as error:
+            log.debug("a page is not compared now: %s", error)
+            stream.tell(None, now)
+        except Exception as error:
+            stream.ended.set_exception(error)
+        if stream.is_once:
+            stream.end()

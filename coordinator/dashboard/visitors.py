@@ -36,6 +36,8 @@ class Visitor:
     """Whether pages show what changes jobs and queues."""
     may: Callable[[AccessQuestion], bool]
     """A function that returns whether the visitor may do something. Raises ClusterError."""
+    known_bounds: Callable[[], Bounds | None] = lambda: None
+    """A function that returns what `bounds` would return now for no namespaces; None if it would ask the API server."""
     is_embedded: bool = False
     """Whether the cluster is a local one."""
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
@@ -44,6 +46,10 @@ class Visitor:
     def is_secret(self, shown: str) -> bool:
         """Return whether a request shows the secret."""
         return hmac.compare_digest(self.secret.encode(), shown.encode(errors="replace"))
+
+
+Lookers = Visitor | Bounds
+"""Who sees the same page: a visitor, or all visitors who are told the same."""
 
 
 class Visitors(Protocol):

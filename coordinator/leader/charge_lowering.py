@@ -58,6 +58,7 @@ class ChargeLowering:
         refused = self._write(idle, since, pods_version)
         lowered = [change.key for change in idle if change.key not in refused]
         self._unfreed |= {key: UnfreedCharge(since[key], now) for key in surplus if key not in lowered}
+        self.watches.node_changes.note_charges(lowered)
         for key in lowered:
             admission, refund = admissions[key], held_charges.freed_payment(held[key], surplus[key])
             if refund and admission is not None and admission.grown and admission.declined == admission.grown:

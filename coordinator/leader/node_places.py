@@ -1,7 +1,8 @@
 """The places of jobs on nodes, as the watches and the store show them.
 
 One rule: places are in memory alone. A new leader makes them anew: first from the pods that are on nodes, then for the
-reservations in the order of admission.
+reservations in the order of admission. From then on they follow the changes. Jobs and nodes are looked at once more, a
+few at a time, so that nothing lasts that was overlooked.
 
 Free on a node is what it offers, less the pods that are on it, whoever made them, less the places of admitted jobs
 whose pods are on no node yet. What cannot be judged here counts as fitting: affinity between pods, spread constraints,
@@ -11,11 +12,12 @@ the zones of volumes, claims on devices, and the rules of other schedulers.
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from coordinator.cache import gang_shapes
-from coordinator.cache.node_changes import Changed, foreign_on
+from coordinator.cache.node_changes import Changed, SecondLooks, foreign_on
 from coordinator.cache.node_views import NodeView
 from coordinator.cache.views import JobView, PodView
 from coordinator.cache.watches import Watches
@@ -32,8 +34,6 @@ from queues.placement.places import ExpectedEnd, Places, PodsOnNodes, WorkerPod
 from queues.placement.typical_pods import Demand, TypicalPods, typical_of
 from queues.values import Reservation
 
-REBUILD_SECONDS = 300.0
-"""How long places stand before they are made anew, whatever was overlooked."""
 CURRENT_SECONDS = 30.0
 """How old the places of a leader may be. It refreshes them with each cycle, every few seconds at least."""
 LOOK_SECONDS = 2.0
@@ -44,6 +44,8 @@ FIRST_SECONDS = 5.0
 """How often, while none are known: what is placed until then breaks up whole nodes, and is never moved."""
 USUAL_SECONDS = 600.0
 """For how long a job without a deadline is expected to hold its room, if no job has ended yet."""
+_SPARE_NAMES = 256
+"""The places are made anew once more than twice as many nodes have an index as before, and these: nodes come and go."""
 
 
 @dataclass(slots=True)
@@ -51,8 +53,8 @@ class NodePlaces:
     """Keeps the places of one process up to date. One thread refreshes and uses them; others take copies."""
 
     watches: Watches
-    reservations: Callable[[], Mapping[JobKey, Reservation]]
-    """A function that returns the reservations in the store; it may raise QueueError."""
+    reservations: Callable[..., Mapping[JobKey, Reservation]]
+    """A function that returns the reservations in the store, or those of some keys; it may raise QueueError."""
     elapsed: Callable[[], float]
     counts: bool = True
     """Whether the pool is made of nodes; if not, there are no places."""
@@ -70,6 +72,9 @@ class NodePlaces:
     _foreign: dict[int, dict[str, int]] = field(default_factory=dict)
     """By node, what foreign pods use there."""
     _sets: NodeSets = field(default_factory=NodeSets)
+    _names: int = 0
+    """How many nodes had an index when the places were made."""
+    _second: SecondLooks = field(default_factory=lambda: SecondLooks(0.0))
 
     def refresh(self) -> bool:
         """Bring the places up to date. Return whether jobs must be read anew: some ask for other pods than before,
@@ -78,15 +83,15 @@ class NodePlaces:
             return False
         self._refreshed = self.elapsed()
         changed, places = self.watches.node_changes.take(), self.places
-        if changed.everything:
-            self._built = -math.inf  # until it was possible to make them anew
-        is_late = abs(self.elapsed() - self._built) >= REBUILD_SECONDS
         with self._lock:
-            if places is None or places.is_outdated or is_late:
+            if changed.everything:
+                self._built = -math.inf  # until it was possible to make them anew
+            are_many = places is not None and len(places.room.names) > 2 * self._names + _SPARE_NAMES
+            if places is None or places.is_outdated or math.isinf(self._built) or are_many:
                 self._rebuild()
                 return True
             before = places.empty.version
-            self._apply(places, changed)
+            self._apply(places, changed, self._second.take(self._refreshed, lambda: _everything(self.watches, places)))
             if abs(self._refreshed - self._counted) >= (TYPICAL_SECONDS if places.gradient else FIRST_SECONDS):
                 places.set_typical(self._typical())
         return changed.edited or places.empty.version != before
@@ -113,21 +118,27 @@ class NodePlaces:
                 self._rebuild()
             return self.places.copy() if self.places is not None else None
 
-    def _apply(self, places: Places, changed: Changed) -> None:
-        before = {name: self._nodes.get(name) for name in changed.nodes}
-        for name in changed.nodes:
+    def _apply(self, places: Places, changed: Changed, due: Changed) -> None:
+        """Bring the places up to date: what has changed, and what is due to be looked at once more."""
+        before = {name: self._nodes.get(name) for name in changed.nodes | due.nodes}
+        for name in before:
             self._look_at(places, name)
         rules = [(_rules_of(node), _rules_of(self._nodes.get(name))) for name, node in before.items()]
         if any(old != new for old, new in rules):
             places.empty.forget_sets()
+        closed = places.usable & ~self._sets.ready
         if any(old != new for old, new in rules) or places.usable != self._sets.ready:
             places.room.forget_sets()
             places.usable = self._sets.ready
-        moved = places.vacate(~places.usable)
-        for key in {*changed.jobs, *map(JobKey.parse, moved)}:
+        moved, version = places.vacate(closed) if closed else (), places.room.version
+        held = self.reservations([*due.jobs]) if due.jobs else {}
+        for key in due.jobs:
+            self._look_again(places, key, held.get(key))
+        for key in {*changed.jobs, *map(JobKey.parse, moved)} - due.jobs:
             self._follow(places, key)
-        for lacking in sorted(places.lacking) if changed.nodes or changed.jobs else ():
-            self._follow(places, JobKey.parse(lacking))
+        if places.room.version != version or changed.nodes or changed.jobs:
+            for lacking in sorted(places.lacking):
+                self._follow(places, JobKey.parse(lacking))
 
     def _rebuild(self) -> None:
         reserved = sorted(self.reservations().values(), key=lambda charge: (charge.epoch, charge.pick))
@@ -144,22 +155,35 @@ class NodePlaces:
         for key in {pod.job for pod in self.watches.pods.values() if pod.job is not None and pod.node}:
             self._follow(places, key)
         for charge in reserved:
-            places.take(str(charge.key), None)
-            known, job = before.jobs.get(str(charge.key)) if before is not None else None, self.watches.job(charge.key)
-            found = places.jobs[str(charge.key)]
-            # A job that was sent back may begin with a later stage: its pods keep their places until they come.
-            is_past = job is not None and job.is_past_first and bool(found.bound)
-            found.has_started = is_past or (known is not None and known.has_started)
-            if job is not None and job.gang is not None:
-                gang = _settled(job.gang, pod_nodes.domain(charge.nodes))
-                self._follow(places, charge.key, self._members(job, gang, charge.size or None))
+            known = before.jobs.get(str(charge.key)) if before is not None else None
+            self._reserve(places, charge, has_started=known is not None and known.has_started)
         if before is not None:
             kept = (before.room.names[index] for index in range(len(before.room.names)) if before.kept >> index & 1)
             places.kept = sum(1 << places.room.index(name) for name in kept if name in self._nodes)
             places.kept_for, places.kept_since = before.kept_for, before.kept_since
             places.others_wait, places.turn_until = before.others_wait, before.turn_until
             places.promised = before.promised
-        self.places, self._built = places, self.elapsed()
+        self._built = self.elapsed()
+        self.places, self._names, self._second = places, len(places.room.names), SecondLooks(self._built)
+
+    def _look_again(self, places: Places, key: JobKey, charge: Reservation | None) -> None:
+        """Note the pods and the reservation of a job, whatever was overlooked of them."""
+        known = places.jobs.get(str(key))
+        is_reserved = known is not None and known.reserved
+        if charge is None and is_reserved:
+            places.release(str(key))
+        self._follow(places, key, charge)
+        if charge is not None and not is_reserved:
+            self._reserve(places, charge, has_started=known is not None and known.has_started)
+
+    def _reserve(self, places: Places, charge: Reservation, *, has_started: bool) -> None:
+        """Note the reservation of a job whose pods on nodes are known."""
+        places.take(str(charge.key), None)
+        found, job = places.jobs[str(charge.key)], self.watches.job(charge.key)
+        # A job that was sent back may begin with a later stage: its pods keep their places until they come.
+        found.has_started = has_started or (job is not None and job.is_past_first and bool(found.bound))
+        if job is not None and job.gang is not None:
+            self._follow(places, charge.key, charge)
 
     def _typical(self) -> TypicalPods | None:
         self._counted = self.elapsed()
@@ -206,63 +230,92 @@ class NodePlaces:
         return gang_shapes.growth(job.gang, demand.get(PODS, 0)) if kind == "grow" else job.gang
 
     def workers_of(self, key: str) -> Sequence[WorkerPod]:
-        """Return the workers on nodes that an elastic job may lose (`queues.placement.places.WorkersOf`). The first
-        worker is none of them: the others may connect to it."""
+        """Return the workers on nodes that an elastic job may lose (`queues.placement.places.WorkersOf`)."""
         job = self.watches.job(JobKey.parse(key))
-        if job is None or job.autoscaling is None:
-            return ()
-        before = checks.pod_name(job.key.name, WORKER, 0)[:-1]
-        found = {
-            int(index): WorkerPod(pod.name, pod.node, tuple(sorted(pod.demand.items())))
-            for pod in self.watches.job_pods(job.key)
-            if pod.occupies and pod.node and (index := pod.name.removeprefix(before)).isdecimal()
-        }
-        leaving = {name: place for place, name in enumerate(job.autoscaling.victims)}
-        order = sorted(found.items(), key=lambda one: (leaving.get(one[1].name, math.inf), -one[0]))
-        return [pod for index, pod in order if index]
+        return _workers_of(job, self.watches.job_pods(job.key)) if job is not None else ()
 
-    def _follow(self, places: Places, key: JobKey, members: tuple[Members, ...] | None = None) -> None:
-        """Note on which nodes the pods of a job are. Without `members`, they are those of its admission."""
+    def _follow(self, places: Places, key: JobKey, charge: Reservation | None = None) -> None:
+        """Note on which nodes the pods of a job are. With a reservation, they are those that it is for; else those of
+        the job's admission, unless a growth was picked that the admission may not have yet."""
+        known = places.jobs.get(str(key))
+        if charge is None and known is not None and known.is_growing:
+            charge = self.reservations([key]).get(key)
         job = self.watches.job(key)
-        gang = job.gang if job is not None else None
-        if members is None and job is not None and gang is not None and job.admission is not None:
-            members = self._members(job, gang, job.admission.workers)
-        places.follow(str(key), self._on_nodes(places, self.watches.job_pods(key)), gang, members)
-
-    @staticmethod
-    def _members(job: JobView, gang: Gang, workers: int | None) -> tuple[Members, ...]:
-        """Return the pods of a job with a number of workers; None: the job's workers are not counted."""
-        return gang.with_further(max(0, (workers or 0) - job.workers.least) if job.workers is not None else 0)
-
-    @staticmethod
-    def _on_nodes(places: Places, pods: Iterable[PodView]) -> PodsOnNodes:
-        return Counter(
-            (places.room.index(pod.node), tuple(sorted(pod.demand.items())))
-            for pod in pods
-            if pod.occupies and pod.node
-        )
+        gang, members = (job.gang if job is not None else None), None
+        admission = job.admission if job is not None else None
+        if job is not None and gang is not None and charge is not None:
+            members = _members(job, _settled(gang, pod_nodes.domain(charge.nodes)), charge.size or None)
+        elif job is not None and gang is not None and admission is not None:
+            members = _members(job, gang, admission.workers)
+        if known is not None and (charge is None or (admission and (admission.workers or 0) >= charge.size)):
+            known.is_growing = False
+        places.follow(str(key), _on_nodes(places, self.watches.job_pods(key)), gang, members)
 
     def _ends(self, now: float) -> Sequence[ExpectedEnd]:
-        """Return when the jobs that hold room are expected to have ended: at their deadlines, else once they have held
-        their room for as long as the jobs that ended last, in the mean; the oldest first."""
-        holds = self.watches.ended.holds()
-        usual = sum(seconds for seconds, _ in holds) / len(holds) if holds else USUAL_SECONDS
-        ends = []
-        for job in self.watches.holders.values():
-            limit = job.room_duration
-            if limit is not None and limit.since is not None:
-                at = limit.since + limit.seconds
-            else:
-                admitted = job.admission.admitted_at if job.admission is not None else None
-                at = usual + (admitted.timestamp() if admitted is not None else job.submitted)
-            ends.append((at, job.submitted, str(job.key)))
-        ends.sort()
-        late = [end for end in ends if end[0] <= now]
-        expected = ends[len(late) :]
-        # A job that is late may end at any moment: all of them are expected within the usual time, the oldest first.
-        spread = [now + usual * (number + 1) / (len(late) + 1) for number in range(len(late))]
-        moments = [(at, key) for at, (_, _, key) in zip(spread, late, strict=True)]
-        return [ExpectedEnd(*end) for end in sorted([*moments, *((at, key) for at, _, key in expected)])]
+        return _expected_ends([*self.watches.holders.values()], self.watches.ended.holds(), now)
+
+
+def _expected_ends(
+    holders: Iterable[JobView], holds: Collection[tuple[float, Amounts]], now: float
+) -> Sequence[ExpectedEnd]:
+    """Return when the jobs that hold room are expected to have ended: at their deadlines, else once they have held
+    their room for as long as the jobs that ended last, in the mean; the oldest first."""
+    usual = sum(seconds for seconds, _ in holds) / len(holds) if holds else USUAL_SECONDS
+    ends = []
+    for job in holders:
+        limit = job.room_duration
+        if limit is not None and limit.since is not None:
+            at = limit.since + limit.seconds
+        else:
+            admitted = job.admission.admitted_at if job.admission is not None else None
+            at = usual + (admitted.timestamp() if admitted is not None else job.submitted)
+        ends.append((at, job.submitted, str(job.key)))
+    ends.sort()
+    late = [end for end in ends if end[0] <= now]
+    expected = ends[len(late) :]
+    # A job that is late may end at any moment: all of them are expected within the usual time, the oldest first.
+    spread = [now + usual * (number + 1) / (len(late) + 1) for number in range(len(late))]
+    moments = [(at, key) for at, (_, _, key) in zip(spread, late, strict=True)]
+    return [ExpectedEnd(*end) for end in sorted([*moments, *((at, key) for at, _, key in expected)])]
+
+
+def _everything(watches: Watches, places: Places) -> tuple[int, Iterator[JobKey | str]]:
+    """Return all jobs and nodes that places may be about, and how many there are at most."""
+    pods, known, holders = watches.pods.values(), [*places.jobs], [*watches.holders.values()]
+    nodes = [*places.room.names, *(node.name for node in (watches.nodes.values() if watches.nodes else ()))]
+    jobs = chain(
+        (pod.job for pod in pods if pod.job is not None and pod.node),
+        map(JobKey.parse, known),
+        (job.key for job in holders),
+    )
+    return len(pods) + len(known) + len(holders) + len(nodes), chain(jobs, nodes)
+
+
+def _workers_of(job: JobView, pods: Iterable[PodView]) -> Sequence[WorkerPod]:
+    """Return the workers on nodes that a job may lose. The first worker is none of them: the others may connect to
+    it."""
+    if job.autoscaling is None:
+        return ()
+    before = checks.pod_name(job.key.name, WORKER, 0)[:-1]
+    found = {
+        int(index): WorkerPod(pod.name, pod.node, tuple(sorted(pod.demand.items())))
+        for pod in pods
+        if pod.occupies and pod.node and (index := pod.name.removeprefix(before)).isdecimal()
+    }
+    leaving = {name: place for place, name in enumerate(job.autoscaling.victims)}
+    order = sorted(found.items(), key=lambda one: (leaving.get(one[1].name, math.inf), -one[0]))
+    return [pod for index, pod in order if index]
+
+
+def _members(job: JobView, gang: Gang, workers: int | None) -> tuple[Members, ...]:
+    """Return the pods of a job with a number of workers; None: the job's workers are not counted."""
+    return gang.with_further(max(0, (workers or 0) - job.workers.least) if job.workers is not None else 0)
+
+
+def _on_nodes(places: Places, pods: Iterable[PodView]) -> PodsOnNodes:
+    return Counter(
+        (places.room.index(pod.node), tuple(sorted(pod.demand.items()))) for pod in pods if pod.occupies and pod.node
+    )
 
 
 def _settled(gang: Gang, domain: str) -> Gang:

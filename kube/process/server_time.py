@@ -42,6 +42,12 @@ class ServerTime:
             told = None
         return 0.0 if told is None or noted is None else self._clock() - (told + self._steady() - noted[1])
 
+    def now(self) -> float:
+        """Return the time, in seconds since 1970: that of this machine's clock, or of the server's if they differ
+        much."""
+        ahead = self.ahead()
+        return self._clock() - (ahead if is_large(ahead) else 0.0)
+
     def problem(self) -> str:
         """Return that the clock of this machine is wrong, by the server's; empty if the difference is small."""
         ahead = self.ahead()

@@ -149,9 +149,8 @@ def _format_shares(picker: Picker, queue: QueueState, room: ScarceRoom, demand: 
     ]
     beyond = f"beyond their quotas: {', '.join(above)}" if above else "no other member is beyond its quota"
     claimed = "; what is free is kept for members that lend it"
-    collector = next((name for name, member in sorted(cohort.queues.items()) if member.collects), "")
-    if collector and collector != queue.spec.name:
-        claimed = f"; what is free is collected for the first job of queue {collector}, which waits longer to borrow"
+    if any(member.collects for member in cohort.queues.values() if member is not queue):
+        claimed = "; what is free is collected for the first job of another queue, which waits longer to borrow"
     is_free = amounts.fits(demand, cohort.used, cohort.total)
     return f"own jobs use {', '.join(own)}; {beyond}{claimed if is_free else ''}"
 

@@ -20,6 +20,7 @@ from queues.picking.pool import Pool
 from queues.picking.prices import Prices
 from queues.picking.queue_state import QueueState
 from queues.picking.quotas import Cohort
+from queues.placement.gangs import Gang
 from queues.placement.places import Places
 from queues.rules import Patience, PickRules
 from queues.values import NextEntries, QueueSnapshot, Snapshot, WaitingEntry
@@ -191,11 +192,13 @@ class PickerState:
 
     def _note_gangs(self, entries: Iterable[WaitingEntry]) -> None:
         """Note which pods of these jobs need nodes."""
-        places = self.pool.places
+        places, found = self.pool.places, dict[Gang | None, bool]()
         if places is not None:
             for entry in entries:
-                entry.gang = places.gang_of(entry.ticket[0], entry.ticket[2], entry.demand)
-                entry.placeable = places.could_hold(entry.gang)
+                entry.gang = gang = places.gang_of(entry.ticket[0], entry.ticket[2], entry.demand)
+                if gang not in found:
+                    found[gang] = places.could_hold(gang)
+                entry.placeable = found[gang]
 
     def _mark_dirty(self, queue: QueueState) -> None:
         """Mark a queue whose known entries have changed."""

@@ -37,9 +37,7 @@ def assign(room: NodeRoom, members: tuple[Members, ...], within: NodeSet = EVERY
         if room.total(shape, within) < count:
             return None
         takes = room.takes(shape)
-        if within != EVERY:
-            takes = {fit: nodes & within for fit, nodes in takes.items()}
-        return tuple(fill(sorted(takes.items()), shape, count))
+        return tuple(fill(((fit, takes[fit] & within) for fit in sorted(takes)), shape, count))
     return room.answer((members, within), lambda: _assign_mixed(room, members, within))
 
 
@@ -48,9 +46,11 @@ def place(
 ) -> Assignment | None:
     """Return nodes of a set for all pods of a gang that goes; None if `assign` finds none. Of the assignments, it is
     one that leaves few fragments, by a gradient if there is one."""
-    wanted = merged(members)
-    if gradient is None or not fits(room, wanted, within):
+    if gradient is None:
         return assign(room, members, within)
+    wanted = merged(members)
+    if not fits(room, wanted, within):
+        return None
     if len(wanted) == 1:
         ranked = ((fit, nodes & within) for (_, fit), nodes in gradient.ranked(wanted[0].shape))
         return tuple(fill(ranked, *wanted[0]))

@@ -84,6 +84,8 @@ class JobPlaces:
     """Places that are kept for pods that are on no node yet."""
     has_started: bool = False
     """Whether all members were on nodes at once."""
+    is_growing: bool = False
+    """Whether it was given further members, which the caller of `Places.follow` may not know yet."""
 
     def places(self) -> int:
         """Return the number of places without pods."""
@@ -123,8 +125,8 @@ class Places:
         """By the key of the job, as a text."""
         self.lacking: set[str] = set()
         """The jobs that have fewer places than pods that keep one. They are to be followed once room is free."""
-        self.usable: NodeSet = EVERY
-        """The nodes that take new pods."""
+        self.unbound: set[str] = set()  # the jobs that have places without pods
+        self.usable: NodeSet = EVERY  # the nodes that take new pods
         self.kept: NodeSet = 0
         """The nodes that are kept for one waiting job (`queues.placement.kept_nodes`)."""
         self.kept_for: tuple[str, Gang] | None = None
@@ -140,17 +142,15 @@ class Places:
         """Whether only pods may go, before the job for which nodes are kept, that can run on none of these."""
         self.turn_until = 0.0
         """Until when others wait; if they do not, until when they may go whatever the scheduler does."""
-        self.names_nodes = False
-        """Whether `take` returns the nodes."""
+        self.names_nodes = False  # whether `take` returns the nodes
         self.gradient: Gradient | None = None
         self.is_outdated = False
         """Whether it is not known which of the picked jobs have a reservation."""
 
     def copy(self) -> "Places":
         """Return a copy to make forecasts with. It knows no ends of jobs, so that it keeps the same nodes."""
-        copied = Places(
-            self.room.copy(), self.empty.copy(), self.gang_of, workers_of=self.workers_of, settle=self.settle
-        )
+        rooms = self.room.copy(), self.empty.copy()
+        copied = Places(*rooms, self.gang_of, workers_of=self.workers_of, settle=self.settle)
         copied.set_typical(self.gradient.typical if self.gradient is not None else None)
         copied.usable = self.usable
         copied.kept, copied.kept_for, copied.kept_since = self.kept, self.kept_for, self.kept_since
@@ -180,22 +180,30 @@ class Places:
     def take(self, key: str, gang: Gang | None, units: int = 0) -> str:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
         others. Return the gang's domain, and the nodes if `names_nodes`, as a text (`queues.placement.pod_nodes`)."""
-        job = self.jobs.setdefault(key, JobPlaces())
+        known = self.jobs.get(key)
+        job = self.jobs[key] = JobPlaces() if known is None else known
         job.reserved = True
         if gang is None:
             return ""
-        wanted = gang.with_further(units)
-        chosen = self.domain(gang, wanted, ~self.kept) or self.domain(gang, wanted) or domains.ANYWHERE
-        domain, nodes = pod_nodes.domain_of(gang.required, chosen.value), chosen.nodes
-        own = set_of(node for node, _ in (*job.bound, *job.waiting))
-        found = self.choose(wanted, nodes & ~self.kept, gang, own) or self.choose(wanted, nodes, gang, own)
-        settled = {one: self.settle(one, domain) if domain else one for one, _ in wanted}
-        members = tuple(Members(settled[one], count) for one, count in wanted)
+        wanted, domain, nodes, own = gang.with_further(units), "", EVERY, 0
+        if gang.required:
+            chosen = self.domain(gang, wanted, ~self.kept) or self.domain(gang, wanted) or domains.ANYWHERE
+            domain, nodes = pod_nodes.domain_of(gang.required, chosen.value), chosen.nodes
+        if gang.preferred:
+            own = set_of(node for node, _ in (*job.bound, *job.waiting))
+        others = self.choose(wanted, nodes & ~self.kept, gang, own)
+        found = self.choose(wanted, nodes, gang, own) if self.kept and not others else others
+        settled = {one: self.settle(one, domain) for one, _ in wanted} if domain else {}
+        members = tuple(Members(settled[one], count) for one, count in wanted) if settled else wanted
+        job.is_growing = bool(job.members)
         job.members, job.lasting = merged(job.members + members), gang.lasting
         for node, shape, count in found or ():
             self._change(job.waiting, node, shape.demand, count)
-        self._note_lack(key, job)
-        named = [(node, settled[shape], count) for node, shape, count in found or ()] if self.names_nodes else ()
+        if known is None and found:
+            self.unbound.add(key)  # each pick comes here
+        else:
+            self._note_lack(key, job)
+        named = [(node, settled.get(one, one), pods) for node, one, pods in found or () if self.names_nodes]
         return pod_nodes.write(named, [shape for shape, _ in job.members], self.room.names, domain)
 
     def choose(
@@ -216,7 +224,7 @@ class Places:
         """Drop the places of a job for which there is no reservation any more, but for those of its pods on nodes."""
         job = self.jobs.get(key)
         if job is not None:
-            job.reserved, job.members = False, ()
+            job.reserved, job.members, job.is_growing = False, (), False
             self._give_up(job, NO_PODS, job.places())
             self._note_lack(key, job)
             self._forget_if_empty(key, job)
@@ -233,7 +241,7 @@ class Places:
             job.members, job.lasting = members, gang.lasting
         gained, lost = bound - job.bound, job.bound - bound
         for place, count in gained.items():
-            self.was_broken |= self._breaks_kept(key, job, place[0])
+            self.was_broken |= _breaks_kept(self, key, job, place[0])
             self.room.use(*place, count)
         for place, count in lost.items():
             self.room.use(*place, -count)
@@ -246,15 +254,11 @@ class Places:
         self._note_lack(key, job)
         self._forget_if_empty(key, job)
 
-    def _breaks_kept(self, key: str, job: JobPlaces, node: int) -> bool:
-        """Return whether a pod came to a node that is kept for another job, though its job has places elsewhere."""
-        is_kept = self.kept >> node & 1 and self.kept_for is not None and self.kept_for[0] != key
-        return bool(is_kept and job.waiting and not any(place[0] == node for place in job.waiting))
-
     def vacate(self, nodes: NodeSet) -> list[str]:
         """Drop the places without pods on nodes that take no pods any more, and return the jobs that had them."""
         found = []
-        for key, job in self.jobs.items():
+        for key in self.unbound:
+            job = self.jobs[key]
             for place in [place for place in job.waiting if nodes >> place[0] & 1]:
                 self._change(job.waiting, *place, -job.waiting[place])
                 found.append(key)
@@ -305,10 +309,8 @@ class Places:
             places.pop(place, None)
 
     def _note_lack(self, key: str, job: JobPlaces) -> None:
-        if job.missing() > job.places():
-            self.lacking.add(key)
-        else:
-            self.lacking.discard(key)
+        for is_one, keys in ((job.waiting, self.unbound), (job.missing() > job.places(), self.lacking)):
+            (keys.add if is_one else keys.discard)(key)
 
     def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
         if not job.reserved and not job.bound:
@@ -317,3 +319,9 @@ class Places:
     def kept_names(self) -> list[str]:
         """Return the names of the kept nodes."""
         return sorted(self.room.names[node] for node in bits(self.kept))
+
+
+def _breaks_kept(places: Places, key: str, job: JobPlaces, node: int) -> bool:
+    """Return whether a pod came to a node that is kept for another job, though its job has places elsewhere."""
+    is_kept = places.kept >> node & 1 and places.kept_for is not None and places.kept_for[0] != key
+    return bool(is_kept and job.waiting and not any(place[0] == node for place in job.waiting))

@@ -7,7 +7,7 @@ nodes, each with a number of pods. A growth adds a group. Before them is the dom
     in:example.org/rack=r1 0=n01*2     two pods on n01, and all pods of the job in this rack
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from queues.placement.gangs import Placed, Shape
 
@@ -16,9 +16,12 @@ MOST_LENGTH = 2_048
 _DOMAIN = "in:"
 
 
-def write(placed: Iterable[Placed], kinds: Sequence[Shape], names: Sequence[str], domain: str = "") -> str:
+def write(placed: Sequence[Placed], kinds: Sequence[Shape], names: Sequence[str], domain: str = "") -> str:
     """Return the text for pods that were placed, given the shapes of the job's members, the names of nodes, and the
     job's domain."""
+    if len(placed) == 1 and not domain:
+        ((node, shape, count),) = placed
+        return f"{kinds.index(shape)}={names[node]}*{count}"
     groups: dict[Shape, list[str]] = {}
     for node, shape, count in placed:
         groups.setdefault(shape, []).append(f"{names[node]}*{count}")

@@ -3,7 +3,8 @@
 One rule: an Event's name is made from its text, so that a repeated reconcile creates no second Event.
 
 Nobody waits for the Events of a normal life. These Events have a budget of their own, and an Event beyond the budget is
-dropped: in a burst of jobs, all other writes are more important.
+dropped: in a burst of jobs, all other writes are more important. Namespaces share the budget evenly, so that the jobs
+of one do not drop the Events of another.
 """
 
 import contextlib
@@ -29,6 +30,9 @@ REMEDY = "leave pods of torchq out of that webhook, or let it add to them only"
 PER_SECOND = 5.0
 AT_ONCE = 50
 """The Events that one process may write together before `PER_SECOND` applies, and that may wait to be written."""
+
+_FULL_SECONDS = AT_ONCE / PER_SECOND
+"""For how long a namespace has a part of the budget after its latest Event: until an empty budget is full again."""
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +90,26 @@ def _policy(sent: Manifest, made: Manifest) -> list[str]:
     )
 
 
+class EventBudget:
+    """The Events that each namespace may still write: a token bucket for each namespace with Events of late, all of
+    the same part of the budget."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, tuple[float, float]] = {}
+        """The Events that a namespace has left, and the time of its latest Event."""
+
+    def takes(self, namespace: str, now: float) -> bool:
+        """Take one Event from the part of a namespace; return whether one was left. `now` never goes back."""
+        self._left = {name: each for name, each in self._left.items() if now - each[1] < _FULL_SECONDS}
+        before = self._left.get(namespace)
+        parts = len(self._left) + (before is None)
+        most = max(1.0, AT_ONCE / parts)
+        left, since = before or (most, now)
+        left = min(most, left + (now - since) * PER_SECOND / parts)
+        self._left[namespace] = left - (left >= 1.0), now
+        return left >= 1.0
+
+
 class LifeEventWriter:
     """Writes Events on a thread of its own; safe to share between threads."""
 
@@ -98,14 +122,13 @@ class LifeEventWriter:
         """`clock` gives the times of Events, `elapsed` gives the times of the budget."""
         self._cluster, self._clock, self._elapsed = cluster, clock, elapsed
         self._lock = threading.Lock()
-        self._left = float(AT_ONCE)
-        self._since = elapsed()
+        self._budget = EventBudget()
         self._waiting = 0
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="life-events")
 
     def tell(self, key: JobKey, event: EmitEvent) -> None:
         """Write an Event on a job soon, or drop it. The method neither waits nor raises an error."""
-        if self._takes():
+        if self._takes(key.namespace):
             with contextlib.suppress(RuntimeError):  # the writer was closed
                 self._executor.submit(self._write, key, event, self._clock())
 
@@ -113,15 +136,11 @@ class LifeEventWriter:
         """Drop the Events that wait."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _takes(self) -> bool:
-        """Take a place for one Event; return whether a place was free."""
+    def _takes(self, namespace: str) -> bool:
+        """Take a place for one Event of a namespace; return whether a place was free."""
         with self._lock:
-            now = self._elapsed()
-            self._left = min(float(AT_ONCE), self._left + (now - self._since) * PER_SECOND)
-            self._since = now
-            if self._left < 1.0 or self._waiting >= AT_ONCE:
+            if self._waiting >= AT_ONCE or not self._budget.takes(namespace, self._elapsed()):
                 return False
-            self._left -= 1.0
             self._waiting += 1
             return True
 

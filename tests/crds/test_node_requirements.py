@@ -30,6 +30,12 @@ def test_equal_requirements_have_equal_texts() -> None:
     assert place_condition(spec(), ["n2", "n1"]) == place_condition(spec(), ["n1", "n2"])
 
 
+def named(operator: str, *names: str) -> dict[str, Any]:
+    """Return a node affinity that requires nodes by their names."""
+    field = {"key": "metadata.name", "operator": operator, "values": [*names]}
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [field]}]}}}
+
+
 @pytest.mark.parametrize(
     ("pod", "allowed"),
     [
@@ -42,6 +48,11 @@ def test_equal_requirements_have_equal_texts() -> None:
         (spec(affinity=required({"key": "size", "operator": "Lt", "values": ["9"]})), True),
         (spec(affinity=required({"key": "size", "operator": "Lt", "values": ["x"]})), False),
         (spec(affinity=required({"key": "disk", "operator": "Lt", "values": ["9"]})), False),
+        (spec(affinity=required({"key": "disk", "operator": "NotIn", "values": ["hdd"]})), True),
+        (spec(affinity=required({"key": "disk", "operator": "NotIn", "values": ["ssd"]})), False),
+        (spec(affinity=required({"key": "rack", "operator": "NotIn", "values": ["r1"]})), True),
+        (spec(affinity=named("In", "n1")), True),
+        (spec(affinity=named("NotIn", "n1")), False),
         (spec(affinity=required({"key": "disk", "operator": "Near", "values": ["9"]})), True),
         (spec(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": []}}}), False),
         (spec(affinity={"podAffinity": {REQUIRED: [{}]}}), True),

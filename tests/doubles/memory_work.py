@@ -144,7 +144,8 @@ class MemoryWork:
             ready = sum(map(len, self._ready.values()))
             size = batch_size(ready, len(counted), sum(counted), self._settings.batch)
             free = sum(counted) - self._leased if len(self._batches) < len(counted) else 0
-            recent, most = self._recent_tenants(now), math.ceil(sum(counted) * self._settings.tenant_share)
+            recent = self._recent_tenants(now)
+            most = max(2, math.ceil(sum(counted) * self._settings.tenant_share))
             taken = (self._lease(epoch, now, recent, most) for _ in range(min(ready, free)))
             leases = list(takewhile(bool, taken))
             for start in range(0, len(leases), size):

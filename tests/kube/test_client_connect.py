@@ -105,6 +105,36 @@ def test_token_file_of_the_kubeconfig_is_read_again(nowhere: Path, monkeypatch: 
         assert header() == "Bearer second", "the file is being replaced"
 
 
+def test_a_kubeconfig_with_a_new_token_is_read_again_for_its_context_and_server_alone(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authorization, "_CREDENTIALS_SECONDS", 0.0)
+    path = scripted.kubeconfig(nowhere, URL)
+    config = orjson.loads(path.read_bytes())
+    [user], [own] = config["users"], config["contexts"]
+
+    def write(token: str) -> None:
+        user["user"] = {"token": token}
+        path.write_bytes(orjson.dumps(config))
+
+    write("first")
+    with connected(ConnectionSettings(kubeconfig=str(path))) as cluster:
+        header = cluster._transport._authorization
+        assert header() == "Bearer first"
+        write("the second")
+        assert header() == "Bearer the second"
+        path.write_text("users: [")
+        assert header() == "Bearer the second", "the file is being written"
+        config["users"].append({"name": "other", "user": {"token": "of another cluster"}})
+        config["contexts"].append({"name": "there", "context": {**own["context"], "user": "other"}})
+        config["current-context"] = "there"
+        write("a third one")
+        assert header() == "Bearer a third one", "the context is the one of the start"
+        config["clusters"][0]["cluster"]["server"] = "http://there:1"
+        write("a fourth, for another server")
+        assert header() == "Bearer a third one"
+
+
 @pytest.mark.servers
 def test_client_uses_the_credential_plugin_of_the_kubeconfig(nowhere: Path) -> None:
     credential = {

@@ -10,7 +10,7 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Manifest
 from reconcilers import facts
-from reconcilers.apply.events import AT_ONCE, PER_SECOND, LifeEventWriter
+from reconcilers.apply.events import AT_ONCE, PER_SECOND, EventBudget, LifeEventWriter
 from reconcilers.values import EmitEvent
 from tests.support.clock import Clock
 from tests.support.reconcilers.bench import Bench
@@ -82,6 +82,19 @@ def test_writer_drops_what_its_budget_does_not_cover_and_never_waits() -> None:
     clock.step(60.0)
     writer.tell(KEY, HAPPENED)
     assert len(cluster.made) == AT_ONCE + 2 * PER_SECOND
+
+
+def test_a_flood_of_one_namespace_leaves_another_its_part_of_the_budget() -> None:
+    budget = EventBudget()
+
+    def taken(namespace: str, now: float) -> int:
+        return sum(budget.takes(namespace, now) for _ in range(10 * AT_ONCE))
+
+    assert taken("flood", 0.0) == AT_ONCE, "alone, a namespace has all"
+    assert taken("ours", 0.0) == AT_ONCE / 2
+    assert [taken("flood", 4.0), taken("ours", 4.0)] == [2 * PER_SECOND, 2 * PER_SECOND]
+    assert taken("flood", 13.0) == AT_ONCE / 2 - 3, "9 s of half of the budget"
+    assert taken("flood", 15.0) == 2 * PER_SECOND, "alone again"
 
 
 def test_writer_goes_on_after_an_error() -> None:

@@ -35,6 +35,7 @@ class Scene:
         self._chance = random.Random(7)
         self._jobs = [_job(number, queues) for number in range(jobs)]
         self._queues = [_queue(number, jobs // queues) for number in range(queues)]
+        self._waits = {queue_wait(item["metadata"]["name"]): float(_BEGIN) for item in self._queues}
         self._number = 0
         self.on_reading: Callable[[], object] = lambda: None
         self.present = self._reading()
@@ -45,12 +46,13 @@ class Scene:
 
     def step(self) -> None:
         """Change some jobs, and as many queues as there are such jobs in all, and read everything."""
+        now = _time(self._number)
         for _ in range(self._changes):
             at = self._chance.randrange(len(self._jobs))
             job = self._jobs[at]
             status = {
                 "phase": self._chance.choice(("Queued", "Running", "Succeeded")),
-                "startTime": _time(self._number),
+                "startTime": now,
             }
             version = {"resourceVersion": str(self._number + 2)}
             self._jobs[at] = {**job, "metadata": {**job["metadata"], **version}, "status": status}
@@ -66,7 +68,6 @@ class Scene:
     def _reading(self) -> Reading:
         self._number += 1
         at = float(_BEGIN + 100_000 + self._number)
-        waits = {queue_wait(item["metadata"]["name"]): float(_BEGIN) for item in self._queues}
         picks = [_pick(number, job) for number, job in enumerate(self._jobs[:10], 1)]
         pool = {"capacity": {_GPU: "8000", "cpu": "64000", "memory": "512Ti"}, "used": {_GPU: "5000", "cpu": "1000"}}
         return Reading(
@@ -79,7 +80,7 @@ class Scene:
             in_order={"items": picks},
             status=_ALIVE,
             figures_at=at,
-            began=waits,
+            began=self._waits,
         )
 
 
@@ -93,7 +94,16 @@ def visitor() -> Visitor:
     def nothing() -> Any:
         raise CoordinatorError("no recorder keeps the history")
 
-    return Visitor("bench", cast(Any, None), nothing, nothing, bounds, may_act=False, may=lambda _: False)
+    return Visitor(
+        "bench",
+        cast(Any, None),
+        nothing,
+        nothing,
+        bounds,
+        may_act=False,
+        may=lambda _: False,
+        known_bounds=lambda: everything,
+    )
 
 
 def _time(seconds: float) -> str:

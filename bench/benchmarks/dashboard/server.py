@@ -28,7 +28,9 @@ class _Everybody:
 
     def find(self, cookies: Mapping[str, str], *, is_secure: bool) -> Visitor | None:  # noqa: ARG002
         name = cookies.get(COOKIE, "")
-        return self._known.setdefault(name, replace(self._first, name=name))
+        if name not in self._known:
+            self._known[name] = replace(self._first, name=name)
+        return self._known[name]
 
     def end(self, visitor: Visitor) -> None:
         """Let nobody go."""

@@ -30,7 +30,8 @@ from coordinator.errors import CoordinatorError
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.query.bounds import Bounds
 from coordinator.runs import submitter
-from kube import client
+from crds.api_resources import NAMESPACES
+from kube import client, errors
 
 ADDRESS = "127.0.0.1"
 FIRST_PORT, TRIED_PORTS = 8470, 20
@@ -41,18 +42,32 @@ def show(session: Session, port: int | None, *, no_open: bool) -> None:
     name = session.cluster_name
     visitors = OneVisitor(_visitor(session))
     namespace = "" if session.everywhere else session.namespace
+    _note_missing(session, namespace)
+    clock = session.cluster.server_time.now
     with (
         tempfile.TemporaryDirectory(prefix="torchq-") as folder,
         JobFeeds(session.cluster) as feeds,
-        Readings(partial(feeds.of, namespace), partial(api_client.find, session)) as readings,
+        Readings(partial(feeds.of, namespace), partial(api_client.find, session), clock) as readings,
     ):
 
         def ready(bound: int) -> None:
             url = f"http://{ADDRESS}:{bound}/open?code={visitors.code}"
             asyncio.get_running_loop().run_in_executor(None, _tell, name, url, None if no_open else Path(folder))
 
-        serve(Frame(name, ADDRESS, visitors, readings), _ports(port), ready)
+        shown = f"{name}, namespace {namespace}" if namespace else name
+        serve(Frame(shown, ADDRESS, visitors, readings, clock=clock), _ports(port), ready)
         session.cluster.close()
+
+
+def _note_missing(session: Session, namespace: str) -> None:
+    """Say so if there is no such namespace: it may come, so that is no error. Most users may not ask."""
+    try:
+        if namespace:
+            session.cluster.get(NAMESPACES, namespace)
+    except errors.NotFound:
+        click.echo(f"note: there is no namespace {namespace}; until there is, the pages show no jobs", err=True)
+    except errors.Forbidden:
+        return
 
 
 def _ports(port: int | None) -> list[int]:
@@ -109,6 +124,7 @@ def _visitor(session: Session) -> Visitor:
         queries=partial(api_client.find, session),
         history=partial(sources.find, session),
         bounds=lambda _: everything,
+        known_bounds=lambda: everything,
         may_act=True,
         may=Rights(session.cluster, "", ReviewPace()).may,
         is_embedded=session.is_embedded,

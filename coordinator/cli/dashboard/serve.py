@@ -65,8 +65,8 @@ def serve(session: Session) -> None:
         retries=RetrySettings(attempts=ATTEMPTS),
         permission_hint=USER.remedy,
     )
-    queries, turns = partial(_queries, session), Turns()
-    with JobFeeds(session.cluster) as feeds, Readings(partial(feeds.of, ""), queries) as readings:
+    queries, turns, clock = partial(_queries, session), Turns(), session.cluster.server_time.now
+    with JobFeeds(session.cluster) as feeds, Readings(partial(feeds.of, ""), queries, clock) as readings:
         visits = Visits(SeenNames(readings), queries, partial(_history, settings), settings.dashboard_actions)
         sessions = Logins(client.connect_others(quick, figures.registry), visits.make)
         figures.registry.add_source(
@@ -80,6 +80,7 @@ def serve(session: Session) -> None:
             settings.host_names,
             settings.drain_seconds,
             turns.loop("event loop"),
+            clock,
         )
         life = DashboardLife(turns, readings)
         with signs_of_life.alive(settings, life, figures):

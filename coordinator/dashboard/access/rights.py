@@ -4,6 +4,7 @@ One rule: closed by default. What was not asked, or is refused, is not shown. An
 asked for again as long as the visitor looks.
 """
 
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -40,6 +41,19 @@ _AWAY = (errors.Unreachable, errors.ServerError, errors.TooManyRequests)
 class _Answer:
     allowed: bool
     at: float
+
+    def until(self, refused_seconds: float) -> float:
+        """Return when the question has to be asked again; `refused_seconds` is how long a refusal is used."""
+        return self.at + (KEPT_SECONDS if self.allowed else refused_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is told of some namespaces and queues, as long as no question has to be asked for that."""
+
+    of: tuple[Collection[str], Collection[str]]
+    bounds: Bounds
+    until: float
 
 
 class ReviewPace:
@@ -92,6 +106,9 @@ class Rights:
         self._lock = threading.Lock()
         self._kept: OrderedDict[AccessQuestion, _Answer] = OrderedDict()
         self._last: Bounds | None = None
+        self._known: _Known | None = None
+        self._until = math.inf
+        """Until when no question has to be asked again of those that the present look asks."""
         self._named: tuple[Reader, frozenset[str] | None] = Reader(), None
 
     def bounds(self, namespaces: Collection[str], queues: Collection[str], named: Collection[str] = ()) -> Bounds:
@@ -106,16 +123,25 @@ class Rights:
             assert last is not None
             return last
         try:
-            left = [MOST_NEW]
+            left, self._until = [MOST_NEW], math.inf
             reader = self._reader(namespaces, named, left)
             listed = self._listed(queues, left)
             if self._last is None or self._named != (reader, listed):
                 # The same bounds are the same object, so that pages need not be made again.
                 has = _has_all if listed is None else listed.__contains__
                 self._last, self._named = Bounds(reader, has, has), (reader, listed)
+            if not named:
+                self._known = _Known((namespaces, queues), self._last, self._until)
             return self._last
         finally:
             self._lock.release()
+
+    def known_bounds(self, namespaces: Collection[str], queues: Collection[str]) -> Bounds | None:
+        """Return what `bounds` would return now; None if that would ask the API server. Waits for nothing."""
+        known = self._known
+        if known is None or self._clock() >= known.until or known.of != (namespaces, queues):
+            return None
+        return known.bounds
 
     def may(self, question: AccessQuestion) -> bool:
         """Return whether the visitor may do something. Raises ClusterError."""
@@ -147,30 +173,36 @@ class Rights:
         answer = self._kept.get(question)
         if answer is None or (not answer.allowed and self._clock() - answer.at >= REFUSED_SECONDS):
             if left[0] <= 0 or not self._pace.may_try() or not self._pace.take():
+                self._until = -math.inf
                 return False
             left[0] -= 1
         return self._is_allowed(question)
 
     def _is_allowed(self, question: AccessQuestion, refused_seconds: float = REFUSED_SECONDS) -> bool:
+        answer = self._answer(question, refused_seconds)
+        self._until = min(self._until, answer.until(refused_seconds))
+        return answer.allowed
+
+    def _answer(self, question: AccessQuestion, refused_seconds: float) -> _Answer:
         answer, now = self._kept.get(question), self._clock()
-        if answer is not None and now - answer.at < (KEPT_SECONDS if answer.allowed else refused_seconds):
-            return answer.allowed
+        if answer is not None and now < answer.until(refused_seconds):
+            return answer
         known = answer if answer is not None and now - answer.at < AWAY_SECONDS else None
         if known is not None and not self._pace.may_try():
-            return known.allowed
+            return known
         try:
             allowed = own_rights.is_allowed(self._cluster, question)
         except _AWAY:
             self._pace.note(is_away=True)
             if known is not None:
-                return known.allowed
+                return known
             raise
         self._pace.note(is_away=False)
-        self._kept[question] = _Answer(allowed, now)
+        self._kept[question] = found = _Answer(allowed, now)
         self._kept.move_to_end(question)
         while len(self._kept) > 2 * MOST_KEPT:
             self._kept.popitem(last=False)
-        return allowed
+        return found
 
 
 def _has_all(_: str) -> bool:

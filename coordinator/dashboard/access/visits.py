@@ -50,7 +50,9 @@ class SeenNames:
                 if self._of is None or self._of[1] != reading.jobs_version:
                     namespaces = frozenset(job["metadata"]["namespace"] for job in reading.jobs)
                 queues = frozenset(item["metadata"]["name"] for item in reading.queues)
-                self._of, self._names = version, (namespaces, queues)
+                # The same names are the same objects: one comparison of long sets is enough for all visitors.
+                names = namespaces, queues
+                self._of, self._names = version, self._names if names == self._names else names
             return self._names
 
 
@@ -83,6 +85,7 @@ class Visits:
             bounds=bounds,
             may_act=self.may_act,
             may=rights.may,
+            known_bounds=lambda: rights.known_bounds(*self.seen()),
         )
 
     def _history(self, cluster: KubernetesCluster, own: str, bounds: Callable[[Collection[str]], Bounds]) -> History:

@@ -20,6 +20,7 @@ from coordinator.query.questions import UNKNOWN_PREFIX, UnknownObject
 from coordinator.wording import job_state
 from crds.api_resources import TENANT_QUEUES
 from crds.keys import JobKey
+from kube import errors
 from kube.api import Manifest
 
 OFF = "this dashboard changes nothing: an admin switches that on with the value dashboard.actions of the chart"
@@ -98,6 +99,20 @@ def act(visitor: Visitor, asked: AskedChange, fields: Mapping[str, str]) -> list
     else:
         author.change_job(item, verbs.change_job(asked.verb.name, item, now))
     return said
+
+
+def code(error: Exception) -> int:
+    """Return the HTTP status of the answer to a change that was not made."""
+    match error:
+        case NotAsked() | errors.Invalid():
+            return 400
+        case errors.Forbidden():
+            return 403
+        case errors.NotFound() | UnknownObject():
+            return 404
+        case errors.Conflict():
+            return 409
+    return 503
 
 
 def _weight(text: str) -> int:

@@ -5,12 +5,11 @@ again until the jobs change.
 """
 
 import threading
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import merge
-from types import MappingProxyType
 
 from coordinator.access.readers import Reader
 from coordinator.dashboard.readings import Reading
@@ -37,9 +36,9 @@ class Filters:
     """A part of the name."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class IndexedJob:
-    """A job, by what lists filter."""
+    """A job, by what lists filter; the same object as long as the job is the same."""
 
     item: Manifest
     uid: str
@@ -66,16 +65,25 @@ class JobIndex:
 
     def __init__(self, reading: Reading, before: "JobIndex | None") -> None:
         """Look at the jobs of a reading; jobs that are the same as `before` are taken from there."""
-        known: Mapping[str, IndexedJob] = before.by_uid if before else {}
         self.jobs = reading.jobs
-        found: list[IndexedJob] = [each for item in reading.jobs if (each := _indexed(item, known))]
-        found.sort(key=lambda each: each.order, reverse=True)
-        self.by_uid: Mapping[str, IndexedJob] = {each.uid: each for each in found}
-        namespaces = defaultdict[str, list[IndexedJob]](list)
-        for each in found:
-            namespaces[each.namespace].append(each)
-        self._all = tuple(found)
-        self._by_namespace = MappingProxyType(namespaces)
+        swaps = _swaps(before, reading.jobs) if before else None
+        if before is None or swaps is None:
+            known: Mapping[str, IndexedJob] = before.by_uid if before else {}
+            found = [each for item in reading.jobs if (each := _indexed(item, known))]
+            found.sort(key=lambda each: each.order, reverse=True)
+            namespaces: dict[str, list[IndexedJob]] = {}
+            for each in found:
+                namespaces.setdefault(each.namespace, []).append(each)
+            self.by_uid: Mapping[str, IndexedJob] = {each.uid: each for each in found}
+        else:
+            found = [swaps.get(id(each), each) for each in before._all]
+            changed = {each.namespace for each in swaps.values()}
+            namespaces = before._by_namespace | {
+                name: [swaps.get(id(each), each) for each in before._by_namespace[name]] for name in changed
+            }
+            self.by_uid = {**before.by_uid, **{each.uid: each for each in swaps.values()}}
+        self._all: tuple[IndexedJob, ...] = tuple(found)
+        self._by_namespace: dict[str, list[IndexedJob]] = namespaces
         self._lists: OrderedDict[tuple[Reader, Filters], Sequence[IndexedJob]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -130,6 +138,27 @@ class JobIndexes:
 
 INDEXES = JobIndexes()
 """The index of this process, which all pages share."""
+
+
+def _swaps(before: JobIndex, jobs: Sequence[Manifest]) -> Mapping[int, IndexedJob] | None:
+    """Return the changed jobs, by the identity of what was indexed for them; None if more than these has changed, as
+    jobs that come and go.
+
+    A reading has thousands of jobs of which few change: what stays is not even looked into.
+    """
+    if len(jobs) != len(before.jobs):
+        return None
+    found = {}
+    for old, new in zip(before.jobs, jobs, strict=True):
+        if old is not new:
+            after = _indexed(new, before.by_uid)
+            known = before.by_uid.get(after.uid) if after else None
+            if after is None or known is None or known.item is not old:
+                return None
+            if (known.order, known.namespace) != (after.order, after.namespace):
+                return None
+            found[id(known)] = after
+    return found
 
 
 def _indexed(item: Manifest, known: Mapping[str, IndexedJob]) -> IndexedJob | None:

@@ -133,7 +133,8 @@ def page(asked: Asked) -> Page:
     path, query = paths.of_queue(name), asked.query("page", "admitted")
     next_rows, next_pager = paging.cut(waiting, path, query)
     room_rows, room_pager = paging.cut(admitted, path, query, "admitted")
-    places = {uid: (place, of) for uid, place, of in loaded.now.places}
+    places = {uid: place for uid, place, _ in loaded.now.places}
+    behind = _behind(loaded.now.places)
     return Page(
         template="queue",
         title=f"Queue {name}",
@@ -143,7 +144,7 @@ def page(asked: Asked) -> Page:
             "actions": buttons.of_queue(loaded.now.item, may_act=asked.may_act),
             "facts": tuple(_facts(asked, name, queue)),
             "gauges": tuple(_gauges(queue)),
-            "waiting": tuple(Element(f"job-{each.uid}", "queued", _row(each, places)) for each in next_rows),
+            "waiting": tuple(Element(f"job-{each.uid}", "queued", _row(each, places, behind)) for each in next_rows),
             "waiting-pager": (
                 Element("waiting-pages", "pager", (next_pager, "waiting jobs", _none(asked, waiting, "waits"))),
             ),
@@ -214,7 +215,7 @@ def _jobs(asked: Asked, name: str, places: Places) -> tuple[Sequence[IndexedJob]
         admitted = [each for each in open_jobs if job_state.is_admitted(each.item)]
         waiting = [each for each in reversed(open_jobs) if not job_state.is_admitted(each.item)]
         order = {uid: place for uid, place, _ in places}
-        last = len(order) + 1
+        last = max(order.values(), default=0) + 1
         in_order = {each.uid: job_columns.is_in_order(each.item) for each in waiting}
         waiting.sort(key=lambda each: (order.get(each.uid, last), not in_order[each.uid]))
         return waiting, admitted
@@ -226,13 +227,20 @@ def _is_over(job: IndexedJob) -> bool:
     return tables.attempt(lambda: job_state.is_finished(job.item), otherwise=True)
 
 
-def _row(job: IndexedJob, places: Mapping[str, tuple[int, int]]) -> QueuedJob:
-    place = places.get(job.uid)
+def _behind(places: Places) -> str:
+    """Return the place of a job in the order whose place is not told: of long queues, a coordinator tells the first
+    places."""
+    number, waiting = max(((place, of) for _, place, of in places), default=(0, 0))
+    return f"after {number}" if number < waiting else "-"
+
+
+def _row(job: IndexedJob, places: Mapping[str, int], behind: str = "-") -> QueuedJob:
+    is_in_order = tables.attempt(lambda: job_columns.is_in_order(job.item), otherwise=False)
     full_name = f"{job.namespace}/{job.name}"
     admitted = tables.attempt(lambda: (status_of(job.item).get("admission") or {}).get("admittedAt"), None)
     created = job.item["metadata"].get("creationTimestamp")
     return QueuedJob(
-        place="-" if place is None else str(place[0]),
+        place=str(places.get(job.uid) or (behind if is_in_order else "-")),
         name=full_name,
         address=paths.of_job(full_name),
         phase=job.phase,

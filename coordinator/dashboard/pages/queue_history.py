@@ -121,9 +121,16 @@ def _extremes(parts: list[float | None]) -> str:
 
 def _rows(document: Document, reader: Reader) -> Iterator[Element]:
     start, end = (timestamps.parse_seconds(document[name]) for name in ("from", "to"))
-    for job in document["items"]:
+    # Newest first, as the recorder tells them; it tells those of one second in no order.
+    for job in sorted(document["items"], key=_age, reverse=True):
         if reader.may_read(job["namespace"]):
             yield Element(f"past-{job['uid']}", "past_job_bar", _row(job, start, end))
+
+
+def _age(job: Document) -> tuple[str, str, int, str]:
+    """Return the order of jobs in time: by submission, by when they got room, by names that end in numbers."""
+    held = job["holds"][0]["from"] if job["holds"] else "~"
+    return job["submitted"], held, len(job["name"]), job["name"]
 
 
 def _row(job: Document, start: float, end: float) -> JobInTime:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from coordinator.dashboard import charts, moments, paging, paths, readings
 from coordinator.dashboard.asked import Asked
@@ -12,6 +13,7 @@ from coordinator.dashboard.charts import Bar
 from coordinator.dashboard.elements import Element, Page
 from coordinator.dashboard.pages import amounts
 from coordinator.dashboard.pages.amounts import Counted
+from coordinator.dashboard.pages.kept_rows import KeptRows
 from coordinator.dashboard.pages.problems import problems
 from coordinator.query.questions import ANOTHER, Document
 from coordinator.wording import pick_columns, queue_columns, system_health
@@ -36,6 +38,8 @@ HEADINGS = (
     ("State", "state", ""),
 )
 """The titles of columns, the names by which the address sorts by them, and the classes of their cells."""
+SHOWN_STATUS = ("share", "target", "usage", "idleUsage", "pending", "admitted", "lag", "deleted")
+"""What a row shows of the status of a queue. The rest may change each second."""
 USAGE_AT = 2
 """The place of the column of what is used of the quota, which has no order."""
 
@@ -103,7 +107,6 @@ def page(asked: Asked) -> Page:
     listed = _sorted(asked)
     room = amounts.room(asked.reading)
     rows, pager = paging.cut(listed, PATH, asked.query("sort", "page"))
-    queues = [_row(asked, item, room) for item in rows]
     return Page(
         template="queues",
         title="Queues",
@@ -111,7 +114,7 @@ def page(asked: Asked) -> Page:
             "problems": tuple(problems(asked)),
             "facts": tuple(_facts(asked)),
             "pool": tuple(_pool(asked, room)),
-            "queues": tuple(Element(f"queue-{row.name}", "queue", row) for row in queues),
+            "queues": tuple(_row(asked, item, room) for item in rows),
             "queues-others": asked.reading.once(("others", asked.bounds), partial(_others, asked, room)),
             "queues-pager": (Element("queues-pages", "pager", (pager, "queues", _none(asked, listed))),),
             "picks": tuple(_picks(asked)),
@@ -149,12 +152,22 @@ def _name(item: Document) -> str:
     return str(item["metadata"]["name"])
 
 
-def _row(asked: Asked, item: Document, room: Counted) -> ShownQueue:
-    name, status = _name(item), status_of(item)
+def _row(asked: Asked, item: Document, room: Counted) -> Element:
+    name = _name(item)
+    began = asked.reading.began.get(readings.queue_wait(name))
+    figures = (*map(status_of(item).get, SHOWN_STATUS),)
+    return _ROWS.get(name, name, "uid" in item["metadata"], item["spec"], figures, began, room)
+
+
+def _made_row(
+    name: str, is_object: bool, spec: Document, figures: Sequence[Any], began: float | None, room: Counted
+) -> Element:
+    status = dict(zip(SHOWN_STATUS, figures, strict=True))
+    item = {"metadata": {"name": name} | ({"uid": ""} if is_object else {}), "spec": spec, "status": status}
     share, target = (str(status.get(each) or "-") for each in ("share", "target"))
     of_target = f"share {share}, target {target}"
     used = amounts.of_queue(item, room.names)
-    return ShownQueue(
+    row = ShownQueue(
         name=name,
         address=paths.of_queue(name),
         state=queue_columns.queue_state(item),
@@ -163,18 +176,23 @@ def _row(asked: Asked, item: Document, room: Counted) -> ShownQueue:
         share_bar=charts.share_bar(queue_columns.part(item, "share"), queue_columns.part(item, "target"), of_target),
         used=used.text,
         usage_bar=charts.quota_bar(used.used, used.idle, used.quota, room.whole, f"{room.unit}: {used.sentence}"),
-        pending=status.get("pending", 0),
-        admitted=status.get("admitted", 0),
-        oldest=moments.stamp(asked.reading.began.get(readings.queue_wait(name))),
+        pending=status.get("pending") or 0,
+        admitted=status.get("admitted") or 0,
+        oldest=moments.stamp(began),
         lag=str(SORTS["lag"].text(item)),
         settings=_settings(item),
     )
+    return Element(f"queue-{name}", "queue", row)
+
+
+_ROWS = KeptRows(_made_row)
 
 
 def _others(asked: Asked, room: Counted) -> tuple[Element, ...]:
     """Return the row of the queues of which the visitor is told nothing but sums; none if there are no such queues."""
-    known = {*map(_name, asked.bounds.queues(asked.reading.queues))}
-    hidden = [item for item in asked.reading.queues if _name(item) not in known]
+    if asked.bounds.reader.everywhere:
+        return ()
+    hidden = [item for item in asked.reading.queues if not asked.bounds.is_listed(_name(item))]
     if not hidden:
         return ()
     share, target = (sum(queue_columns.part(item, each) or 0.0 for item in hidden) for each in ("share", "target"))

@@ -6,10 +6,19 @@
 
 const QUIET_SECONDS = 30; // the server sends a line at least every 10 s
 const LONGEST_PAUSE = 15;
+const HELD_SECONDS = 5;
+const HELD_ANSWERS = 60;
+const TRIAL_SECONDS = 15;
+const HELD = `the network holds messages back: this page moves every ${HELD_SECONDS} s`;
+const SILENT = "silent";
 const connection = document.getElementById("connection");
 let open = null; // aborts the stream
 let heard = 0;
+let told = false; // whether the stream has told anything
+let patience = QUIET_SECONDS;
 let pause = 1;
+let held = false; // whether something on the way holds a stream back until it ends
+let answers = 0; // how many short answers took the place of a stream
 let ahead = 0; // how far the server's clock is ahead of this machine's, in ms: ages are those of the server's clock
 
 function shown() {
@@ -62,12 +71,16 @@ function say(text) {
 async function follow() {
   if (!document.body.dataset.page) return; // what is shown is no page that changes
   const aborter = open = new AbortController();
+  const wasHeld = held;
+  const once = held && ++answers % HELD_ANSWERS !== 0; // now and then a stream is tried again
+  patience = held && !once ? TRIAL_SECONDS : QUIET_SECONDS;
+  told = false;
   heard = Date.now();
   try {
     const answer = await fetch("/stream", {
       method: "POST",
       headers: { "Content-Type": "application/json", "Torchq-Secret": document.body.dataset.secret },
-      body: JSON.stringify({ page: document.body.dataset.page, shown: shown() }),
+      body: JSON.stringify({ page: document.body.dataset.page, shown: shown(), once }),
       signal: aborter.signal,
     });
     if (!answer.ok) throw new Error(answer.statusText);
@@ -79,6 +92,8 @@ async function follow() {
       const { done, value } = await reader.read();
       if (done) break;
       heard = Date.now();
+      told = true;
+      held = once;
       pause = 1;
       text += value;
       const messages = text.split("\n\n");
@@ -88,15 +103,20 @@ async function follow() {
         if (message.startsWith("event: end")) return again();
         if (message.startsWith("event: full")) return stay();
       }
-      say("");
+      say(held ? HELD : "");
       tell();
     }
   } catch (error) {
     if (open !== aborter) return;
   }
   if (open !== aborter || document.hidden) return;
-  if (!connection.textContent) say(`connection lost since ${new Date(heard).toLocaleTimeString([], { timeStyle: "short" })}`);
-  setTimeout(() => { if (open === aborter && !document.hidden) follow(); }, pause * 1000 * (0.5 + Math.random()));
+  const next = (seconds) => setTimeout(() => { if (open === aborter && !document.hidden) follow(); }, seconds * 1000);
+  if (once && told) return next(HELD_SECONDS);
+  const isSilent = aborter.signal.reason === SILENT;
+  held ||= isSilent;
+  if (isSilent && wasHeld && !once) return next(0);
+  if (["", HELD].includes(connection.textContent)) say(`connection lost since ${new Date(heard).toLocaleTimeString([], { timeStyle: "short" })}`);
+  next(isSilent ? 0 : pause * (0.5 + Math.random()));
   pause = Math.min(LONGEST_PAUSE, pause * 2);
 }
 
@@ -129,6 +149,7 @@ function age(seconds) {
 function tell() {
   for (const each of document.querySelectorAll("time[datetime]")) {
     const at = new Date(each.dateTime);
+    if (isNaN(at)) continue; // what users write may look like a time and be none
     const text = each.classList.contains("age") ? age((Date.now() + ahead - at) / 1000) : at.toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
     if (!each.title) each.title = each.textContent;
     if (each.textContent !== text) each.textContent = text;
@@ -142,7 +163,7 @@ document.addEventListener("visibilitychange", () => {
 setInterval(() => {
   if (document.hidden) return;
   tell();
-  if (open && Date.now() - heard > QUIET_SECONDS * 1000) { const quiet = open; quiet.abort(); }
+  if (open && Date.now() - heard > patience * 1000) open.abort(told ? "quiet" : SILENT);
 }, 1000);
 tell();
 if (!document.hidden) follow();

@@ -19,8 +19,9 @@ CHECKPOINT_PAGES = 4000
 """The pages in the log from which a checkpoint writes them into the database: 16 MB, since it waits for the disk."""
 _LOG_BYTES = 24 * 1024 * 1024
 """The length of the log: those pages, and the largest usual batch."""
-_MOST_SPARE, _LEAST_SPARE = 4 * 1024 * 1024, 2 * 1024 * 1024
-"""Bytes of free pages. If there are fewer than the second number, pages are added up to the first."""
+_MOST_SPARE, _LEAST_SPARE = 8 * 1024 * 1024, 2 * 1024 * 1024
+"""Bytes of free pages. If there are fewer than the second number, pages are added up to the first. All requests wait
+for that, some 0.1 s."""
 _RETRY_SECONDS = 1.0
 _TABLE = "CREATE TABLE IF NOT EXISTS spare (room BLOB)"
 
@@ -54,7 +55,7 @@ class DiskReserve:
                 allocate(self._log, _LOG_BYTES)
             self._count_free_pages()
             if self._spare - size < _LEAST_SPARE:
-                self._grow(size + _MOST_SPARE - self._spare)
+                self._grow(size + _MOST_SPARE)
                 self._count_free_pages()
         self.full = self._spare - size < _LEAST_SPARE or not self._is_log_long()
         return not self.full
@@ -81,16 +82,19 @@ class DiskReserve:
             return self._log.stat().st_size >= _LOG_BYTES
         return False
 
-    def _grow(self, size: int) -> None:
-        """Add free pages to the database file. Raise OSError or sqlite3.Error on failure.
+    def _grow(self, spare: int) -> None:
+        """Add free pages to the database file until there are so many bytes of them. Raise OSError or sqlite3.Error on
+        failure.
+
+        The row takes the free pages that there are already, so it has the size of all that are to be free.
 
         A scratch file tests first whether the disk has the room. Otherwise pages in the log that find no room in the
         database would block every later checkpoint.
         """
         scratch = self._path.with_name(f".{self._path.name}.room")
         try:
-            allocate(scratch, size + self._page * 16)
-            self._database.execute("INSERT INTO spare VALUES (zeroblob(?))", (size,))
+            allocate(scratch, spare - self._spare + self._page * 16)
+            self._database.execute("INSERT INTO spare VALUES (zeroblob(?))", (spare,))
         finally:
             scratch.unlink(missing_ok=True)
         try:

@@ -31,7 +31,7 @@
 --   torchq:work:delayed         zset    key -> when it is due, seconds
 --   torchq:work:leases          zset    key -> when its lease ends, seconds
 --   torchq:work:held            hash    tenant -> number of its leases, at least 1
---   torchq:work:recent          zset    tenant -> when a key of it was last leased, seconds; for a minute
+--   torchq:work:recent          zset    tenant -> when a key of it was last leased, seconds; for some time
 --   torchq:work:members         hash    worker -> JSON {threads, version, layout, owner, clock, until: when its registration ends,
 --                                       seconds}; later layouts may only add fields (queues/registrations.py)
 --   torchq:work:workers         zset    worker of a layout before 10 -> when its registration ends, seconds; only read

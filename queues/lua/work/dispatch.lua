@@ -1,8 +1,8 @@
 -- Make keys ready that are due or whose lease ended. Then take ready keys, kind by kind and in each kind tenant by tenant in turn,
 -- lease them, and push them to the workers as RQ jobs. It is one step, so that no crash can lose a key between its lease and its job. It takes at most as
 -- many keys as registered workers have free threads, so that RQ's own queue stays short and its order does not matter.
--- While several tenants have keys, none holds all of four threads or more: a key of a tenant with few keys waits for no run
--- of another tenant.
+-- While several tenants have keys, each holds a small part of the threads, and two at least: a key of a tenant with few keys
+-- waits for no run of another tenant, and its own run has few beside it.
 --
 -- Preludes: clock, epoch, records, mark (which lists the keys' schema).
 -- KEYS: none
@@ -149,7 +149,7 @@ if leased == 0 then
 end
 redis.call('ZREMRANGEBYSCORE', 'torchq:work:recent', '-inf', seconds(now - tonumber(ARGV[10])))
 recent = redis.call('ZRANGE', 'torchq:work:recent', 0, 1)
-most = math.ceil(threads * tonumber(ARGV[9]))  -- rounded down, one of two threads would idle
+most = math.max(2, math.ceil(threads * tonumber(ARGV[9])))  -- with one, a thread of two would idle
 -- While each worker has a waiting batch, no key is dispatched, and threads that become free wait for the next batch. A batch per
 -- free thread would cost RQ's 30 round trips for each key.
 if redis.call('LLEN', WAITING) >= workers then

@@ -177,6 +177,24 @@ def test_a_queue_with_a_limit_without_effect_stays_open(caplog: pytest.LogCaptur
     assert queue.ineffective({"metadata": {"name": "a"}, "spec": {"weight": 3}}) == ()
 
 
+@pytest.mark.parametrize(
+    ("true", "takes_pods"),
+    [
+        ("", False),
+        ("Ready", True),
+        ("Ready MemoryPressure", True),
+        ("Ready DiskPressure", False),
+        ("Ready PIDPressure", False),
+        ("Ready NetworkUnavailable", False),
+    ],
+)
+def test_a_node_under_pressure_takes_no_pods(true: str, takes_pods: bool) -> None:
+    types = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+    conditions = [{"type": each, "status": str(each in true.split())} for each in types]
+    view = node_views.node_view({"metadata": {"name": "n1"}, "status": {"conditions": conditions}})
+    assert view.ready == takes_pods
+
+
 SPOT = {"key": "example.org/spot"}
 CLOSED = {"unschedulable": True}
 

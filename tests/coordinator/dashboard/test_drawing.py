@@ -43,6 +43,14 @@ def test_texts_of_users_are_text(name: str, text: str) -> None:
     assert not set(found.html) & {"\0", "\x1b", "\u202e", "\u2066"}
 
 
+def test_a_time_in_a_sentence_is_an_element_and_the_sentence_stays_text() -> None:
+    (found,) = drawn(Element("a", "line", "not before 2026-01-01T10:00:00Z <b>, 9999-99-99T99:99:99Z"))
+    assert (
+        '>not before <time datetime="2026-01-01T10:00:00Z">2026-01-01T10:00:00Z</time> &lt;b&gt;, 9999-' in found.html
+    )
+    assert found.html.count("<time") == 1
+
+
 def test_the_version_follows_the_text_and_not_the_identity() -> None:
     one, same, other = drawn(Element("a", "text", "x"), Element("b", "text", "x"), Element("a", "text", "y"))
     assert one.version == same.version != other.version

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.dashboard import life
-from coordinator.dashboard.life import HELD, RAN, RESIZE, RESTART, WAITED, Life
+from coordinator.dashboard.life import HELD, RAN, RESIZE, RESTART, SUSPENDED, WAITED, Life
 from crds import timestamps
 from tests.coordinator.dashboard.jobs.scene import NOW, job
 
@@ -40,7 +40,7 @@ def test_the_height_is_the_workers_and_marks_are_resizes_and_new_admissions() ->
     assert found is not None
     assert [(each.kind, each.height, each.workers) for each in found.spans] == [
         (RAN, 0.25, 2),
-        (WAITED, 0.1, 0),
+        (SUSPENDED, 0.1, 0),
         (RAN, 0.5, 4),
         (RAN, 1.0, 8),
     ]
@@ -48,6 +48,35 @@ def test_the_height_is_the_workers_and_marks_are_resizes_and_new_admissions() ->
         (RESTART, at(20), "admitted again after Suspended"),
         (RESIZE, at(30), "from 4 to 8 workers"),
     ]
+
+
+def suspended(status: str, minute: float) -> list[dict[str, str]]:
+    return [{"type": "Suspended", "status": status, "lastTransitionTime": at(minute)}]
+
+
+@pytest.mark.parametrize(
+    ("holds", "conditions", "spans"),
+    [
+        ([hold(6, 12, "Suspended", running=6)], suspended("True", 13), [(WAITED, 0), (RAN, 100), (SUSPENDED, 200)]),
+        (
+            [hold(6, 12, "Suspended", running=6)],
+            suspended("False", 30),
+            [(WAITED, 0), (RAN, 100), (SUSPENDED, 200), (WAITED, 500)],
+        ),
+        ([], suspended("True", 30), [(WAITED, 0), (SUSPENDED, 500)]),
+        ([], suspended("True", 0), [(SUSPENDED, 0)]),
+        (
+            [hold(0, 6, "Suspended", running=0), hold(12, 18, "Suspended", running=12)],
+            suspended("False", 30),
+            [(RAN, 0), (SUSPENDED, 100), (RAN, 200), (SUSPENDED, 300), (WAITED, 500)],
+        ),
+        ([hold(0, 6, "Preempted", running=0)], suspended("False", 0), [(RAN, 0), (WAITED, 100)]),
+    ],
+)
+def test_a_suspended_job_does_not_wait(holds: list[Any], conditions: list[Any], spans: list[tuple[str, int]]) -> None:
+    found = drawn(life.of_job(job(status={"holds": holds, "phase": "Queued", "conditions": conditions}), NOW))
+    assert [(kind, left) for kind, left, _, _ in found] == spans
+    assert sum(width for _, _, width, _ in found) == 1000
 
 
 def test_a_finished_job_ends_with_its_end_and_counts_its_restarts() -> None:

@@ -58,10 +58,17 @@ def test_waiting_jobs_are_in_their_order_and_those_without_a_place_come_last() -
         ("team/urgent", "1"),
         ("team/first", "2"),
         ("team/second", "3"),
-        ("blue/theirs", "-"),
+        ("blue/theirs", "after 3"),  # the order has 4 jobs
         ("team/held", "-"),
     ]
     assert [row.reason for row in values(page, "waiting")][-1] == "Held"
+
+
+def test_jobs_whose_place_is_not_told_come_after_those_of_the_order() -> None:
+    page = shown(Now(places=(("uid-second", 128, 300),)))
+    first, *rest, last = jobs(page, "waiting")
+    assert (first, last) == (("team/second", "128"), ("team/held", "-"))
+    assert [place for _, place in rest] == ["after 128"] * 3
 
 
 def test_admitted_jobs_say_since_when_they_hold_room() -> None:
@@ -147,6 +154,18 @@ def test_the_last_day_is_an_area_beside_a_line_and_its_jobs_are_bars_in_time() -
         ("held", 0.69, 49.31),
     ]
     assert [row.name for row in values(shown(Now(), Past(timeline()), "team", "a"), "past")] == ["team/mine"]
+
+
+def test_jobs_of_one_second_are_in_the_order_in_which_they_got_room() -> None:
+    document = timeline()
+    mine = next(job for job in document["items"] if job["name"] == "mine")
+    later = [{**mine["holds"][0], "from": timestamps.format_time(NOW - 60)}]
+    names = [("job-9", mine["holds"]), ("late", later), ("job-10", mine["holds"]), ("waits", [])]
+    items = [{**mine, "uid": name, "name": name, "holds": holds} for name, holds in names]
+    past = Past({**document, "items": items})
+    assert [row.name for row in values(shown(Now(), past), "past")] == [
+        "team/waits", "team/late", "team/job-10", "team/job-9"
+    ]  # fmt: skip
 
 
 class TestLoad:

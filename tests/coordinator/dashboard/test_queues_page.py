@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator.dashboard import changes, drawing, moments
+from coordinator.dashboard.elements import Element
 from coordinator.dashboard.pages import queues
 from coordinator.dashboard.readings import queue_wait
 from coordinator.query.questions import ANOTHER
@@ -53,6 +54,23 @@ def test_a_row_stays_as_it_is_while_nothing_happens() -> None:
     admitted = replace(later, queues=(BUSY | {"status": BUSY["status"] | {"admitted": 2}},))
     (change,) = changes.compare(shown, drawing.draw(queues.page(asked(admitted))))
     assert change["id"] == "queue-busy"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("pending", 7), ("admitted", 7), ("usage", {GPU: "3"}), ("idleUsage", {GPU: "1"}), ("share", "7%"),
+     ("target", "7%"), ("lag", 7.0), ("deleted", True), ("oldestWaitSeconds", 7.0), ("spec", {"weight": 7})],
+)  # fmt: skip
+def test_a_row_is_made_anew_for_all_that_it_shows_and_for_nothing_else(field: str, value: Any) -> None:
+    def row(item: Any) -> Element:
+        return queues.page(asked(reading([item]))).sections["queues"][0]
+
+    before = row(BUSY)
+    others = {"first": "team/other", "allocatable": {}, "conditions": [{"type": "Active"}]}
+    metadata = BUSY["metadata"] | {"resourceVersion": "8"}
+    assert row(BUSY | {"metadata": metadata, "status": BUSY["status"] | others}) is before
+    changed = {"spec": value} if field == "spec" else {"status": BUSY["status"] | {field: value}}
+    assert row(BUSY | changed) != before
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from coordinator.dashboard.routes import PageRoute
 from coordinator.dashboard.visitors import OneVisitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
+from crds.api_resources import TENANT_QUEUES
 from kube import errors
 from tests.coordinator.dashboard.access.test_logins import ACCOUNT, GOOD, Server, visitor
 from tests.support.coordinator import dashboard_site
@@ -208,6 +209,13 @@ def test_what_fails_is_told_in_words(
     assert ("secret thing" in caplog.text) == (code == 500)
 
 
+def test_browsers_count_ages_by_the_clock_of_the_cluster(readings: FixedReadings) -> None:
+    visitors = OneVisitor(visitor("me", None))
+    frame = server.Frame("here", ADDRESS, visitors, readings, clock=lambda: 3600.0)  # type: ignore[arg-type]
+    with dashboard_site.answering(frame) as port, opened((visitors, Browser(port))).stream("/", "") as stream:
+        assert stream.headers.get_all("Date") == ["Thu, 01 Jan 1970 01:00:00 GMT"]
+
+
 def test_a_stream_sends_changes_and_ends_with_the_session(site: Browser, readings: FixedReadings) -> None:
     page = logged_in(site).get("/")
     with site.stream("/", secret_of(page.text)) as stream:
@@ -292,7 +300,10 @@ def test_no_log_has_a_token_a_cookie_or_a_code(
     cookie = site.cookies[COOKIE]
     with socket.create_connection((ADDRESS, site.port), timeout=patient(30)) as raw:
         raw.sendall(f"GET / HTTP/1.1\r\nHost: a\r\nCookie: {COOKIE}={cookie}\r\nno header {GOOD}\r\n\r\n".encode())
-        assert b" 400 " in raw.recv(4096).partition(b"\r\n")[0]
+        answer = http.client.HTTPResponse(raw)
+        answer.begin()
+        assert (answer.status, answer.read().decode()) == (400, connections.NO_REQUEST)
+        assert {**answer.headers, **protection.HEADERS} == {**answer.headers}
     secrets = [code, GOOD, cookie, "in-an-address", *by_hand[1].cookies.values()]
     assert ACCOUNT in caplog.text
     assert [secret for secret in secrets if secret in caplog.text] == []
@@ -311,6 +322,21 @@ def test_a_namespace_that_the_visitor_may_not_list_has_no_page(
     with dashboard_site.running(Logins(Server().as_owner, nobody), readings) as port:
         assert logged_in(Browser(port)).get("/ns/team-b").code == 404
     assert looked == []
+
+
+def test_a_page_stays_when_nobody_says_whether_it_may_have_buttons(
+    readings: FixedReadings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def may(_: Any) -> bool:
+        raise errors.Unauthorized("the token of the kubeconfig has ended")
+
+    def view(asked: Asked) -> Page:
+        return Page("refusal", "T", TEXTS, {"text": f"may act: {asked.may_act}", "code": 0})
+
+    monkeypatch.setattr(routes, "ROUTES", (PageRoute("/q/{name}", view, lambda *_: None, TENANT_QUEUES),))
+    visitors = OneVisitor(replace(visitor("me", None), may_act=True, may=may))
+    with dashboard_site.running(visitors, readings) as port:
+        assert "may act: False" in opened((visitors, Browser(port))).get("/q/a").text
 
 
 def test_pages_are_made_once_for_visitors_who_see_the_same(

@@ -7,11 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
+from coordinator.access.readers import Reader
 from coordinator.dashboard import streams
 from coordinator.dashboard.elements import Drawn, Page
 from coordinator.dashboard.made_pages import MadePage
 from coordinator.dashboard.streams import ALIVE, END, FULL, StreamRequest, Streams, read_request
-from coordinator.dashboard.visitors import Visitor
+from coordinator.dashboard.visitors import Lookers, Visitor
+from coordinator.query.bounds import Bounds
 from kube import errors
 from tests.coordinator.dashboard.access.test_logins import visitor
 from tests.support.waiting import patient
@@ -37,27 +39,36 @@ class Place:
         self.page: MadePage | Exception | None = made("one")
         self.makes = 0
         self.readings = Readings()
-        self.streams = Streams(self.readings, self.make)  # type: ignore[arg-type]
+        self.bounds: Bounds | None = None
+        """What all visitors are told, if they are told the same."""
+        self.streams = Streams(self.readings, self.make, lambda visitor, _: self.bounds or visitor)  # type: ignore[arg-type]
         self.is_there = True
 
-    async def make(self, _visitor: Visitor, _address: str) -> MadePage | None:
+    async def make(self, lookers: Lookers, _address: str) -> MadePage | None:
         self.makes += 1
+        assert self.bounds in (None, lookers)
         await asyncio.sleep(0)
         if isinstance(self.page, Exception):
             raise self.page
         return self.page
 
-    def open(self, who: Visitor, asked: StreamRequest = NOTHING, write: Any = None) -> "Tab":
-        return Tab(self, who, asked, write)
+    def open(self, who: Visitor, asked: StreamRequest = NOTHING) -> "Tab":
+        return Tab(self, who, asked)
 
 
 class Tab:
     """One page that is open, with what it was sent."""
 
-    def __init__(self, place: Place, who: Visitor, asked: StreamRequest, write: Any) -> None:
+    def __init__(self, place: Place, who: Visitor, asked: StreamRequest) -> None:
         self.sent: asyncio.Queue[bytes] = asyncio.Queue()
-        follow = place.streams.follow(who, asked, write or self.sent.put, lambda: place.is_there)
-        self.task = asyncio.create_task(follow)
+        self.is_slow = False
+        self.task = asyncio.create_task(place.streams.follow(who, asked, self, lambda: place.is_there))
+
+    def is_free(self) -> bool:
+        return not self.is_slow
+
+    def send(self, text: bytes) -> None:
+        self.sent.put_nowait(text)
 
     async def next(self) -> bytes:
         """Return the next message but signs of life."""
@@ -96,6 +107,19 @@ def test_a_page_gets_what_differs_and_only_that() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(("shown", "told"), [("old", [b"data: "]), ("one", [])])
+def test_a_page_behind_a_proxy_that_holds_streams_back_gets_an_answer_that_ends(shown: str, told: list[bytes]) -> None:
+    asked = read_request(orjson.dumps({"page": "/", "shown": {"rows": [["e0", shown]]}, "once": True}))
+
+    async def test(place: Place) -> None:
+        tab = place.open(visitor("a", None), asked)
+        assert await tab.task
+        assert [tab.sent.get_nowait()[: len(each)] for each in told] == told
+        assert tab.sent.empty()
+
+    run(test)
+
+
 def test_a_page_that_is_shown_in_many_tabs_is_made_once_for_each_reading() -> None:
     async def test(place: Place) -> None:
         who = visitor("a", None)
@@ -108,6 +132,26 @@ def test_a_page_that_is_shown_in_many_tabs_is_made_once_for_each_reading() -> No
         for tab in tabs:
             assert await tab.changes() == ["two"]
         assert (first, place.makes) == (1, 2)
+
+    run(test)
+
+
+def test_a_page_of_many_visitors_who_are_told_the_same_is_made_once_while_one_of_them_looks() -> None:
+    async def test(place: Place) -> None:
+        place.bounds = Bounds(Reader(), lambda _: False, lambda _: False)
+        tabs = [place.open(visitor(str(number), None)) for number in range(20)]
+        for tab in tabs:
+            assert await tab.changes() == ["one"]
+        place.page = made("two")
+        place.readings.on_reading()
+        for tab in tabs:
+            assert await tab.changes() == ["two"]
+        assert place.makes == 2
+        place.is_there = False
+        while len(place.streams) or place.streams._making:
+            place.readings.on_reading()
+            await asyncio.sleep(0)
+        assert place.makes == 3, "what nobody looks at is not made"
 
     run(test)
 
@@ -165,32 +209,60 @@ def test_too_many_pages_of_one_visitor_and_of_all_stay_still(monkeypatch: pytest
 
 def test_a_slow_reader_gets_the_newest_only_and_a_slower_one_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(place: Place) -> None:
-        sent: list[bytes] = []
-        taken = asyncio.Event()
-
-        async def write(text: bytes) -> None:
-            sent.append(text)
-            await taken.wait()
-
         who = visitor("a", None)
-        tab, other = place.open(who, write=write), place.open(who)
-        await other.next()
+        tab, other = place.open(who), place.open(who)
+        for each in (tab, other):
+            assert await each.changes() == ["one"]
+        tab.is_slow = True
         for number in range(5):
             place.page = made(f"page {number}")
             place.readings.on_reading()
             assert await other.changes() == [f"page {number}"]
-        assert len(sent) == 1
-        taken.set()
+        assert tab.sent.empty()
+        tab.is_slow = False
         place.readings.on_reading()
-        while sum(each != ALIVE for each in sent) < 2:
-            await asyncio.sleep(0)
-        assert b"page 4" in sent[-1]
-        assert b"page 3" not in b"".join(sent)
-        monkeypatch.setattr(streams, "WRITE_SECONDS", 0.01)
-        taken.clear()
-        place.page = made("page 9")
+        assert await tab.changes() == ["page 4"]
+        monkeypatch.setattr(streams, "WRITE_SECONDS", 0.0)
+        tab.is_slow = True
         place.readings.on_reading()
         assert not await tab.task, "the server then closes the connection"
+        assert tab.sent.empty()
+        assert not other.task.done()
+
+    run(test)
+
+
+def test_a_stream_without_changes_says_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(place: Place) -> None:
+        tab = place.open(visitor("a", None), StreamRequest("/", {"rows": [("e0", "one")]}))
+        for page in (place.page, errors.Unreachable("away")):
+            monkeypatch.setattr(streams, "HEARTBEAT_SECONDS", -1.0)
+            place.page = page
+            place.readings.on_reading()
+            assert await asyncio.wait_for(tab.sent.get(), patient(30)) == ALIVE
+
+    run(test)
+
+
+def test_a_defect_of_one_page_ends_its_streams_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(place: Place) -> None:
+        lookers = place.streams._lookers
+        broken, other = visitor("broken", None), visitor("other", None)
+
+        def look(who: Visitor, address: str) -> Lookers:
+            if who is broken:
+                raise RuntimeError("a defect")
+            return lookers(who, address)
+
+        tabs = [place.open(broken), place.open(other)]
+        for tab in tabs:
+            assert await tab.changes() == ["one"]
+        monkeypatch.setattr(place.streams, "_lookers", look)
+        place.page = made("two")
+        place.readings.on_reading()
+        with pytest.raises(RuntimeError, match="a defect"):
+            await tabs[0].task
+        assert await tabs[1].changes() == ["two"]
 
     run(test)
 

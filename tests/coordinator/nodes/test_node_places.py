@@ -11,6 +11,7 @@ from reconcilers.pods.node_affinity import PREFERRED
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import Clock, Desk
 from tests.support.coordinator.machines import Machines, places, until
+from tests.support.kube import servers
 from tests.support.kube.servers import Server
 
 
@@ -104,6 +105,27 @@ def test_a_selector_counts_only_the_nodes_that_it_selects(machines: Machines) ->
     assert key not in machines.desk.reserved()
     machines.add("n4", {"kind": "fast"}, cpu="8")
     machines.desk.until(lambda: key in machines.desk.reserved(), worker=False)
+
+
+def test_real_scheduler_binds_all_pods_of_what_is_admitted(server: Server, machines: Machines) -> None:
+    if server.embedded:
+        pytest.skip("the embedded scheduler is played by the test")
+    for name in ("n1", "n2"):
+        machines.change(name, taints=None)
+    machines.binds = False
+    with servers.scheduler(server):
+        half = [submit(machines, f"on-{name}", "a", 1, 4, node=name) for name in ("n1", "n2")]
+        until(machines, lambda: all(runs(machines, key, 1) for key in half))
+        larger, large, fitting = (
+            submit(machines, f"of-{cpu}", "b", pods, cpu) for pods, cpu in ((1, 16), (1, 8), (2, 4))
+        )
+        until(machines, lambda: runs(machines, fitting, 2))
+        assert sorted(places(machines, fitting)) == ["n1", "n2"]
+        for key in (half[0], fitting):
+            machines.desk.change(key, suspend=True)
+        until(machines, lambda: runs(machines, large, 1))
+        assert places(machines, large) == ["n1"]
+        assert larger not in machines.desk.reserved()
 
 
 def hints(machines: Machines, key: JobKey) -> list[str]:

@@ -17,7 +17,7 @@ from crds.api_resources import PODS, Resource
 from embedded import preallocation
 from embedded.apiserver.status_errors import StatusError
 from embedded.apiserver.storage import disk_reserve
-from embedded.apiserver.storage.disk import Disk, DiskFull
+from embedded.apiserver.storage.disk import Disk, DiskFull, Row
 from embedded.apiserver.storage.object_store import Store
 from embedded.layout import Layout
 from kube import client, errors
@@ -86,6 +86,26 @@ def no_room(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         disk._database.execute(f"PRAGMA max_page_count={pages}")
         yield
     disk._database.execute("PRAGMA max_page_count=1073741823")
+
+
+def test_the_reserve_is_whole_after_each_growth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each growth writes megabytes and waits for the disk, so it has to last for many commits."""
+    grown = []
+
+    def allocate(path: Path, size: int) -> None:
+        grown.append(path.suffix == ".room")
+        preallocation.allocate(path, size)
+
+    monkeypatch.setattr(disk_reserve, "allocate", allocate)
+    disk = Disk(tmp_path / "objects.sqlite")
+    growths = sum(grown)
+    for number in range(240):
+        disk.commit([Row("things", "n", f"t{number}", number, os.urandom(50_000))], number)
+        if growths != sum(grown):
+            growths = sum(grown)
+            assert disk._reserve._spare >= disk_reserve._MOST_SPARE
+    disk.close()
+    assert growths > 1, "12 MB of objects are more than the first reserve"
 
 
 def test_full_disk_accepts_deletions_and_small_changes(

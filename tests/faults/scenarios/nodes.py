@@ -69,6 +69,24 @@ def _is_in_second_rack(jobs: Mapping[str, Manifest]) -> bool:
     return admission.get("domain") == f"rack={SECOND_NODE[::-1]}"
 
 
+def _whole(node: str) -> Manifest:
+    """Return a job of one pod that has to run on a node, and takes most of it."""
+    expression = {"key": "rack", "operator": "In", "values": [node[::-1]]}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    }
+    container = {"name": "torch", "image": "torch:1", "resources": {"requests": {"cpu": "2"}}}
+    pod = {"spec": {"containers": [container], "affinity": {"nodeAffinity": required}}}
+    return {"torchTaskSpecs": {"Master": {"numTasks": 1, "template": pod}}}
+
+
+def _share_a_node(jobs: Mapping[str, Manifest]) -> bool:
+    """Return whether two of the jobs hold room that have to run on one node, which holds one of them."""
+    found = {name: job.get("status") or {} for name, job in jobs.items()}
+    holding = {name for name, each in found.items() if each.get("admission") and each.get("phase") != "Succeeded"}
+    return holding >= {"one", "two"} or holding >= {"three", "four"}
+
+
 def _is_smaller(jobs: Mapping[str, Manifest]) -> bool:
     """Return whether the job has given up a worker, or no worker was on the node."""
     return people.workers("one", 3, scaling=True)(jobs) or people.tampered("one")(jobs)
@@ -88,6 +106,25 @@ SCENARIOS = (
         pool="nodes",
         nodes=NODES,
         place=_last_elsewhere,
+        allocatable={"cpu": "3", "pods": "9"},
+    ),
+    Scenario(
+        name="whole",  # each node holds one job, and the sum of what is free would hold three
+        queues={"a": {}, "b": {"weight": 2}},
+        jobs={
+            "one": _whole(FIRST_NODE),
+            "two": {"queue": "b", **_whole(FIRST_NODE)},
+            "three": _whole(SECOND_NODE),
+            "four": {"queue": "b", **_whole(SECOND_NODE)},
+        },
+        ends=dict.fromkeys(("one", "two", "three", "four"), "Succeeded"),
+        steps=(
+            (people.at_once, people.close(SECOND_NODE)),
+            (people.phase("one", "Running", "Succeeded"), people.close(SECOND_NODE, closed=False)),
+        ),
+        never=_share_a_node,
+        pool="nodes",
+        nodes=NODES,
         allocatable={"cpu": "3", "pods": "9"},
     ),
     Scenario(

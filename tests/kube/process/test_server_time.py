@@ -22,6 +22,9 @@ def test_a_clock_that_jumps_is_noticed_before_the_next_answer() -> None:
     assert (told.ahead(), told.problem()) == (0.0, "")
     wall.step(-7200)
     assert told.problem() == "the clock of this machine is 2.0 h behind that of the API server"
+    assert told.now() == NOON_SECONDS + 600
+    wall.step(7230)
+    assert told.now() == NOON_SECONDS + 630, "answers take a while"
     told.note("nonsense")
     assert told.problem() == ""
 

@@ -134,14 +134,14 @@ def test_the_numbers_say_what_is_collected_for_a_job_that_has_to_borrow(record: 
     assert f"; {passed}; 0 jobs ahead" in explain(picker, place(store, "job"), START + 9).numbers
 
 
-def test_a_job_that_wants_to_borrow_is_told_for_whom_the_cohort_collects() -> None:
+def test_a_job_that_wants_to_borrow_is_told_that_its_cohort_collects_for_another_queue() -> None:
     store = opened(COHORT, [entry("large", gpu=6), entry("job", "b", gpu=1)], held=[reservation("runs", "b", gpu=5)])
     store._content.overtaken["a"] = OvertakenJob(
         key=key("large"), times=1, since=START, late=True, collected_until=START + 40
     )
     explanation = explain(Picker(store.snapshot(9), RULES), place(store, "job"), START)
     assert explanation.code == "WaitingForCohort"
-    assert "; what is free is collected for the first job of queue a, which waits longer to borrow" in (
+    assert "; what is free is collected for the first job of another queue, which waits longer to borrow" in (
         explanation.numbers
     )
 

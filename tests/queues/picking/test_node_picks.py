@@ -1,10 +1,14 @@
 """Picks where nodes count: gangs are picked only with nodes for all their pods, and kept room is nodes."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.queues.builders import START, entry
+from crds.resources.amounts import PODS
+from queues.store import IdleGrowth
+from tests.support.queues.builders import GPU, START, entry
 from tests.support.queues.node_cluster import NodeCluster
 
 
@@ -99,3 +103,12 @@ def test_any_jobs_never_exceed_a_node_and_all_that_fit_end(
             break
     waiting = {each.entry.key for view in cluster.store.snapshot(100).queues for each in view.heads}
     assert not waiting & fitting
+
+
+def test_idle_growth_has_its_places_before_its_pods_come() -> None:
+    cluster = NodeCluster([4, 4])
+    key = cluster.submit("grows", "a", 1, 3)
+    cluster.second()
+    growth = IdleGrowth(key=key, attempt=1, grown=0, workers=1, charge={GPU: 3, PODS: 1})
+    assert cluster.rounds.grow_idle([growth, replace(growth, attempt=2)]) == ["", "reservation"]
+    assert cluster.free == [1, 1]

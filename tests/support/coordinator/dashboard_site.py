@@ -38,10 +38,16 @@ class FixedReadings:
         self.on_reading()
 
 
-@contextlib.contextmanager
-def running(visitors: Visitors, readings: FixedReadings, hosts: frozenset[str] = frozenset()) -> Iterator[int]:
+def running(
+    visitors: Visitors, readings: FixedReadings, hosts: frozenset[str] = frozenset()
+) -> contextlib.AbstractContextManager[int]:
     """Answer browsers while the block runs; yield the port."""
-    frame = Frame("here", ADDRESS, visitors, readings, hosts, patient(10))  # type: ignore[arg-type]
+    return answering(Frame("here", ADDRESS, visitors, readings, hosts, patient(10)))  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def answering(frame: Frame) -> Iterator[int]:
+    """Answer browsers while the block runs; yield the port."""
     ready, started = threading.Event(), list[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]]()
 
     async def answer() -> None:

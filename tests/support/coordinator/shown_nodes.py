@@ -19,6 +19,10 @@ class Shown:
     jobs: dict[JobKey, JobView] = field(default_factory=dict)
     node_changes: NodeChanges = field(default_factory=NodeChanges)
 
+    @property
+    def holders(self) -> dict[JobKey, JobView]:
+        return {key: job for key, job in self.jobs.items() if job.admission is not None}
+
     def job(self, key: JobKey) -> JobView | None:
         return self.jobs.get(key)
 
@@ -29,6 +33,12 @@ class Shown:
         before = self.nodes.get("", name)
         self.nodes.found[name] = replace(before or node(name=name), **changes)
         self.node_changes.note_node(before, self.nodes.found[name])
+
+    def set_job(self, **changes: Any) -> None:
+        """Change the only job."""
+        ((key, before),) = self.jobs.items()
+        self.jobs[key] = replace(before, **changes)
+        self.node_changes.note(before, self.jobs[key])
 
     def add_pod(self, view: PodView) -> None:
         self.pods.found.append(view)

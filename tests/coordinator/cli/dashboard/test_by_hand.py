@@ -11,6 +11,7 @@ import subprocess
 import sys
 import webbrowser
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,9 +21,13 @@ from click.testing import CliRunner
 
 from coordinator.cli import main
 from coordinator.cli.dashboard import by_hand
+from crds.api_resources import TORCHJOBS
+from kube import client
+from kube.settings import ConnectionSettings
 from tests.support.coordinator.dashboard_site import Browser
+from tests.support.coordinator.desk import manifest
 from tests.support.kube.servers import Server
-from tests.support.waiting import patient
+from tests.support.waiting import patient, until
 
 pytestmark = pytest.mark.servers
 URL = re.compile(r"http://127\.0\.0\.1:(\d+)(/open\?code=\S+)")
@@ -55,10 +60,42 @@ def test_it_shows_pages_and_a_signal_ends_it_quietly(embedded_server: Server, nu
     with running(embedded_server) as (process, port, path):
         browser = Browser(port)
         assert browser.get(path).code == 303
-        assert "torchq-local" in browser.get("/").text
+        page = browser.get("/").text
+        assert "torchq-local" in page
+        assert "namespace default" in page
         process.send_signal(number)
         out, err = process.communicate(timeout=patient(30))
     assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_a_namespace_that_is_not_there_is_told(embedded_server: Server) -> None:
+    with running(embedded_server, "-n", "nowhere") as (process, _, _):
+        process.terminate()
+        assert "note: there is no namespace nowhere; until there is," in process.communicate(timeout=patient(30))[1]
+
+
+def test_a_token_that_ends_is_told_on_live_pages_until_the_kubeconfig_has_a_new_one(
+    embedded_server: Server, tmp_path: Path
+) -> None:
+    good, rejected = embedded_server.kubeconfig.read_text(), "does not accept these credentials"
+    config = yaml.safe_load(good)
+    for user in config["users"]:
+        user["user"] = {"token": "an-ended-one"}
+    path = tmp_path / "kubeconfig"
+    path.write_text(good)
+    with contextlib.closing(client.connect(ConnectionSettings(kubeconfig=str(path)))) as cluster:
+        cluster.create(TORCHJOBS, manifest("asked", "default"), "default")
+    pages = ("/", "/jobs/default/asked", "/usage")
+    with running(replace(embedded_server, kubeconfig=path)) as (_, port, code):
+        browser = Browser(port)
+        browser.get(code)
+        for text, is_good in ((good, True), (yaml.safe_dump(config), False), (good, True)):
+            path.write_text(text)
+            for each in pages:
+                until(lambda each=each, is_good=is_good: (rejected in browser.get(each).text) != is_good)  # type: ignore[misc]
+                answer = browser.get(each).text
+                assert "an-ended-one" not in answer
+                assert f'data-page="{each}' in answer, "the page moves, and so is right again without a reload"
 
 
 def test_a_port_in_use_is_named_and_without_one_the_next_is_taken(embedded_server: Server) -> None:

@@ -158,6 +158,40 @@ def test_while_the_api_server_is_away_rights_stay_for_minutes_and_few_ask() -> N
     assert looks.look().reader.may_read("team-a")
 
 
+def test_what_is_known_is_told_without_a_question_as_long_as_a_look_would_ask_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rights, "MOST_NEW", 4)
+    looks = Looks((JOBS, "team-a"), (JOBS, "elsewhere"), (QUEUES, "shared"))
+
+    def known(namespaces: set[str] = NAMESPACES, queues: set[str] = NAMES) -> Any:
+        return looks.rights.known_bounds(namespaces, queues)
+
+    assert known() is None
+    looks.look()
+    assert known() is None, "not all questions were asked"
+    told = looks.look()
+    asked = len(looks.server.asked)
+    assert known() is told
+    assert known(namespaces={"team-a"}) is None
+    assert known(queues=NAMES | {"new"}) is None
+    looks.look("elsewhere")
+    assert known() is told, "what a page names is told to this page alone"
+    looks.clock.step(KEPT_SECONDS - 1)
+    assert known() is told
+    looks.clock.step(1)
+    assert known() is None
+    assert len(looks.server.asked) == asked + 1, "only the look at another namespace has asked"
+    looks.server.error = errors.Unreachable("away")
+    assert looks.look() is not None
+    assert known() is None, "the next look asks again"
+    looks.server.error = errors.Unauthorized("revoked")
+    looks.clock.step(PAUSE_SECONDS)
+    with pytest.raises(errors.Unauthorized):
+        looks.look()
+    assert known() is None
+
+
 def test_a_page_does_not_wait_for_the_questions_of_another_page() -> None:
     looks = Looks((JOBS, "team-a"), (QUEUES, "team-a"))
     looks.look()

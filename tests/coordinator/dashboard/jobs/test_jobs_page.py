@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator.access.readers import EVERYWHERE, Reader
 from coordinator.dashboard.jobs.history import RecordedJobs
@@ -109,7 +111,7 @@ def test_a_reader_of_some_namespaces_sees_their_jobs_alone() -> None:
     assert names(items, "a", "c") == ["c-2", "a-2", "c-1", "a-1", "c-0", "a-0"]
     assert names(items, "a", namespace="b") == []
     page = jobs.page(asked(NOTHING, items, "a"))
-    assert page.fixed["namespaces"] == ["a"]
+    assert page.sections["suggestions"][0].values == ("a",)
     assert "b-1" not in html(page)
 
 
@@ -133,6 +135,29 @@ def test_jobs_are_looked_at_once_and_again_only_if_they_change(monkeypatch: pyte
     assert changed.by_uid["uid-second"].phase == "Running"
 
 
+@given(st.lists(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3), st.sampled_from("xy"))), min_size=2))
+def test_an_index_that_follows_another_is_as_one_made_anew(steps: list[list[tuple[str, int, str]]]) -> None:
+    """Each step names jobs that change, with when they were made anew and in which namespace."""
+    items = {name: job(name) for name in "abc"}
+    index: JobIndex | None = None
+    for number, step in enumerate(steps, 1):
+        for name, made, namespace in step:
+            if made == 0 and len(items) > 1:
+                items.pop(name, None)
+            else:
+                items[name] = job(name, RUNNING, namespace=namespace, created=at(made))
+        reading = Reading(number=number, at=NOW, jobs=tuple(items.values()))
+        index, anew = JobIndex(reading, index), JobIndex(reading, None)
+        for team in ("", "x", "y", "team-a"):
+            wanted = Filters(namespace=team)
+            assert [each.item for each in index.find(EVERYWHERE, wanted)] == [
+                each.item for each in anew.find(EVERYWHERE, wanted)
+            ]
+        assert {uid: each.item for uid, each in index.by_uid.items()} == {
+            uid: each.item for uid, each in anew.by_uid.items()
+        }
+
+
 def test_a_list_is_made_once_for_all_who_ask_for_it() -> None:
     index = JobIndex(Reading(number=1, at=NOW, jobs=(job("one"), job("two"))), None)
     wanted, team = Filters(name="o"), Reader(namespaces=frozenset({"team"}))
@@ -145,6 +170,17 @@ def test_an_object_that_is_no_job_does_not_hide_the_others(broken: Any) -> None:
     found = shown([job(), broken])
     assert "train" in [row.name for row in found]
     assert all(row.reason == "the job cannot be read" for row in found if row.name != "train")
+
+
+def test_megabytes_in_a_status_are_cut_in_lists() -> None:
+    huge = "word " * 200_000
+    status = {"phase": "Failed", "conditions": [{"type": "Failed", "status": "True", "reason": huge, "message": huge}]}
+    items = [job("failed", status), job("waits", {"phase": "Queued", "queue": {"reason": huge, "message": huge}})]
+    items.append(job("ends"))
+    items[-1]["metadata"] |= {"deletionTimestamp": CREATED, "finalizers": [f"{word}{huge}" for word in "ab"]}
+    assert sum(len(row.reason) for row in shown(items)) < 10_000
+    told = RecordedJobs((past("gone", message=huge, reason=huge, result=huge),))
+    assert len(html(jobs.page(asked(JobsLoaded(told, {}), items)))) < 30_000
 
 
 def past(name: str, **more: Any) -> dict[str, Any]:
@@ -171,17 +207,31 @@ def test_deleted_jobs_come_from_the_history_in_the_words_of_torchq_history() -> 
 def test_the_places_of_the_waiting_jobs_on_the_page_are_asked_once_for_all_with_the_same_rights() -> None:
     queue = {"schedulingPolicy": {"queue": "queue-of-places"}}
     waits, held = job("waits", QUEUED, **queue), job("held", schedulingPolicy={"hold": True, "queue": "another"})
-    INDEXES.of(Reading(number=1, at=NOW, jobs=(waits, held, job("runs", RUNNING))))
+    behind = [
+        job("behind", QUEUED, **queue),
+        job("on-hold", schedulingPolicy={"hold": True, "queue": "queue-of-places"}),
+    ]
+    items = [waits, held, job("runs", RUNNING), *behind]
+    INDEXES.of(Reading(number=1, at=NOW, jobs=tuple(items)))
     asked_for: list[Any] = []
 
     class Coordinator(FakeQueries):
         def places(self, queues: Any) -> Any:
             asked_for.append(set(queues))
-            return [{"uid": "uid-waits", "position": 2, "of": 5}, {"uid": "x", "position": 1, "of": 5}]
+            place = {"queue": "queue-of-places", "of": 5}
+            return [{**place, "uid": "x", "position": 1}, {**place, "uid": "uid-waits", "position": 2}]
 
     for _ in range(2):
-        assert jobs.load(visitor(FakeCluster(), Coordinator()), {}).places["uid-waits"] == (2, 5)
+        loaded = jobs.load(visitor(FakeCluster(), Coordinator()), {})
+        assert loaded.places["uid-waits"] == (2, 5)
     assert asked_for == [{"queue-of-places"}]
+    assert {row.name: row.reason for row in shown(items, loaded=loaded)} == {
+        "waits": "2 of 5 (WaitingForPool)",
+        "behind": "after 2 of 5 (WaitingForPool)",  # a coordinator tells the first places of a long queue
+        "on-hold": "Held",
+        "held": "Held",
+        "runs": "-",
+    }
 
 
 def test_without_a_recorder_the_page_says_so() -> None:
