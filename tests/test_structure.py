@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -28,10 +29,6 @@ PACKAGES = (
 )
 INSTALLED = PACKAGES[1:-2]
 """The packages whose words have to mean one thing; `torchq` has the words of its users."""
-FILES = {
-    str(path.relative_to(ROOT)): path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
-}
-MODULES = {name: ast.parse(text, name) for name, text in FILES.items() if not name.endswith("__init__.py")}
 DOORS = ("torchq/__init__.py",)
 """Packages that users import: their `__init__.py` has the public names."""
 LONGEST_MODULE = 400
@@ -56,9 +53,23 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Import = ast.Import | ast.ImportFrom
 
 
+@cache
+def files() -> dict[str, str]:
+    """Return the text of each file of the code. It is read by the tests, and not by each process that collects them."""
+    return {
+        str(path.relative_to(ROOT)): path.read_text() for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+    }
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Return each module of the code but for packages, parsed."""
+    return {name: ast.parse(text, name) for name, text in files().items() if not name.endswith("__init__.py")}
+
+
 def functions() -> Iterator[tuple[str, Function]]:
     """Yield every function and method of the code with its file and line."""
-    for name, module in MODULES.items():
+    for name, module in modules().items():
         for node in ast.walk(module):
             if isinstance(node, Function):
                 yield f"{name}:{node.lineno} {node.name}", node
@@ -66,7 +77,7 @@ def functions() -> Iterator[tuple[str, Function]]:
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
     """Yield every class of the code with its file and line."""
-    for name, module in MODULES.items():
+    for name, module in modules().items():
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef):
                 yield f"{name}:{node.lineno} {node.name}", node
@@ -101,16 +112,16 @@ def commands(group: click.Group, path: tuple[str, ...] = ("torchq",)) -> Iterato
 
 
 def test_every_package_has_modules() -> None:
-    assert {name.partition("/")[0] for name in MODULES} == set(PACKAGES)
+    assert {name.partition("/")[0] for name in modules()} == set(PACKAGES)
 
 
 def test_every_package_says_what_belongs_in_it_and_nothing_else() -> None:
-    packages = {name: ast.parse(text) for name, text in FILES.items() if name not in MODULES and name not in DOORS}
+    packages = {name: ast.parse(text) for name, text in files().items() if name not in modules() and name not in DOORS}
     assert [name for name, module in packages.items() if not ast.get_docstring(module) or len(module.body) > 1] == []
 
 
 def test_every_module_opens_with_a_sentence_that_says_what_it_is_for() -> None:
-    openings = {name: (ast.get_docstring(module) or "").partition("\n\n")[0] for name, module in MODULES.items()}
+    openings = {name: (ast.get_docstring(module) or "").partition("\n\n")[0] for name, module in modules().items()}
     poor = [name for name, text in openings.items() if not SENTENCE.match(text) or text.startswith(RULE)]
     assert poor == []
 
@@ -122,7 +133,7 @@ def test_no_folder_has_too_many_modules() -> None:
 
 
 def test_no_module_is_too_long() -> None:
-    lengths = {name: len(FILES[name].splitlines()) for name in MODULES}
+    lengths = {name: len(files()[name].splitlines()) for name in modules()}
     assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
 
 
@@ -141,7 +152,7 @@ def test_no_function_is_too_long() -> None:
 
 def test_few_public_classes_share_a_name() -> None:
     homes = defaultdict(set)
-    for name, module in MODULES.items():
+    for name, module in modules().items():
         for node in module.body:
             if name.startswith(INSTALLED) and isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].add(name)
@@ -154,7 +165,7 @@ def test_no_import_hides_in_a_function() -> None:
 
 
 def test_no_import_is_for_type_checkers_alone() -> None:
-    assert [name for name in MODULES if "TYPE_CHECKING" in FILES[name]] == []
+    assert [name for name in modules() if "TYPE_CHECKING" in files()[name]] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -191,5 +202,5 @@ BENEATH = {
 
 
 def test_nothing_that_is_printed_goes_around_the_door_to_the_terminal() -> None:
-    found = {name for name in MODULES if name.startswith("coordinator/") and AROUND_THE_DOOR.search(FILES[name])}
+    found = {name for name in modules() if name.startswith("coordinator/") and AROUND_THE_DOOR.search(files()[name])}
     assert found == set(BENEATH)
