@@ -73,9 +73,12 @@ def report_api(coordinator: Coordinator, key: ReportKey, batches: ReportBatches)
         return pod is not None and pod.job == job
 
     def world(job: JobKey, name: str) -> dict[str, Any] | None:
-        found, pod = jobs.read(job), watches.pods.get(job.namespace, name)
-        rank = pod.written_rank if pod is not None and pod.job == job else None
-        return None if found is None else worlds.document(found, name, rank)
+        def written_rank(pod_name: str) -> int | None:
+            pod = watches.pods.get(job.namespace, pod_name)
+            return pod.written_rank if pod is not None and pod.job == job else None
+
+        found = jobs.read(job)
+        return None if found is None else worlds.document(found, name, written_rank)
 
     return ReportApi(
         key=key,

@@ -47,6 +47,7 @@ def facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         yield "More" if document.get("size") else "Workers", job_growth.format_rest(document["workers"])
     if training := _training(document.get("training") or {}):
         yield "Training", "; ".join(filter(None, (training, document.get("silence"))))
+    yield from _models(item["spec"])
     user = excerpts.excerpt((metadata.get("annotations") or {}).get(labels.SUBMITTED_BY) or "", LONGEST)
     yield "Submitted", f"{metadata['creationTimestamp']} by {user}" if user else metadata["creationTimestamp"]
     yield "Started", status.get("startTime") or "-"
@@ -67,6 +68,15 @@ def facts(item: Manifest, document: Document) -> Iterator[tuple[str, object]]:
         yield "Held", _hours(document["held"])
     if document["gangScheduler"]:
         yield "Gang", ", ".join([document["gangScheduler"], *map(_group, document["groups"])])
+
+
+def _models(spec: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield the model that a job trains and those that it reads, as one fact."""
+    trained, read = spec.get("modelOutput"), spec.get("modelInputs") or ()
+    parts = [f"trains {trained['modelName']}"] if trained else []
+    labelled = ", ".join(f"{each['modelName']}@{each['version']}" for each in read)
+    if found := "; ".join([*parts, *([f"reads {labelled}"] if labelled else [])]):
+        yield "Models", found
 
 
 def _state(document: Document) -> Iterator[tuple[str, str]]:

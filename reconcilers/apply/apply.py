@@ -152,8 +152,8 @@ class Application:
             case DeletePods(pods, at_once, seconds):
                 # A pod that looked unfinished to a worker that has lost the key may have finished since.
                 self._in_parallel(partial(self._delete_pod, 0 if at_once else seconds), pods, fenced=True)
-            case PatchPodMetadata(pods, metadata):
-                self._in_parallel(partial(self._patch_pod, metadata), pods, fenced=True, asks=True)
+            case PatchPodMetadata():
+                self._in_parallel(self._patch_pod, _patches(batch), fenced=True, asks=True)
             case RaiseCharge():
                 self._raise_charge(action)
             case EmitEvent():
@@ -285,7 +285,8 @@ class Application:
         if not self._objects.delete(PODS, pod.name, pod.uid, grace_period_seconds=seconds):
             self.outdated = True  # another worker may have deleted a failed pod, and has counted its failure then
 
-    def _patch_pod(self, metadata: Mapping[str, Any], pod: PodView) -> None:
+    def _patch_pod(self, patch: tuple[PodView, Mapping[str, Any]]) -> None:
+        pod, metadata = patch
         try:
             change = {"metadata": {**metadata, "uid": pod.uid, "managedFields": UNTRACKED}}
             self._record_version(self.cluster.patch(PODS, pod.name, change, self.key.namespace))
@@ -307,15 +308,25 @@ class Application:
 
 def _batches(actions: Iterable[Action]) -> Iterator[tuple[Action, ...]]:
     """Yield the actions in order: one by one, except that consecutive creations of objects of one kind are yielded
-    together.
+    together, and consecutive openings of start gates: each pod with a rank of its own has a write of its own.
     """
 
     def batch_of(numbered: tuple[int, Action]) -> object:
         number, action = numbered
-        return action.resource if isinstance(action, CreateObject) else number
+        match action:
+            case CreateObject(resource):
+                return resource
+            case PatchPodMetadata(_, metadata) if labels.START in metadata.get("annotations", {}):
+                return labels.START
+        return number
 
     for _, batch in itertools.groupby(enumerate(actions), batch_of):
         yield tuple(action for _, action in batch)
+
+
+def _patches(batch: Iterable[Action]) -> list[tuple[PodView, Mapping[str, Any]]]:
+    """Return the changes of the metadata of pods, for each pod."""
+    return [(pod, each.metadata) for each in batch if isinstance(each, PatchPodMetadata) for pod in each.pods]
 
 
 def _is_quiet(action: Action) -> bool:

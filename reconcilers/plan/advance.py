@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from crds import labels
-from crds.torchjob.status import Admission, StageStatus, TorchJobStatus
+from crds.torchjob.status import StageStatus, TorchJobStatus
 from crds.torchjob.tasks import WORKER
 from crds.torchjob.torchjob import TorchJob
 from reconcilers.plan import backoff, departures, grown_memory, progress, status
@@ -20,7 +20,7 @@ from reconcilers.plan.in_place import waves
 from reconcilers.plan.lifecycle import Active
 from reconcilers.plan.moment import Moment
 from reconcilers.plan.start_gates import StartGates
-from reconcilers.pods import disruption_budget, node_affinity, pod_manifests, start_gate, topology
+from reconcilers.pods import disruption_budget, host_file, node_affinity, pod_manifests, start_gate, topology
 from reconcilers.pods.task_members import PodMember
 from reconcilers.pods.topology import NodeLabels
 from reconcilers.values import (
@@ -173,7 +173,7 @@ class Advance:
 
     def _open_gates(self) -> tuple[Action, ...]:
         """Return the actions that open the gates of pods that may start, with the ranks that their nodes give them."""
-        return _open(self.gates.to_open, self._placed, self.run.admission, self.at.observation.node_labels)
+        return _open(self.gates.to_open, self._placed, self.run, self.at.observation.node_labels)
 
     def _pods(self) -> tuple[Action, ...]:
         names = {pod.name for pod in self.at.observation.pods}
@@ -278,13 +278,18 @@ def _is_stuck_reported(job: TorchJob) -> bool:
 
 
 def _open(
-    pods: Sequence[PodView], placed: Mapping[str, PodMember], admission: Admission, nodes: NodeLabels
+    pods: Sequence[PodView], placed: Mapping[str, PodMember], run: Active, nodes: NodeLabels
 ) -> tuple[Action, ...]:
-    """Open the gates of pods. Those that are `placed` get their ranks by the same write."""
+    """Open the gates of pods. Those that are `placed` get their ranks, and the hosts in the order of ranks, by the same
+    write."""
     opening = {labels.START: start_gate.OPEN}
     others = tuple(pod for pod in pods if pod.name not in placed)
+    ranked = {pod: placed[pod.name] for pod in pods if pod.name in placed}
+    hosts = host_file.texts(run.job, run.admission, run.members.values()) if ranked else {}
     notes = {
-        pod: topology.annotations(placed[pod.name], admission, pod.node, nodes) for pod in pods if pod.name in placed
+        pod: topology.annotations(member, run.admission, pod.node, nodes)
+        | host_file.with_rank(run.job, member, hosts[member.stage])
+        for pod, member in ranked.items()
     }
     together = (PatchPodMetadata(others, {"annotations": opening}),) if others else ()
     return (*together, *(PatchPodMetadata((pod,), {"annotations": {**opening, **notes[pod]}}) for pod in notes))

@@ -324,7 +324,7 @@ def _plan_admission(active: Active, at: Moment) -> Plan:
     )
     begun = replace(active, job=active.job.model_copy(update={"status": after}), admission=admission)
     created = Advance(run=begun, at=at).actions() if at.observation.claimed is None else ()
-    told = missing_hosts.event(begun.job, admission, active.members.values())
+    told = missing_hosts.event(begun.job, active.members.values())
     return Plan((*chosen.raises, *status.write(active.job, after, active.pods, at.now), *told, *created))
 
 

@@ -7,9 +7,8 @@ and need no host file.
 from collections.abc import Iterable
 from typing import Any
 
-from crds.torchjob.status import Admission
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.pods import host_file, topology
+from reconcilers.pods import host_file
 from reconcilers.pods.task_members import PodMember
 from reconcilers.values import EmitEvent
 from reconcilers.views import containers
@@ -17,12 +16,12 @@ from reconcilers.views import containers
 NO_HOST_FILE = "NoHostFile"
 
 
-def event(job: TorchJob, admission: Admission, members: Iterable[PodMember]) -> tuple[EmitEvent, ...]:
+def event(job: TorchJob, members: Iterable[PodMember]) -> tuple[EmitEvent, ...]:
     """Return the Event about the first of these pods that is to read a host file and has none; nothing without one."""
     named = {task_type: name for task_type, task in job.spec.tasks.items() if (name := _named(task.template["spec"]))}
     for member in members if named else ():
-        if member.task_type in named and not host_file.has_file(job, admission, member):
-            message = f"{named[member.task_type]} is not set in {member.name}: {_cause(job, admission, member)}"
+        if member.task_type in named and not host_file.has_file(job, member):
+            message = f"{named[member.task_type]} is not set in {member.name}: {_cause(member)}"
             return (EmitEvent(NO_HOST_FILE, message, warning=True),)
     return ()
 
@@ -41,9 +40,7 @@ def _named(spec: dict[str, Any]) -> str:
     return next((name for name in host_file.VARIABLES for text in texts if name in text), "")
 
 
-def _cause(job: TorchJob, admission: Admission, member: PodMember) -> str:
-    if topology.is_ordered(job, admission, member):
-        return "the setting topology_labels gives ranks by nodes, which are not known before all pods are bound"
+def _cause(member: PodMember) -> str:
     if member.world_size > host_file.MOST_HOSTS:
         return f"its world has more than {host_file.MOST_HOSTS} pods"
     return "torchq gives it no rank" if member.rank is None else "it trains with no other pod"

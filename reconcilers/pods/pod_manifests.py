@@ -301,7 +301,7 @@ def _pod_spec(blueprint: Blueprint, member: PodMember) -> dict[str, Any]:
     reports = environment.report_variables(blueprint.job, member.name, access)
     output = container_files.add_output(blueprint.job, member.task_type, spec)
     shutdown = environment.shutdown_variables(blueprint.job, member.task_type)
-    files = added_files.add(blueprint.job, blueprint.admission, member, access, spec)
+    files = added_files.add(blueprint.job, member, access, spec)
     models = _models(blueprint, member, spec)
     env = {**_variables(blueprint, member), **shutdown, **reports, **output, **models, **files}
     for container in containers.all_containers(spec):

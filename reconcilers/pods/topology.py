@@ -85,7 +85,7 @@ def rank(
     return {name: replace(member, rank=ranks.get(name, member.rank)) for name, member in members.items()}
 
 
-def annotations(member: PodMember, admission: Admission, node: str, nodes: NodeLabels) -> Mapping[str, str]:
+def annotations(member: PodMember, admission: Admission, node: str, nodes: NodeLabels) -> dict[str, str]:
     """Return the annotations with the rank of a pod on a node, and with the labels that gave it."""
     found = nodes.get(node, {})
     given = ",".join(f"{label}={found[label]}" for label in admission.topology if label in found)

@@ -33,7 +33,7 @@ def changes(before: str, annotations: Mapping[str, str]) -> Mapping[str, str]:
 
 def hosts_digest(annotations: Mapping[str, str]) -> str:
     """Return the digest of a pod's host file; empty if the pod has none. The file of a large world is too large for a
-    view."""
-    if labels.HOSTS not in annotations:
+    view. A pod may have its script before its list, and then its file is empty."""
+    if not annotations.keys() & {labels.HOSTS, labels.DISCOVER_HOSTS}:
         return ""
-    return sys.intern(hashlib.blake2b(annotations[labels.HOSTS].encode(), digest_size=8).hexdigest())
+    return sys.intern(hashlib.blake2b(annotations.get(labels.HOSTS, "").encode(), digest_size=8).hexdigest())

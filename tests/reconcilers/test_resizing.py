@@ -1,5 +1,6 @@
 """Any order of requests, growths, losses and interrupted reconciles ends with the workers that the status grants."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -10,12 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from reconcilers.settings import ReconcileSettings
+from reconcilers.views import pod_place
 from tests.support.reconcilers import sizes
 from tests.support.reconcilers.builders import UID
 from tests.support.reconcilers.resizing import Resizing, resizing
 
 MOST = 6
 POLICY = {"numMaxReplicas": MOST, "mode": "InPlaceRestart", "joinTimeoutSeconds": 100}
+RACKS = {"n1": {"rack": "b"}, "n2": {"rack": "a"}, "n3": {"rack": "b"}}
 small = st.integers(1, MOST)
 
 
@@ -30,13 +33,20 @@ class Resized(RuleBasedStateMachine):
         scope=st.sampled_from(["Task", "Job"]),
         driver=st.sampled_from(["local", "recreate"]),
         seconds=st.sampled_from([0, 30]),
+        racks=st.sampled_from([None, RACKS]),
     )
     def begin(
-        self, least: int | None, wish: int, scope: str, driver: Literal["local", "recreate"], seconds: int
+        self,
+        least: int | None,
+        wish: int,
+        scope: str,
+        driver: Literal["local", "recreate"],
+        seconds: int,
+        racks: Mapping[str, Mapping[str, str]] | None,
     ) -> None:
         policy: dict[str, Any] = POLICY if least is None else POLICY | {"numMinReplicas": least}
         spec = {"restartScope": scope, "backoffLimit": 1000, "schedulingPolicy": {"checkpointSeconds": seconds}}
-        self.job = resizing(wish, torchElasticPolicy=policy, **spec)
+        self.job = resizing(wish, racks=racks, torchElasticPolicy=policy, **spec)
         self.job.settings = ReconcileSettings(admission_timeout=0.0, restart_backoff=0.0, in_place=driver)
         self.least, self.failed = least or 1, False
 
@@ -108,8 +118,10 @@ class Resized(RuleBasedStateMachine):
         assert found.status.phase == "Running"
         known, number = dict(job.starts), found.status.restart_generation
         assert {pod.restart for pod in job.pods.values()} == {number}
-        for rank, pod in enumerate(sorted(job.pods.values(), key=lambda each: each.index)):
+        pods = sorted(job.pods.values(), key=lambda each: pod_place.rank(each.place) if job.node_labels else each.index)
+        for rank, pod in enumerate(pods):
             assert pod.place == known.get(pod.index, pod.place) == f"{rank} {admission.workers} {UID}-{number}"
+            assert {pod.hosts} == job.hosts_of(pod)
 
 
 Resized.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

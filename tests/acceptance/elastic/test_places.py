@@ -12,7 +12,8 @@ NOTING = """
 import os, sys, time
 names = ("POD", "RANK", "PET_NODE_RANK", "WORLD_SIZE", "MASTER_PORT")
 with open(os.path.join(sys.argv[1], os.environ["POD"]), "a") as file:
-    print(*(os.environ[name] for name in names), file=file)
+    hosts = [line.split()[0] for line in open(os.environ["TORCHQ_HOSTFILE"])]
+    print(*(os.environ[name] for name in names), *hosts, file=file)
 while not os.path.exists(os.path.join(sys.argv[1], "go")):
     time.sleep(0.02)
 """
@@ -42,6 +43,7 @@ def test_pods_get_their_ranks_at_their_gates_and_keep_them_in_a_restart_in_place
     found = starts(3)
     assert [entry[:4] for entry in found] == [[pod, str(n), str(n), "3"] for n, pod in enumerate(pods)]
     assert len({entry[4] for entry in found}) == 1
+    assert [entry[5:] for entry in found] == [pods] * 3
     wide = ranked.torchq("job", "show", name, "-o", "wide")
     rows = [line.split() for line in wide.splitlines() if line.startswith(pods[2])]
     assert rows[0][-2] == "2"

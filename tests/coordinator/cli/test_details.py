@@ -10,7 +10,7 @@ import pytest
 from coordinator.cli import api_client
 from coordinator.cli import job_sheet as job_text
 from coordinator.wording import explanations as cli_text
-from coordinator.wording import job_details, job_growth
+from coordinator.wording import job_details, job_facts, job_growth
 from coordinator.wording.job_details import JobContext
 from crds import labels
 from crds.api_resources import EVENTS, POD_GROUPS, PODS, TORCHJOBS
@@ -647,6 +647,16 @@ def test_job_show_tells_how_far_the_training_is() -> None:
     ]
     assert shown({"unknown": "no coordinator answers"}) == ["Training:   unknown: no coordinator answers"]
     assert shown({"pods": []}) == shown({}) == []
+
+
+def test_job_show_names_the_models_that_a_job_trains_and_reads() -> None:
+    item = manifest("train") | {"status": {"phase": "Running"}}
+    item["metadata"] |= {"namespace": "team", "uid": "u1", "creationTimestamp": NOW}
+    document = job_details.describe(item, JobContext())
+    assert "Models" not in dict(job_facts.facts(item, document))
+    inputs = [{"modelName": name, "version": "3f2a1", "path": "team/x/model"} for name in ("base", "tokens")]
+    item["spec"] |= {"modelOutput": {"modelName": "digits"}, "modelInputs": inputs}
+    assert dict(job_facts.facts(item, document))["Models"] == "trains digits; reads base@3f2a1, tokens@3f2a1"
 
 
 def test_wide_output_has_ranks_of_pods_and_labels_of_their_nodes() -> None:

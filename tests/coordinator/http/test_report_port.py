@@ -88,7 +88,8 @@ def make_job(place: Place, namespace: str, **changes: Any) -> JobKey:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template()["spec"]}
     cluster.create(PODS, pod, namespace)
     watches = place.coordinator.watches
-    until(lambda: watches.pods.get(namespace, "train-worker-1") and (watches.job(key) or made).admission)
+    until(lambda: watches.pods.get(namespace, "train-worker-1"))
+    until(lambda: (job := watches.job(key)) is not None and job.admission)
     return key
 
 

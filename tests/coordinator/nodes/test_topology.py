@@ -36,6 +36,14 @@ def found_ranks(machines: Machines, key: JobKey) -> dict[str, str]:
     return {each["metadata"]["name"]: each["metadata"]["annotations"].get(labels.RANK, "") for each in pods}
 
 
+def check_hosts(machines: Machines, key: JobKey) -> None:
+    """Check that each pod has the list of all pods in the order of ranks."""
+    pods = machines.desk.cluster.list(PODS, key.namespace).items
+    ranks = sorted(found_ranks(machines, key).items(), key=lambda entry: int(entry[1]))
+    content = "".join(f"{name} slots=1\n" for name, _ in ranks)
+    assert {each["metadata"]["annotations"].get(labels.HOSTS) for each in pods} == {content}
+
+
 def run(machines: Machines, tasks: dict[str, Any], **spec: Any) -> JobKey:
     key = machines.desk.submit("train", machines.namespace, "a", tasks=tasks, **spec)
     until(machines, lambda: machines.desk.phase(key) == "Running")
@@ -55,6 +63,7 @@ def test_pods_of_one_rack_have_ranks_in_a_row(machines: Machines) -> None:
     env = {each["name"]: each for each in master["spec"]["containers"][0]["env"]}
     assert env["RANK"]["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.annotations['{labels.RANK}']"
     assert env["WORLD_SIZE"]["value"] == "6"
+    check_hosts(machines, key)
 
 
 def test_ranks_are_given_anew_after_a_restart(machines: Machines) -> None:
@@ -68,3 +77,4 @@ def test_ranks_are_given_anew_after_a_restart(machines: Machines) -> None:
     racks = [RACKS[where[name]] for name, _ in by_rank]
     assert racks in (["b", "b", "a", "a"], ["a", "a", "b", "b"])
     assert by_rank[0] == ("train-worker-0", "0")
+    check_hosts(machines, key)

@@ -45,12 +45,15 @@ def test_torchrun_chooses_the_ranks_at_a_rendezvous() -> None:
     assert (found["size"], found["rank"]) == (3, None)
 
 
-def test_the_rank_of_a_pod_that_its_place_gives_is_the_written_one() -> None:
+def test_ranks_and_hosts_that_places_give_are_the_written_ones() -> None:
     found = job(status=status("Running", admission=ADMISSION | {"topology": ["rack"]}))
-    assert worlds.document(found, "digits-worker-1", 1)["rank"] == 1
-    assert worlds.document(found, "digits-worker-1")["rank"] is None, "the rank is not given yet"
-    assert worlds.document(found, "digits-worker-1", 1)["hosts"] is None
-    assert worlds.document(described(), "digits-worker-1", 9)["rank"] == 2
+    ranks = {"digits-master-0": 0, "digits-worker-0": 2, "digits-worker-1": 1}
+    world = worlds.document(found, "digits-worker-1", ranks.get)
+    assert (world["rank"], world["hosts"]) == (1, [HOSTS[0], HOSTS[2], HOSTS[1]])
+    for some in ({}, {"digits-worker-1": 1}, dict.fromkeys(ranks, 1)):
+        assert worlds.document(found, "digits-worker-1", some.get)["hosts"] is None, "not all ranks are given yet"
+    assert worlds.document(found, "digits-worker-1")["rank"] is None
+    assert worlds.document(described(), "digits-worker-1", lambda _: 9)["rank"] == 2
 
 
 def test_other_jobs_have_no_bounds() -> None:

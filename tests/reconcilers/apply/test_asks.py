@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crds import labels
 from crds.api_resources import POD_GROUPS, RECREATE_REQUESTS, Resource
 from kube.api import Manifest
 from reconcilers.apply.apply import ASK_SECONDS, Application, Outcome
@@ -21,7 +22,8 @@ ASKS = PatchPodMetadata(PODS, {"annotations": {"a": "b"}})
 
 
 class Recorder:
-    """A cluster that keeps the names of the objects that are written. Creates wait for each other in pairs."""
+    """A cluster that keeps the names of the objects that are written. Creates wait for each other in pairs, and so do
+    openings of start gates."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -29,6 +31,8 @@ class Recorder:
         self.pairs = threading.Barrier(2, timeout=patient())
 
     def patch(self, _: Resource, name: str, change: Manifest, __: str) -> Manifest:
+        if labels.START in change["metadata"].get("annotations", {}):
+            self.pairs.wait()
         self.names.append(name)
         self.bodies.append(change)
         return {"metadata": {"resourceVersion": "7"}}
@@ -82,6 +86,16 @@ def test_requests_for_many_pods_are_made_at_the_same_time(cluster: Any, executor
     requests = [CreateObject(RECREATE_REQUESTS, {"metadata": {"name": f"request-{n}"}}) for n in range(20)]
     assert carry_out(cluster, executor, Plan(tuple(requests))) == Outcome()
     assert sorted(cluster.names) == sorted(f"request-{n}" for n in range(20))
+
+
+def test_gates_of_pods_with_ranks_of_their_own_are_opened_at_the_same_time(
+    cluster: Any, executor: ThreadPoolExecutor
+) -> None:
+    ranks = [PatchPodMetadata((pod,), {"annotations": {labels.START: "open", labels.RANK: pod.name}}) for pod in PODS]
+    assert carry_out(cluster, executor, Plan((ASKS, *ranks))) == Outcome()
+    assert sorted(cluster.names[len(PODS) :]) == sorted(cluster.names[: len(PODS)]) == sorted(pod.name for pod in PODS)
+    given = [body["metadata"]["annotations"].get(labels.RANK) for body in cluster.bodies[len(PODS) :]]
+    assert sorted(given) == sorted(pod.name for pod in PODS)
 
 
 def test_objects_of_different_kinds_are_made_one_kind_after_the_other(

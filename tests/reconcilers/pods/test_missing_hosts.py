@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from reconcilers.plan.plan import plan
+from reconcilers.pods.host_file import MOST_HOSTS
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import EmitEvent, WriteStatus
 from tests.support.reconcilers.builders import NOW, RESERVATION, job, observe, task
@@ -37,8 +38,8 @@ UNSET = "TORCHQ_HOSTFILE is not set in digits-"
     [
         ({"Worker": naming(2, HOSTS)}, (), []),
         ({"Worker": naming(2, "torchrun")}, ("rack",), []),
-        ({"Worker": naming(2, HOSTS)}, ("rack",), [f"{UNSET}worker-0: the setting topology_labels"]),
-        ({"Worker": naming(300, HOSTS)}, (), [f"{UNSET}worker-0: its world has more than 256 pods"]),
+        ({"Worker": naming(2, HOSTS)}, ("rack",), []),
+        ({"Worker": naming(MOST_HOSTS + 1, HOSTS)}, (), [f"{UNSET}worker-0: its world has more than {MOST_HOSTS}"]),
         ({"AIMaster": naming(1, HOSTS), "Worker": task(2)}, (), [f"{UNSET}aimaster-0: torchq gives it no rank"]),
         ({"Worker": naming(1, SCRIPT)}, (), ["TORCHQ_DISCOVER_HOSTS is not set in digits-worker-0: it trains with no"]),
     ],

@@ -12,7 +12,7 @@ from typing import Any
 from crds import labels, timestamps
 from crds.torchjob.status import Scaling
 from crds.torchjob.torchjob import TorchJob
-from reconcilers.pods import host_file
+from reconcilers.pods import host_file, topology
 from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import Action, AnnotateJob, EmitEvent, WriteStatus
@@ -137,9 +137,14 @@ class Resizing(Simulation):
             if pod.phase != "Pending" or pod.deleting or (indexes and pod.index not in indexes):
                 continue
             if pod.gated:
-                self.pods[pod.name] = replace(pod, node="n1", shut_since=self.now.timestamp())
+                self.pods[pod.name] = replace(pod, node=self._node(pod.index), shut_since=self.now.timestamp())
             else:
-                self._start(replace(pod, phase="Running", node="n1"))
+                self._start(replace(pod, phase="Running", node=self._node(pod.index)))
+
+    def _node(self, index: int) -> str:
+        """Return the node of a worker. Where nodes have labels, the workers take turns on them."""
+        names = sorted(self.node_labels) or ["n1"]
+        return names[index % len(names)]
 
     def serve(self) -> None:
         """Do the node's own work: let pods through their open gates, and restart containers in place."""
@@ -158,15 +163,20 @@ class Resizing(Simulation):
         if pod.place.rpartition("-")[2] == number:
             others = (each for each in self.pods.values() if each.place and not (each.deleting or each.finished))
             assert {each.place.rpartition("-")[2] for each in others} == {number}, "places are written first"
-            assert pod.hosts == self.hosts_of(pod), "host files are written first"
+            assert pod.hosts in self.hosts_of(pod), "host files are written first"
 
-    def hosts_of(self, pod: PodView) -> str:
-        """Return the digest that the host file of a pod should have now."""
+    def hosts_of(self, pod: PodView) -> set[str]:
+        """Return the digest that the host file of a pod should have now. Where ranks follow from nodes, any list will
+        do while a pod is not bound."""
         job, admission = self.known, self.known.admission
         assert admission is not None
-        grant = Grant(job, admission)
-        contents = host_file.texts(grant.job, admission, grant.members.values())
-        return pod_place.hosts_digest({labels.HOSTS: contents[grant.members[pod.name].stage]})
+        grant, pods = Grant(job, admission), tuple(self.pods.values())
+        members = topology.rank(grant.job, admission, grant.members, pods, self.node_labels)
+        contents = host_file.texts(grant.job, admission, members.values())
+        found = {pod_place.hosts_digest({labels.HOSTS: contents[members[pod.name].stage]})}
+        bound = {each.name for each in pods if each.node}
+        is_known = not admission.topology or all(name in bound for name, each in members.items() if not each.joins)
+        return found if is_known else {*found, pod.hosts}
 
     def end(self) -> None:
         """Let the pods end that are being deleted."""
@@ -234,11 +244,15 @@ def running_workers(size: int) -> dict[str, PodView]:
     return {pod.name: pod for pod in pods}
 
 
-def resizing(wish: int, size: int | None = None, **spec: Any) -> Resizing:
-    """Return a job whose workers all run."""
+def resizing(
+    wish: int, size: int | None = None, racks: Mapping[str, Mapping[str, str]] | None = None, **spec: Any
+) -> Resizing:
+    """Return a job whose workers all run. With `racks`, the labels of nodes, ranks follow from these labels."""
     size = size or wish
-    running = builders.manifest({"Worker": builders.task(wish)}, sizes.granted("Running", size, wish), **spec)
-    found = Resizing(running, running_workers(size), sizes.held(size), LOCAL)
+    status = sizes.granted("Running", size, wish)
+    status["admission"] |= {"topology": ["rack"]} if racks else {}
+    running = builders.manifest({"Worker": builders.task(wish)}, status, **spec)
+    found = Resizing(running, running_workers(size), sizes.held(size), LOCAL, node_labels=racks or {})
     found.work()
     found.writes = 0
     return found

@@ -58,6 +58,7 @@ class Simulation:
     dead: frozenset[str] = frozenset()
     departures: Mapping[str, str] = field(default_factory=dict)
     other_nodes: bool = False
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     now: datetime = builders.NOW
     told: int = 0
     stopped: set[str] = field(default_factory=set)
@@ -84,6 +85,7 @@ class Simulation:
             dead_nodes=self.dead & {pod.node for pod in pods},
             departures=self.departures,
             other_nodes=self.other_nodes,
+            node_labels=self.node_labels,
         )
 
     def plan(self) -> Plan:
