@@ -253,10 +253,12 @@ class KubernetesCluster(LogStreams):
             )
         )
 
-    def service(self, namespace: str, name: str, path: str, headers: requests.Headers = requests.NO_HEADERS) -> Any:
-        """Return the JSON that a service answers at a path. The request goes through the API server's proxy, and
-        `name` has its form (`protocol:name:port`)."""
-        return self._transport.send(requests.service(namespace, name, path, headers))
+    def service(
+        self, namespace: str, name: str, path: str, headers: requests.Headers, patience: float | None = None
+    ) -> Any:
+        """Return the JSON that a service answers at a path through the API server's proxy, whose form `name` has
+        (`protocol:name:port`). The service may take `patience` seconds; None: as long as any answer."""
+        return self._transport.send(requests.service(namespace, name, path, headers), patience)
 
     def account_token(self, namespace: str, account: str, audience: str, seconds: int) -> str:
         """Return a new token of a ServiceAccount, for one audience and a time."""

@@ -7,7 +7,6 @@ whole collection.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from types import MappingProxyType
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -23,7 +22,6 @@ JSON_PATCH = "application/json-patch+json"
 
 
 Headers = Mapping[str, str]
-NO_HEADERS: Headers = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

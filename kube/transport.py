@@ -99,9 +99,13 @@ class Transport:
         self._waits_for = f"the API server {server}"
         """What the loop of a thread waits for during a request, which its own time limits end."""
 
-    def send(self, request: Request) -> Any:
-        """Return the parsed JSON of an answer, after the attempts that the policy allows. Raise any ClusterError."""
-        body = self._persist(request, lambda: self._attempt(request, self._settings.read_timeout, stream=False)).data
+    def send(self, request: Request, patience: float | None = None) -> Any:
+        """Return the parsed JSON of an answer, after the attempts that the policy allows. Raise any ClusterError.
+
+        The server may be silent for `patience` seconds; None: for as long as the settings say.
+        """
+        seconds = self._settings.read_timeout if patience is None else patience
+        body = self._persist(request, lambda: self._attempt(request, seconds, stream=False)).data
         return self._parse(body, jsontext.loads)
 
     def page(self, request: Request, limit: int) -> tuple[Any, int]:

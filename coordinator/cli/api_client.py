@@ -48,6 +48,8 @@ DIRECT = "coordinator.query.direct:connect"
 COORDINATOR, RECORDER = "coordinator", "recorder"
 """The kinds of processes that answer."""
 TIMEOUT_SECONDS = 10.0
+RECORDER_SECONDS = 60.0
+"""How long a command waits for a recorder, which may add up a year on a database that has much else to do."""
 LARGEST_ANSWER = 64 * 1024 * 1024
 
 Headers = Callable[[str], Mapping[str, str]]
@@ -161,7 +163,11 @@ def recorder(session: Session) -> Fetch:
         )
     home = service.namespace if service else session.settings.service_name.namespace
     headers = partial(session.shown_tokens.headers, home)
-    access = _recorder_service(session.cluster, service, headers) if service else via_url(url, "", headers, RECORDER)
+    access = (
+        _recorder_service(session.cluster, service, headers)
+        if service
+        else via_url(url, "", headers, RECORDER, RECORDER_SECONDS)
+    )
 
     def fetch(path: str, namespace: str = "") -> Any:
         try:
@@ -183,7 +189,7 @@ def _recorder_service(cluster: KubernetesCluster, service: ServiceName, headers:
         f"{RECORDER_LEASE} names; an admin starts a recorder with the value recorder.enabled of the chart, or deletes "
         "this Lease"
     )
-    return _via_proxy(cluster, service, headers, NoRecorder(gone))
+    return _via_proxy(cluster, service, headers, NoRecorder(gone), RECORDER_SECONDS)
 
 
 def _with_fallback(announced: Fetch, service: Fetch) -> Fetch:
@@ -217,12 +223,18 @@ def via_api_server(cluster: KubernetesCluster, service: ServiceName, headers: He
     return _via_proxy(cluster, service, headers, NoCoordinatorKnown(unknown))
 
 
-def _via_proxy(cluster: KubernetesCluster, service: ServiceName, headers: Headers, missing: CoordinatorError) -> Fetch:
+def _via_proxy(
+    cluster: KubernetesCluster,
+    service: ServiceName,
+    headers: Headers,
+    missing: CoordinatorError,
+    patience: float | None = None,
+) -> Fetch:
     """Return access to a service through the API server; `missing` is the error for a service that is not there."""
 
     def fetch(path: str, namespace: str = "") -> Any:
         try:
-            return cluster.service(service.namespace, proxied(service.name), path, headers(namespace))
+            return cluster.service(service.namespace, proxied(service.name), path, headers(namespace), patience)
         except errors.NotFound as error:
             if str(error).startswith(UNKNOWN_PREFIX):
                 raise UnknownObject(str(error)) from error
@@ -231,8 +243,14 @@ def _via_proxy(cluster: KubernetesCluster, service: ServiceName, headers: Header
     return fetch
 
 
-def via_url(url: str, identity: str = "", headers: Headers = no_headers, kind: str = COORDINATOR) -> Fetch:
-    """Return access to a coordinator, or a process of another kind, by URL.
+def via_url(
+    url: str,
+    identity: str = "",
+    headers: Headers = no_headers,
+    kind: str = COORDINATOR,
+    patience: float = TIMEOUT_SECONDS,
+) -> Fetch:
+    """Return access to a coordinator, or a process of another kind, by URL. It may take `patience` seconds to answer.
 
     Raises NoCoordinator for an invalid URL, and if a process with another identity answers.
     """
@@ -245,7 +263,7 @@ def via_url(url: str, identity: str = "", headers: Headers = no_headers, kind: s
     def fetch(path: str, namespace: str = "") -> Any:
         try:
             request = urllib.request.Request(url.rstrip("/") + path, headers=dict(headers(namespace)))
-            with opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
+            with opener.open(request, timeout=patience) as answer:
                 if identity and answer.headers.get(IDENTITY) != identity:
                     raise NoCoordinator(f"the process at {url} is not the coordinator that leads")
                 return orjson.loads(answer.read(LARGEST_ANSWER))

@@ -14,13 +14,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from coordinator.access.readers import HEADER, Reader
 from coordinator.access.token_reviews import TokenReviews
-from coordinator.http import json_answers, life_port, listening_ports
+from coordinator.http import bounded_server, json_answers, life_port, listening_ports
 from coordinator.http.bounded_server import Answer, HttpServer, Question
 from coordinator.http.json_answers import NotTold
 from coordinator.http.openapi import history_description
@@ -34,6 +34,8 @@ from history.store import HistoryStore
 from kube.errors import ClusterError
 
 SETTING = "health_port"
+LIMITS = replace(bounded_server.LIMITS, seconds=75.0)
+"""An answer about a year may take longer than others; commands wait for a minute."""
 KNOWN_PATHS = "try /v1/history, /v1/history/NAMESPACE/NAME, /v1/usage, /v1/timeline or /v1/openapi.json"
 UNREVIEWED = "the recorder cannot ask the API server about the token of the request: try again"
 log = logging.getLogger(__name__)
@@ -130,7 +132,7 @@ def serving(
         yield {}
         return
     api = HistoryApi(store, reviews, settings, clock)
-    server = HttpServer(api.refuse_quickly, api.answer, dict)
+    server = HttpServer(api.refuse_quickly, api.answer, dict, LIMITS)
     with listening_ports.listening(server, SETTING, address, port) as bound:
         is_local = address in listening_ports.LOOPBACK
         url = listening_ports.url(address, bound)

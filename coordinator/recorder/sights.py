@@ -21,7 +21,11 @@ from kube.api import Cluster
 from kube.informer import Informer
 from kube.object_errors import ObjectErrors
 from kube.process.turns import Turns
+from kube.settings import InformerSettings
 
+WATCHES = InformerSettings(watch_seconds=60)
+"""A connection that died in silence is noticed when its watch should have ended. Until then the Lease says that all is
+recorded, so these watches are shorter than others."""
 View = Mapping[str, Any]
 """A trimmed object (`history.sightings`)."""
 
@@ -40,7 +44,12 @@ class Sights:
         """The uids of pods whose row has no end."""
         self.errors = ObjectErrors()
         self.jobs: Informer[View] = Informer(
-            cluster, TORCHJOBS, trim=job_sights.trim_job, on_change=self._job_changed, errors=self.errors
+            cluster,
+            TORCHJOBS,
+            trim=job_sights.trim_job,
+            on_change=self._job_changed,
+            settings=WATCHES,
+            errors=self.errors,
         )
         self.pods: Informer[View] = Informer(
             cluster,
@@ -49,10 +58,16 @@ class Sights:
             index=lambda pod: pod[pod_sights.JOB] or None,
             label_selector=labels.JOB_UID,
             on_change=self._pod_changed,
+            settings=WATCHES,
             errors=self.errors,
         )
         self.queues: Informer[View] = Informer(
-            cluster, TENANT_QUEUES, trim=queue_sights.trim_queue, on_change=self._queue_changed, errors=self.errors
+            cluster,
+            TENANT_QUEUES,
+            trim=queue_sights.trim_queue,
+            on_change=self._queue_changed,
+            settings=WATCHES,
+            errors=self.errors,
         )
         self.informers: tuple[Informer[View], ...] = (self.jobs, self.pods, self.queues)
         self._contacts = {informer.resource: Contact(informer, now) for informer in self.informers}

@@ -24,6 +24,14 @@ _LOCK = 7_305_416_113
 """The number of the lock of PostgreSQL that writers hold."""
 _BUSY_SECONDS = 10
 _STATEMENT_SECONDS = 120
+_LIMITS = text(f"SELECT set_config('jit', 'off', true), set_config('statement_timeout', '{_STATEMENT_SECONDS}s', true)")
+"""What a transaction of PostgreSQL that reads begins with. Compiling a statement takes longer than any of them runs."""
+_WRITER = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    # 16 MB: a transaction of some hundred jobs has 8 MB, and each would be copied from the log at once.
+    "PRAGMA wal_autocheckpoint = 4000",
+)
 _WRITES = "torchq_writes"
 _KEPT = {"connect_timeout": 10, "keepalives_idle": 20, "tcp_user_timeout": 30_000, "client_encoding": "utf8"}
 """How soon a server that is gone is noticed; parameters of the URL go first."""
@@ -59,9 +67,7 @@ class Database:
         with self._told(), self._engine.connect() as connection, connection.begin():
             if not self.is_sqlite:
                 connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
-                # Compiling a statement takes longer than any of these runs.
-                connection.execute(text("SET LOCAL jit = off"))
-                connection.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_SECONDS}s'"))
+                connection.execute(_LIMITS)
             yield connection
 
     @contextmanager
@@ -117,9 +123,7 @@ class Database:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as error:
             raise NotReachable(f"the history {path} cannot be opened: {error.strerror}") from None
-        return _file_engine(
-            f"file:{quote(str(path))}?mode=rw", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"
-        )
+        return _file_engine(f"file:{quote(str(path))}?mode=rw", *_WRITER)
 
     def _open_read_only(self, path: Path) -> Engine:
         address = f"file:{quote(str(path))}?mode=ro"

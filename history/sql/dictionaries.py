@@ -63,7 +63,8 @@ def _ids(
 def _known(connection: Connection, table: Table, digests: Mapping[bytes, Any]) -> dict[Any, int]:
     found: dict[Any, int] = {}
     for some in statements.chunks(digests):
-        rows = connection.execute(select(table.c.digest, table.c.id).where(table.c.digest.in_(some)))
+        condition = statements.among(connection, table.c.digest, some)
+        rows = connection.execute(select(table.c.digest, table.c.id).where(condition))
         found |= {digests[bytes(digest)]: number for digest, number in rows}
     return found
 
@@ -72,7 +73,7 @@ def _rows(connection: Connection, table: Table, wanted: Iterable[int | None]) ->
     numbers = {number for number in wanted if number is not None}
     found: list[Any] = []
     for some in statements.chunks(numbers):
-        found += connection.execute(select(table).where(table.c.id.in_(some))).all()
+        found += connection.execute(select(table).where(statements.among(connection, table.c.id, some))).all()
     return found
 
 

@@ -21,7 +21,8 @@ def read(connection: Connection, uids: Iterable[str]) -> Owners:
     """Return the owners of the jobs that are known."""
     found: dict[str, tuple[str, str]] = {}
     for some in statements.chunks(dict.fromkeys(uids)):
-        rows = connection.execute(select(jobs.c.uid, jobs.c.namespace, jobs.c.username).where(jobs.c.uid.in_(some)))
+        condition = statements.among(connection, jobs.c.uid, some)
+        rows = connection.execute(select(jobs.c.uid, jobs.c.namespace, jobs.c.username).where(condition))
         found |= {uid: (namespace, user) for uid, namespace, user in rows}
     return found
 
@@ -31,7 +32,8 @@ def follow(connection: Connection, uids: Collection[str]) -> None:
     for some in statements.chunks(uids):
         own = None
         for table, column in ((holds, holds.c.uid), (pods, pods.c.job)):
-            pairs = connection.execute(select(column, table.c.queue).where(column.in_(some)).distinct()).all()
+            condition = statements.among(connection, column, some)
+            pairs = connection.execute(select(column, table.c.queue).where(condition).distinct()).all()
             if not pairs:
                 continue
             own = own or read(connection, some)

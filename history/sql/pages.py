@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Table, select, tuple_
 from history.rows import GapRow, HoldRow, PodRow, PoolRow, QueueRow, WaitRow
 from history.sql import row_values
 from history.sql.dictionaries import read_charges
-from history.sql.statements import chunks
+from history.sql.statements import among, chunks
 from history.sql.tables import OPEN, gaps, holds, jobs, pods, pools, queues, waits
 from history.store import JobQuery, JobRecord, OpenJob, Span
 
@@ -125,7 +125,7 @@ def _of(
     """Return the rows of jobs."""
     found: list[Any] = []
     for some in chunks(uids):
-        found += connection.execute(select(table).where(column.in_(some), *conditions)).all()
+        found += connection.execute(select(table).where(among(connection, column, some), *conditions)).all()
     return found
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, and_, delete, exists, or_, select
 
 from history.sql import dictionaries
 from history.sql.database import Database
-from history.sql.statements import chunks
+from history.sql.statements import among, chunks
 from history.sql.tables import gaps, hidden_holds, holds, jobs, pods, pools, queues, waits
 
 
@@ -31,7 +31,7 @@ def _prune_jobs(connection: Connection, before: int, limit: int) -> int:
     uids = connection.scalars(old).all()
     for some in chunks(uids):
         for table in (holds, hidden_holds, waits, jobs):
-            connection.execute(delete(table).where(table.c.uid.in_(some)))
+            connection.execute(delete(table).where(among(connection, table.c.uid, some)))
     return len(uids)
 
 
@@ -41,7 +41,7 @@ def _prune_pods(database: Database, before: int, limit: int) -> int:
     with database.writing() as connection:
         uids = connection.scalars(select(pods.c.uid).where(pods.c.until < before).limit(limit)).all()
         for some in chunks(uids):
-            connection.execute(delete(pods).where(pods.c.uid.in_(some)))
+            connection.execute(delete(pods).where(among(connection, pods.c.uid, some)))
     return len(uids)
 
 

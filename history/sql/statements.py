@@ -1,11 +1,25 @@
 """What the statements of the history share: upserts, and functions that have other names in each database."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Dialect, Table, bindparam, case, func, tuple_
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Dialect,
+    LargeBinary,
+    Table,
+    any_,
+    bindparam,
+    case,
+    func,
+    select,
+    tuple_,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from history.sql.tables import KEYS, OPEN
@@ -54,6 +68,17 @@ def chunks(values: Iterable[Any]) -> Iterator[list[Any]]:
     rest = iter(values)
     while some := list(islice(rest, _CHUNK)):
         yield some
+
+
+def among(connection: Connection, column: ColumnElement[Any], values: Collection[Any]) -> ColumnElement[bool]:
+    """Return the condition that a column has one of some values. They are one parameter: a statement with a parameter
+    for each would take longer to write and to read than the rows."""
+    if connection.dialect.name != "sqlite":
+        return column == any_(bindparam(None, [*values], type_=ARRAY(type(column.type)())))
+    if isinstance(column.type, LargeBinary):  # JSON has no bytes
+        return column.in_(values)
+    listed = func.json_each(json.dumps([*values])).table_valued("value")
+    return column.in_(select(listed.c.value))
 
 
 def least(connection: Connection, *values: Any) -> ColumnElement[int]:

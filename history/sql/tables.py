@@ -140,7 +140,7 @@ waits = Table(
 )
 HAS_TIME = waits.c.over > waits.c.start
 """The condition of waits that last: half of the rows say only since when a job does not wait."""
-Index("waits_by_time", waits.c.over, waits.c.start, waits.c.queue, sqlite_where=HAS_TIME, postgresql_where=HAS_TIME)
+Index("waits_by_queue", waits.c.queue, waits.c.start, waits.c.over, sqlite_where=HAS_TIME, postgresql_where=HAS_TIME)
 
 pods = Table(
     "pods",

@@ -3,11 +3,10 @@
 One rule: a wait is over at `waits.over` (`history.sql.written_waits`), or now.
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from sqlalchemy import Connection, Select, and_, exists, func, literal, or_, select, tuple_, union_all
+from sqlalchemy import Connection, Select, Text, and_, cast, exists, func, literal, or_, select, tuple_, union_all
 
 from history.sql.dictionaries import read_parties
 from history.sql.statements import ended, least
@@ -16,28 +15,33 @@ from history.store import Demand, GroupKey, Span
 
 
 def first_waits(connection: Connection, span: Span) -> Mapping[GroupKey, Sequence[int]]:
-    """Return the waits of the jobs whose first hold began in a span."""
-    earlier, first = holds.alias(), holds.c
-    is_first = or_(
-        first.number == 1,
-        ~exists().where(
-            earlier.c.uid == first.uid,
-            or_(
-                earlier.c.number == 1,
-                tuple_(earlier.c.start, earlier.c.number) < tuple_(first.start, first.number),
-            ),
-        ),
-    )
-    waited = (
-        select(func.sum(least(connection, waits.c.over, first.start) - waits.c.start))
-        .where(waits.c.uid == first.uid, waits.c.start < first.start, waits.c.over > waits.c.start)
-        .scalar_subquery()
-    )
-    condition = and_(first.start >= span.start, first.start < span.end, first.party.is_not(None), is_first)
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    for party, seconds in connection.execute(select(first.party, func.coalesce(waited, 0)).where(condition)):
-        found[party].append(int(seconds))
+    """Return the waits of the jobs whose first hold began in a span.
+
+    The seconds of a party are one text: a year has so many jobs that their rows would take longer than the question.
+    """
+    first = union_all(*_first_holds(span)).subquery().c
+    seconds = func.coalesce(func.sum(least(connection, waits.c.over, first.start) - waits.c.start), 0)
+    has_waited = and_(waits.c.uid == first.uid, waits.c.start < first.start, HAS_TIME)
+    jobs = first.uid.table.outerjoin(waits, has_waited)
+    each = select(first.party, seconds.label("seconds")).select_from(jobs).group_by(first.uid, first.party).subquery().c
+    texts = select(each.party, func.aggregate_strings(cast(each.seconds, Text), ",")).group_by(each.party)
+    found = {party: [*map(int, text.split(","))] for party, text in connection.execute(texts)}
     return {key: found[party] for party, key in read_parties(connection, found).items()}
+
+
+def _first_holds(span: Span) -> Iterator[Select[tuple[str, int, int]]]:
+    """Yield the selects of the first holds of jobs that began in a span: the holds of the number 1, and, of jobs
+    without such a hold, the earliest ones. Apart, the conditions are joins."""
+    first, other, earlier = holds.c, holds.alias().c, holds.alias().c
+    columns = select(first.uid, first.party, first.start).where(
+        first.until >= span.start, first.start >= span.start, first.start < span.end, first.party.is_not(None)
+    )
+    yield columns.where(first.number == 1)
+    has_first = exists().where(other.uid == first.uid, other.number == 1)
+    is_later = exists().where(
+        earlier.uid == first.uid, tuple_(earlier.start, earlier.number) < tuple_(first.start, first.number)
+    )
+    yield columns.where(first.number != 1, ~has_first, ~is_later)
 
 
 def demands(connection: Connection, span: Span, now: int) -> Sequence[Demand]:
@@ -67,15 +71,18 @@ def _islands(connection: Connection, span: Span, *parts: Select[tuple[str, int, 
     A row begins such a time if it starts after the ends of all rows before it, and the last of these ends is the end of
     the time before. So the database returns the gaps alone.
     """
+    columns = [part.subquery().c for part in parts]
+    lasting = [select(each.queue, each.start, each.end).where(each.start < each.end) for each in columns]
     ends: dict[str, int] = {}
-    for part in parts:  # one after the other: an index of each has what is needed
-        columns = part.subquery().c
-        last = select(columns.queue, func.max(columns.end)).where(columns.start < columns.end).group_by(columns.queue)
-        for queue, end in connection.execute(last):
+    for part in lasting:  # one after the other: an index of each has what is needed
+        each = part.subquery().c
+        for queue, end in connection.execute(select(each.queue, func.max(each.end)).group_by(each.queue)):
             ends[queue] = max(end, ends.get(queue, end))
-    columns = union_all(*parts).subquery().c
-    before = func.max(columns.end).over(partition_by=columns.queue, order_by=columns.start, rows=(None, -1))
-    rows = select(columns.queue, columns.start, before.label("before")).where(columns.start < columns.end).subquery().c
+    # Each part in its order, which an index has: the parts are merged, and not sorted.
+    sorted_parts = (part.order_by(part.selected_columns.queue, part.selected_columns.start) for part in lasting)
+    every = union_all(*(part.subquery().select() for part in sorted_parts)).subquery().c
+    before = func.max(every.end).over(partition_by=every.queue, order_by=every.start, rows=(None, -1))
+    rows = select(every.queue, every.start, before.label("before")).subquery().c
     begins = connection.execute(
         select(rows.queue, rows.start, rows.before)
         .where(or_(rows.before.is_(None), rows.start > rows.before))

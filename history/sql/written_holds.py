@@ -24,7 +24,8 @@ def write(connection: Connection, rows: Sequence[HoldRow]) -> int:
     uids = dict.fromkeys(row.uid for row in rows)
     whole = {row.uid for row in rows if row.numbers}
     for some in statements.chunks(uids):
-        whole |= set(connection.scalars(select(holds.c.uid).where(holds.c.uid.in_(some), holds.c.charge.is_(None))))
+        condition = statements.among(connection, holds.c.uid, some)
+        whole |= set(connection.scalars(select(holds.c.uid).where(condition, holds.c.charge.is_(None))))
     single = _values(connection, [row for row in rows if row.uid not in whole])
     changed = statements.upsert(connection, holds, single, "version", "known", "until")
     return changed + sum(_rewrite(connection, uid, [row for row in rows if row.uid == uid]) for uid in whole)

@@ -24,7 +24,7 @@ def write(connection: Connection, rows: Sequence[WaitRow], uids: Iterable[str]) 
         stored = connection.execute(
             select(waits.c.uid, waits.c.start, waits.c.until, waits.c.over, jobs.c.until.label("job_end"))
             .outerjoin_from(waits, jobs, jobs.c.uid == waits.c.uid)
-            .where(waits.c.uid.in_(some))
+            .where(statements.among(connection, waits.c.uid, some))
             .order_by(waits.c.uid, waits.c.start)
         )
         moved = [end for _, each in groupby(stored, key=lambda row: row.uid) for end in _moved_ends(list(each))]

@@ -294,13 +294,20 @@ class TestWaits:
                 hold("u1", 95, None, number=2),
                 job("u2", namespace="blue", user="bob"),
                 hold("u2", 55, None, queue="b"),
+                hold("u2", 51, 52, number=2, queue="b"),
                 job("u3"),
                 wait("u3", 0, None),
+                job("u4", user="eve"),
+                wait("u4", 45, 52),
+                hold("u4", 54, None, number=3),
+                merged("u4", "1-2", 52, 54, 4),
             ]
         )
-        assert store.first_waits(Span(50, 56)) == {RED: [40], GroupKey("b", "blue", "bob"): [0]}
+        first = {RED: [40], GroupKey("b", "blue", "bob"): [0], GroupKey("a", "red", "eve"): [7]}
+        assert store.first_waits(Span(50, 56)) == first
+        assert store.first_waits(Span(50, 54)) == {RED: [40], GroupKey("a", "red", "eve"): [7]}
         assert store.first_waits(Span(90, 100)) == {}
-        assert store.first_waits(Span(0, 55)) == {RED: [40]}
+        assert store.first_waits(Span(0, 55)) == {RED: [40], GroupKey("a", "red", "eve"): [7]}
 
     def test_demands_are_the_longest_times_that_do_not_touch(self, store: HistoryStore) -> None:
         store.write(

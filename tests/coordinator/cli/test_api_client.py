@@ -410,7 +410,7 @@ def test_proxied_reads_the_service_through_the_api_server(embedded_cluster: Kube
         api_client.via_api_server(embedded_cluster, service)("/v1/queues")
 
     class Proxy:
-        def service(self, namespace: str, name: str, path: str, headers: Mapping[str, str]) -> Any:
+        def service(self, namespace: str, name: str, path: str, headers: Mapping[str, str], _patience: object) -> Any:
             assert not headers
             if path.endswith("nobody"):
                 raise cluster_errors.NotFound("there is no queue nobody in the queues")
@@ -440,7 +440,7 @@ class LeaseAndProxy:
         assert (audience, seconds) == ("torchq", 600)
         return f"{namespace}/{account}"
 
-    def service(self, namespace: str, name: str, _path: str, headers: Mapping[str, str]) -> Any:
+    def service(self, namespace: str, name: str, _path: str, headers: Mapping[str, str], _patience: object) -> Any:
         self.asked.append(f"proxy {namespace}/{name} as {headers[HEADER]}")
         return {"items": []}
 

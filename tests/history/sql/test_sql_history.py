@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +24,8 @@ from tests.support import postgres_server
 from tests.support.history_database import Killed, connected, content, engine, interrupted
 from tests.support.history_rows import GPU, hold, job, merged, pod, wait
 
+ROOT = Path(__file__).parents[3]
+WEIGHT = QueueRow(name="a", start=0, version=900, weight=2)
 BEFORE: list[Row] = [
     job("u1"),
     hold("u1", 0, None),
@@ -164,6 +167,21 @@ class TestTroubles:
         for read_only in (False, True):
             with pytest.raises(ForeignHistory, match=r"cluster-1, here it is cluster-2"):
                 open_history(url, "cluster-2", read_only=read_only)
+
+    def test_the_history_of_another_cluster_is_taken_over_as_the_docs_say(self, url: str) -> None:
+        old = open_history(url, "cluster-1")
+        old.write([*BEFORE, pod("p1", "u1", 3, None, version=900), job("u4", 900, ended=7, user="ann"), WEIGHT])
+        old.close()
+        _, _, rest = (ROOT / "docs/recorder.md").read_text().partition("```sql\n")
+        with connected(url) as connection:
+            for statement in filter(str.strip, rest.partition("```")[0].replace("NEW-UID", "cluster-2").split(";")):
+                connection.execute(text(statement))
+        store = open_history(url, "cluster-2")
+        assert store.write([job("u4", 12, ended=7, user="bob"), replace(WEIGHT, version=3, weight=5)]) == 2
+        (found,) = store.jobs(JobQuery(uid="u4"))
+        assert (found.job.user, [row.weight for row in store.queues(Span(0, 9))]) == ("bob", [5])
+        assert [row.version for row in (*store.open_pods(), *(each.row for each in store.open_jobs()))] == [0, 0]
+        store.close()
 
     def test_threads_and_two_stores_that_write_the_same_leave_it_once(self, url: str) -> None:
         stores = [open_history(url, "") for _ in range(2)]

@@ -92,10 +92,10 @@ class Gatekeeper:
         token: str = self._cluster.account_token(namespace, account, audience, seconds)  # type: ignore[attr-defined]
         return token
 
-    def service(self, namespace: str, name: str, path: str, headers: Mapping[str, str]) -> Any:
+    def service(self, namespace: str, name: str, path: str, headers: Mapping[str, str], *patience: Any) -> Any:
         """Return the answer of a service through the API server's proxy."""
         self._pass(SERVICES, "get", namespace, "proxy")
-        return self._cluster.service(namespace, name, path, headers)  # type: ignore[attr-defined]
+        return self._cluster.service(namespace, name, path, headers, *patience)  # type: ignore[attr-defined]
 
     def logs(self, pod: str, namespace: str, *arguments: Any, **options: Any) -> Any:
         """Return the log of a pod."""

@@ -101,7 +101,7 @@ def _make_waits_and_pods() -> None:
         sqlite_with_rowid=False,
     )
     lasts = sa.text("over > start")
-    op.create_index("waits_by_time", "waits", ["over", "start", "queue"], sqlite_where=lasts, postgresql_where=lasts)
+    op.create_index("waits_by_queue", "waits", ["queue", "start", "over"], sqlite_where=lasts, postgresql_where=lasts)
     op.create_table(
         "pods",
         _key("uid", _TEXT),

@@ -34,8 +34,8 @@ class Api:
     def account_token(self, namespace: str, account: str, _audience: str, _seconds: int) -> str:
         return f"{namespace}/{account}"
 
-    def service(self, namespace: str, name: str, path: str, headers: Mapping[str, str]) -> Any:
-        self.asked.append(f"{namespace}/{name}{path} as {headers[HEADER]}")
+    def service(self, namespace: str, name: str, path: str, headers: Mapping[str, str], patience: float) -> Any:
+        self.asked.append(f"{namespace}/{name}{path} as {headers[HEADER]}, {patience:g} s")
         if self.error:
             raise self.error
         return {"items": []}
@@ -54,15 +54,19 @@ def test_commands_ask_the_service_of_the_lease_with_the_token_of_the_namespace()
     asked = "batch/http:mine-recorder:http/v1/"
     assert api.asked == [
         "get kube-system/torchq-recorder",
-        f"{asked}usage as team-a/torchq-user",
-        f"{asked}history/team-b/x as team-b/torchq-user",
+        f"{asked}usage as team-a/torchq-user, 60 s",
+        f"{asked}history/team-b/x as team-b/torchq-user, 60 s",
     ]
+
+
+def test_a_recorder_takes_longer_for_an_answer_than_commands_wait() -> None:
+    assert history_api.LIMITS.seconds > api_client.RECORDER_SECONDS
 
 
 def test_a_command_about_all_namespaces_shows_the_reader_beside_the_recorder() -> None:
     api = Api(SERVED)
     api_client.recorder(session(api, everywhere=True))("/v1/usage")
-    assert api.asked[-1].endswith("as batch/torchq-reader")
+    assert api.asked[-1].endswith("as batch/torchq-reader, 60 s")
 
 
 @pytest.mark.parametrize(
