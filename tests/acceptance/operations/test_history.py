@@ -6,6 +6,7 @@ from typing import Any
 from coordinator.local.stack_state import Files
 from crds import holds
 from crds.api_resources import TORCHJOBS
+from history.errors import NotReachable
 from history.sql.sql_history import open_history
 from history.store import JobQuery, JobRecord
 from tests.support.acceptance.jobs import job, python, recording
@@ -13,8 +14,12 @@ from tests.support.acceptance.stack import EVERYWHERE, Stack, fresh, until
 
 
 def record(stack: Stack, uid: str) -> JobRecord | None:
-    """Return what the database has of a job; commands read it in the same way."""
-    store = open_history(Files(stack.data).history_url, "", read_only=True)
+    """Return what the database has of a job; None also before the recorder has made it. Commands read it in the same
+    way."""
+    try:
+        store = open_history(Files(stack.data).history_url, "", read_only=True)
+    except NotReachable:
+        return None
     try:
         return next(iter(store.jobs(JobQuery(uid=uid))), None)
     finally:
