@@ -16,7 +16,7 @@ import orjson
 
 from bench.benchmarks.dashboard import scene, tabs
 from bench.benchmarks.dashboard.scene import Scene
-from bench.benchmarks.dashboard.server import COOKIE, SECRET
+from bench.benchmarks.dashboard.server import COOKIE, MADE_UP, SECRET
 from bench.benchmarks.dashboard.tabs import Browser
 from bench.errors import BenchError
 from bench.options import option
@@ -135,7 +135,8 @@ def _address(bench: Bench, name: str) -> str:
 
 
 def _reading(bench: Bench, name: str, server: str, options: Options) -> tuple[float, int]:
-    """Return the CPU seconds of a server in a window in which all readers get changes, and the bytes they got."""
+    """Return the CPU seconds of a server in a window in which all readers get changes, and the bytes they got. The
+    seconds are those of the cheapest of three windows, as other programs can only raise them."""
     readers = f"readers-of-{name}"
     bench.start_python(readers, f"{_PACKAGE}.tabs", server, "/", str(options.readers), stage=_READERS)
     log = bench.log(readers)
@@ -148,17 +149,21 @@ def _reading(bench: Bench, name: str, server: str, options: Options) -> tuple[fl
 
     bench.wait(received, "the first changes")
     time.sleep(3.0)  # all readers have the whole page
-    pid, before = bench.pids()[name], received()
-    cpu = _cpu_seconds(pid)
-    time.sleep(options.seconds)
-    found = _cpu_seconds(pid) - cpu, received() - before
+    found = list[tuple[float, int]]()
+    for _ in range(3):
+        before, cpu = received(), _cpu_seconds(bench, name)
+        time.sleep(options.seconds)
+        found.append((_cpu_seconds(bench, name) - cpu, received() - before))
     bench.end(_READERS)
-    return found
+    return min(found)
 
 
-def _cpu_seconds(pid: int) -> float:
-    """Return the CPU time of the threads of a process, finer than in ticks of the clock."""
-    return sum(int(each.read_text().split()[0]) for each in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+def _cpu_seconds(bench: Bench, name: str) -> float:
+    """Return the CPU time of the threads of a server, finer than in ticks of the clock, without that of the made-up
+    cluster."""
+    threads = Path(f"/proc/{bench.pids()[name]}/task").glob("*/schedstat")
+    made_up = re.findall(f"{MADE_UP}(.+)\n", bench.log(name).read_text())
+    return sum(int(each.read_text().split()[0]) for each in threads) / 1e9 - float(made_up[-1] if made_up else 0)
 
 
 # A real cluster, and the command that a user runs.
