@@ -15,6 +15,7 @@ from bench.benchmarks.dashboard.scene import Scene
 from coordinator.dashboard import server
 from coordinator.dashboard.server import Frame
 from coordinator.dashboard.visitors import Visitor
+from coordinator.leader import gc_tuning
 
 ADDRESS = "127.0.0.1"
 COOKIE, SECRET = "bench", "secret"
@@ -41,6 +42,7 @@ class _Everybody:
 def main(jobs: int, queues: int, changes: int) -> None:
     """Serve until a signal ends the process. The cluster changes each second, and what that costs is printed: it is
     no cost of the server."""
+    gc_tuning.reduce_collections()  # as the commands do
     made = Scene(jobs, queues, changes)
 
     def step() -> float:

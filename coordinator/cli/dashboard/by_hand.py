@@ -28,6 +28,7 @@ from coordinator.dashboard.server import Frame
 from coordinator.dashboard.visitors import OneVisitor, Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.follow.job_feed import JobFeeds
+from coordinator.leader import gc_tuning
 from coordinator.query.bounds import Bounds
 from coordinator.runs import submitter
 from crds.api_resources import NAMESPACES
@@ -39,6 +40,7 @@ FIRST_PORT, TRIED_PORTS = 8470, 20
 
 def show(session: Session, port: int | None, *, no_open: bool) -> None:
     """Show the pages until a stop signal. Raises CoordinatorError and ClusterError."""
+    gc_tuning.reduce_collections()
     name = session.cluster_name
     visitors = OneVisitor(_visitor(session))
     namespace = "" if session.everywhere else session.namespace

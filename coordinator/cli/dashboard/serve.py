@@ -28,6 +28,7 @@ from coordinator.dashboard.server import Frame
 from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.http import listening_ports, signs_of_life
+from coordinator.leader import gc_tuning
 from coordinator.local import supervisor
 from coordinator.local.target import IN_CLUSTER
 from coordinator.metrics import dashboard_metrics, process_page
@@ -56,6 +57,7 @@ def serve(session: Session) -> None:
     settings = session.settings
     start_log(settings)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    gc_tuning.reduce_collections()
     threads.exit_on_thread_failure()
     supervisor.end_with_parent()
     log.info("dashboard of %s (%s)", session.cluster_name, session.target.source)
