@@ -5,9 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from bench.benchmarks import fairness, withdrawals
+from bench.benchmarks import fairness
 from bench.benchmarks.fairness import Admission
-from bench.benchmarks.games import Fluid
+from bench.benchmarks.games import withdrawals
+from bench.benchmarks.games.orders import Fluid
 from bench.cli import main
 from queues.rules import PickRules
 

@@ -1,6 +1,6 @@
 """Fairness against manipulation: no queue gains by the time or the way in which it submits or withdraws its jobs.
 
-The benchmark's `bench.benchmarks.games.Fluid` computes the fluid share from the picks alone.
+The benchmark's `bench.benchmarks.games.orders.Fluid` computes the fluid share from the picks alone.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.benchmarks.games import Fluid
+from bench.benchmarks.games.orders import Fluid
 from crds.keys import JobKey
 from queues.pick_cycle import PickCycle
 from queues.picking.fair_share import FairShare, lag
