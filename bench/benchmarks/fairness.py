@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from bench.benchmarks.games import orders, withdrawals
+from bench.benchmarks.games import growths, orders, withdrawals
 from bench.options import option
 from bench.report import Figures
 from bench.support.arena import GPU, START, Production, entry
@@ -35,8 +35,8 @@ class Options:
     pool: int = option(0, "shared GPUs; 0: no limit", least=0)
     batch: int = option(128, "most picks per commit")
     games: bool = option(False, "measure queues that try to gain more than their share")
-    """Each game of `games.orders` has a twentieth of `picks` as its picks; each game of
-    `games.withdrawals` takes as many seconds."""
+    """Each game of `games.orders` has a twentieth of `picks` as its picks; each game of `games.withdrawals` and of
+    `games.growths` takes as many seconds."""
     seed: int = option(1, least=None)
 
 
@@ -58,7 +58,8 @@ def run(options: Options) -> Figures:
     and change."""
     if options.games:
         part = max(1, options.picks // _PART)
-        return orders.run(part, options.seed) | withdrawals.run(part, options.seed)
+        played = (each.run(part, options.seed) for each in (orders, withdrawals, growths))
+        return {name: figure for figures in played for name, figure in figures.items()}
     steady = list(admissions(options))
     in_order, fixed, churned = [(pick.queue, pick.cost) for pick in steady], measure(steady), measure(churn(options))
     title = "GPUs admitted beyond the weight's part of all so far"

@@ -24,7 +24,6 @@ from queues.values import Account, Clock, Entry, OvertakenJob, Pick, QueueSnapsh
 GPU = "nvidia.com/gpu"
 START = 1_700_000_000.0
 """When a simulation begins, in seconds since 1970."""
-_HEADS = 8
 Rank = tuple[float, str]
 
 
@@ -106,6 +105,8 @@ class Production(Arena):
     """An arena in which the coordinator's own picker decides. The picker is updated with differences, as from a
     store."""
 
+    heads = 8
+    """How many of the first waiting jobs of a queue the picker knows."""
     patience_seconds = 0.0
     """For how long it stands for how long jobs may be passed."""
 
@@ -194,7 +195,7 @@ class Production(Arena):
             spec=line.spec,
             usage=line.used,
             waiting=len(line.waiting),
-            heads=tuple(line.waiting[:_HEADS]),
+            heads=tuple(line.waiting[: self.heads]),
             account=self._accounts.get(name, Account()),
             overtaken=self._overtaken.get(name),
         )

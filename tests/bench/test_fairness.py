@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from bench.benchmarks import fairness
 from bench.benchmarks.fairness import Admission
-from bench.benchmarks.games import withdrawals
+from bench.benchmarks.games import growths, withdrawals
 from bench.benchmarks.games.orders import Fluid
 from bench.cli import main
 from queues.rules import PickRules
@@ -72,6 +72,19 @@ def test_capacity_reserved_for_withdrawn_jobs_counts_toward_the_share_of_their_q
     for each in together.values():
         assert sum(each.values()) == pytest.approx(1)
         assert each["idle"] > 0
+
+
+@pytest.mark.proof
+def test_no_change_of_elastic_jobs_gains_more_than_one_largest_growth() -> None:
+    figures = growths.run(300, 1)
+    assert 0 < figures["worst_growth_gain_largest_jobs"] <= 1
+    assert 0 < figures["worst_growth_held_of_share"] <= 1.1
+    games = figures["growths"]
+    assert games["keep 1:1"]["held_of_share"] > 0.9, "a growth that is kept as long as a job holds the queue's share"
+    for weight in ("1:1", "5:1"):
+        paid = max(games[f"{name} {weight}"]["held_of_share"] for name in ("take_back", "shrink", "whole"))
+        assert 0 < paid < 0.3, "a growth that its owner takes back is paid, though its room was held for a moment"
+        assert games[f"never_save {weight}"]["waited_s"] in range(int(growths.IDLE_GRACE), int(growths.IDLE_GRACE) + 3)
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from bench.benchmarks import simulate
 from bench.cli import main
 from bench.errors import BenchError
-from bench.support import arena as arenas
 from bench.support import scenarios
 from bench.support.arena import GPU, Fifo, Production, WeightedRoundRobin
 from bench.support.scenarios import Job, Scenario
@@ -203,7 +202,7 @@ def test_the_highest_priority_waits_the_shortest_however_large_its_jobs_are(
     """Six queues of a cohort, each with small, medium and large jobs, which together request more than the cohort
     has.
     """
-    monkeypatch.setattr(arenas, "_HEADS", heads)
+    monkeypatch.setattr(Production, "heads", heads)
     queues = [QueueSpec(name=f"q{number}", quota={"cpu": 20}, cohort="all") for number in range(6)]
     shapes = [(50, 1, 140, 0.15), (100, 5, 40, 0.75), (200, 20, 20, 1.8)]
     made = [

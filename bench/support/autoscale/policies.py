@@ -39,6 +39,15 @@ class ElasticArena(Production):
         increase(self.lines[queue].used, changed)
         self._changed.add(queue)
 
+    def refund(self, queue: str, cost: int, now: float) -> None:
+        """Give a queue back the price of what was declined, as `PickCycle.refund` does."""
+        self.picker.update(self._show(self._changed, whole=False))
+        self._changed = set()
+        self.picker.settle(queue, -cost)
+        settlement = self.picker.picks(now, 0).settlement
+        if settlement is not None:
+            self._keep(*settlement)
+
     def keep_claims(self, claims: Mapping[str, JobKey], now: float) -> None:
         """Keep an open claim for the first job of each of these queues, so that other jobs leave the room that it
         needs; drop the claims of all other queues.
