@@ -90,7 +90,7 @@ def _waits(item: Manifest, job_context: JobContext) -> Document | None:
     Where a ResourceQuota blocks the job, the message has the current numbers.
     """
     status = item.get("status") or {}
-    queue = status.get("queue") or {}
+    queue = (job_state.without_hold(item).get("status") or {}).get("queue") or {}
     if message := wait_reasons.for_ranks(item):
         return {"code": WAITS_FOR_RANKS, "message": message}
     if (lacking := wait_reasons.of_pods(item))[0]:
