@@ -103,6 +103,9 @@ def follow_to_end(session: Session, key: JobKey) -> int:
                 is_over = endings.is_finished(job_objects.read(session.cluster, key))
             if not is_over:
                 raise click.ClickException(f"{reason}; it stays: torchq job delete {key.name}") from reason
+        except KeyboardInterrupt:
+            click.echo(f"the job goes on: torchq job logs -f {key.name}; torchq job cancel ends it", err=True)
+            raise
         finally:
             stop.set()
         with Waits(feeds, [key]) as waits:
