@@ -10,7 +10,7 @@ from typing import Any
 
 from coordinator.control.changes import Change
 from coordinator.query.questions import ANOTHER, Document
-from coordinator.wording import job_state
+from coordinator.wording import job_columns, job_state
 from crds import labels, timestamps
 from crds.torchjob.jobspec import MAX_PRIORITY
 from kube import errors
@@ -50,7 +50,7 @@ def hold(item: Manifest) -> Change:
 def cancel(item: Manifest) -> Change:
     """End a job for good. Raises Conflict for a job that has ended."""
     if job_state.is_finished(item):
-        name, phase = job_state.display_name(item), item["status"]["phase"]
+        name, phase = job_state.display_name(item), job_columns.phase(item)
         raise errors.Conflict(f"job {name} has ended already ({phase}): torchq job delete removes it")
     return _change(item, {"spec": {"cancel": True}}, "JobCancelled", "cancelled")
 

@@ -38,6 +38,8 @@ class Visitor:
     """A function that returns whether the visitor may do something. Raises ClusterError."""
     known_bounds: Callable[[], Bounds | None] = lambda: None
     """A function that returns what `bounds` would return now for no namespaces; None if it would ask the API server."""
+    namespace: str = ""
+    """The only namespace whose jobs were read for this visitor; empty: those of all namespaces were."""
     is_embedded: bool = False
     """Whether the cluster is a local one."""
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)

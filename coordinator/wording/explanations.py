@@ -140,6 +140,7 @@ def describe_hang(hang: Document) -> str:
 
 def describe_waiting(item: Manifest, place: Document) -> Document:
     """Return the document of a job that waits: its position, or why it is not in the order."""
+    item = job_state.without_hold(item)
     queue: Document = (item.get("status") or {}).get("queue") or {}
     since = queue.get("since") or item["metadata"].get("creationTimestamp")
     if_resumed = {"ifResumed": place["ifResumed"]} if place.get("ifResumed") else {}

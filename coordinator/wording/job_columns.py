@@ -100,7 +100,7 @@ def reason(job: Document, places: Mapping[str, tuple[int, int]]) -> str:
     status = columns.status_of(job)
     if deletion.is_deleting(job):
         return f"held by {deletion.held_by(job)}" if deletion.held_by(job) else "-"
-    name, queue = phase(job), status.get("queue") or {}
+    name, queue = phase(job), columns.status_of(job_state.without_hold(job)).get("queue") or {}
     if name == "Failed":
         conditions: list[Document] = status.get("conditions") or []
         condition = next((each for each in conditions if each["type"] == "Failed"), {})

@@ -90,7 +90,7 @@ def _waits(item: Manifest, job_context: JobContext) -> Document | None:
     Where a ResourceQuota blocks the job, the message has the current numbers.
     """
     status = item.get("status") or {}
-    queue = status.get("queue") or {}
+    queue = (job_state.without_hold(item).get("status") or {}).get("queue") or {}
     if message := wait_reasons.for_ranks(item):
         return {"code": WAITS_FOR_RANKS, "message": message}
     if (lacking := wait_reasons.of_pods(item))[0]:
@@ -149,11 +149,18 @@ def _driver(item: Manifest, job_context: JobContext) -> Document:
 def _events(events: Iterable[Manifest]) -> list[Document]:
     """Return the newest events, in the order of their time."""
     names = {"type": "type", "reason": "reason", "message": "message", "lastTimestamp": "at"}
-    newest = sorted(events, key=lambda event: str(event.get("lastTimestamp") or ""))[-MOST_EVENTS:]
+    newest = sorted(events, key=_time_order)[-MOST_EVENTS:]
     return [
         {name: event[key] for key, name in names.items() if event.get(key)} | {"from": _reporter(event)}
         for event in newest
     ]
+
+
+def _time_order(event: Manifest) -> tuple[str, int, str]:
+    """Return the place of an event in time. Of one second, the event that was written first comes first: versions of
+    objects are numbers that grow."""
+    version = str((event.get("metadata") or {}).get("resourceVersion") or "")
+    return str(event.get("lastTimestamp") or ""), len(version), version
 
 
 def _reporter(event: Manifest) -> str:

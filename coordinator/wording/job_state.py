@@ -39,3 +39,14 @@ def is_finished(item: Manifest) -> bool:
 def display_name(item: Manifest) -> str:
     """Return `namespace/name` of the job, for people."""
     return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+
+
+def without_hold(item: Manifest) -> Manifest:
+    """Return a job without the reason Held, which its status keeps after the job was released: for a moment, and for
+    as long as no worker can write it."""
+    status = item.get("status") or {}
+    is_held = (item["spec"].get("schedulingPolicy") or {}).get("hold")
+    if is_held or (status.get("queue") or {}).get("reason") != "Held":
+        return item
+    queue = {name: value for name, value in status["queue"].items() if name not in ("reason", "message")}
+    return {**item, "status": {**status, "queue": queue}}

@@ -42,8 +42,8 @@ def show(session: Session, port: int | None, *, no_open: bool) -> None:
     """Show the pages until a stop signal. Raises CoordinatorError and ClusterError."""
     gc_tuning.reduce_collections()
     name = session.cluster_name
-    visitors = OneVisitor(_visitor(session))
     namespace = "" if session.everywhere else session.namespace
+    visitors = OneVisitor(_visitor(session, namespace))
     _note_missing(session, namespace)
     clock = session.cluster.server_time.now
     with (
@@ -118,7 +118,7 @@ def _open_browser(url: str, folder: Path) -> bool:
     return False
 
 
-def _visitor(session: Session) -> Visitor:
+def _visitor(session: Session, namespace: str) -> Visitor:
     everything = Bounds(EVERYWHERE, lambda _: True, lambda _: True)
     return Visitor(
         name=submitter.find(session.cluster) or client.context_user(session.connection) or "you",
@@ -129,5 +129,6 @@ def _visitor(session: Session) -> Visitor:
         known_bounds=lambda: everything,
         may_act=True,
         may=Rights(session.cluster, "", ReviewPace()).may,
+        namespace=namespace,
         is_embedded=session.is_embedded,
     )

@@ -23,7 +23,7 @@ from coordinator.follow.job_feed import JobFeeds
 from coordinator.follow.log_lines import LogLine, LogSelection, States
 from coordinator.follow.present_logs import NoOutput
 from coordinator.follow.waiting import Waits
-from coordinator.wording import ages
+from coordinator.wording import ages, job_state
 from crds import timestamps
 from crds.keys import JobKey
 from kube import errors
@@ -77,7 +77,7 @@ class LinePrinter:
 
 def explain(session: Session, item: Manifest) -> str:
     """Return why a job waits, and its place in its queue where a coordinator reports the place."""
-    item = without_hold(item)
+    item = job_state.without_hold(item)
     reason = wait_reasons.explain(item)
     key = job_ref.key(item)
     place = api_client.ask(session, lambda queries: queries.job(key), lambda _: {})
@@ -88,16 +88,6 @@ def explain(session: Session, item: Manifest) -> str:
     if not (item.get("status") or {}).get("queue") and place.get("message") and place["code"] != "New":
         reason = f"{place['message']} ({place['code']})"
     return f"{reason}, number {place['position']} of {place['of']}"
-
-
-def without_hold(item: Manifest) -> Manifest:
-    """Return a job without the reason Held, which its status may have for a moment after the job was released."""
-    status = item.get("status") or {}
-    is_held = (item["spec"].get("schedulingPolicy") or {}).get("hold")
-    if is_held or (status.get("queue") or {}).get("reason") != "Held":
-        return item
-    queue = {name: value for name, value in status["queue"].items() if name not in ("reason", "message")}
-    return {**item, "status": {**status, "queue": queue}}
 
 
 def follow_to_end(session: Session, key: JobKey) -> int:
@@ -113,6 +103,9 @@ def follow_to_end(session: Session, key: JobKey) -> int:
                 is_over = endings.is_finished(job_objects.read(session.cluster, key))
             if not is_over:
                 raise click.ClickException(f"{reason}; it stays: torchq job delete {key.name}") from reason
+        except KeyboardInterrupt:
+            click.echo(f"the job goes on: torchq job logs -f {key.name}; torchq job cancel ends it", err=True)
+            raise
         finally:
             stop.set()
         with Waits(feeds, [key]) as waits:

@@ -99,7 +99,9 @@ def filters(parameters: Mapping[str, str]) -> Filters:
 def load(visitor: Visitor, parameters: Mapping[str, str]) -> JobsLoaded:
     """Read the history of the jobs, and the places of the jobs on the page that wait."""
     asked = filters(parameters)
-    return JobsLoaded(history.jobs(visitor, asked.namespace, asked.queue), *_places(visitor, asked, parameters))
+    # Of other namespaces nobody knows here which jobs there are: they would all be listed as deleted.
+    past = history.jobs(visitor, visitor.namespace or asked.namespace, asked.queue)
+    return JobsLoaded(past, *_places(visitor, asked, parameters))
 
 
 def _places(visitor: Visitor, asked: Filters, parameters: Mapping[str, str]) -> tuple[Places, Places]:
@@ -206,7 +208,8 @@ def _cells(each: IndexedJob, place: Place | None) -> ListedJob:
 def _passes(job: Document, wanted: Filters) -> bool:
     state, why = str(job.get("state", "")), f"{job.get('reason', '')} {job.get('message', '')}"
     return (
-        (not wanted.phase or state.casefold() == wanted.phase.casefold())
+        (not wanted.namespace or job.get("namespace") == wanted.namespace)
+        and (not wanted.phase or state.casefold() == wanted.phase.casefold())
         and wanted.name.casefold() in str(job.get("name", "")).casefold()
         and wanted.reason.casefold() in why.casefold()
     )

@@ -302,6 +302,16 @@ def test_only_the_latest_events_are_shown_in_order_of_time() -> None:
     assert [each["reason"] for each in found] == [str(each) for each in range(11, 21)]
 
 
+def test_events_of_one_second_are_shown_in_the_order_in_which_they_were_written() -> None:
+    written = {"JobResumed": "99", "Admitted": "100", "Running": "101"}
+    told = [
+        {"reason": reason, "lastTimestamp": NOW, "metadata": {"resourceVersion": written[reason]}}
+        for reason in sorted(written, reverse=True)
+    ]
+    found = job_details.describe(item(), JobContext(events=tuple(told)))["events"]
+    assert [each["reason"] for each in found] == [*written]
+
+
 def test_events_are_shown_with_who_says_that_it_wrote_them() -> None:
     told = [
         {"reason": "Running", "reportingComponent": "torchq", "source": {"component": "torchq"}},

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from coordinator.cli.jobs import followed_output
 from coordinator.rbac.permissions import USER
 from coordinator.runs import request, run
 from coordinator.runs.run import CodeSummary
@@ -167,6 +168,22 @@ def test_a_mistake_is_one_message_and_no_job(
     assert "hf_abc" not in said.stderr
     assert said.stdout == ""
     assert embedded_cluster.list(TORCHJOBS, namespace).items == []
+
+
+def test_ctrl_c_says_that_the_job_goes_on(
+    torchq: Torchq,
+    embedded_cluster: KubernetesCluster,
+    namespace: str,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(followed_output, "print_lines", interrupt)
+    said = torchq("run", "--name", "train", *IMAGE, "--", "true", code=130)
+    assert "the job goes on: torchq job logs -f train; torchq job cancel ends it" in said.stderr
+    assert [each["metadata"]["name"] for each in embedded_cluster.list(TORCHJOBS, namespace).items] == ["train"]
 
 
 def test_a_name_that_is_taken_gets_the_option_that_helps(

@@ -7,6 +7,7 @@ import pytest
 from coordinator.cli.jobs import followed_output
 from coordinator.follow.endings import JobEnding, Outcome
 from coordinator.follow.log_lines import LogLine
+from coordinator.wording import job_state
 from crds.keys import JobKey
 
 KEY = JobKey("team", "train", "uid")
@@ -39,8 +40,8 @@ def test_lines_of_pods_go_to_standard_output_and_new_notes_to_standard_error(cap
 def test_a_job_that_was_let_go_is_not_called_held_any_more() -> None:
     queue = {"name": "q", "reason": "Held", "message": "held back by its owner"}
     job = {"spec": {}, "status": {"phase": "Queued", "queue": queue}}
-    assert followed_output.without_hold(job)["status"] == {"phase": "Queued", "queue": {"name": "q"}}
+    assert job_state.without_hold(job)["status"] == {"phase": "Queued", "queue": {"name": "q"}}
     held = {**job, "spec": {"schedulingPolicy": {"hold": True}}}
     full = {"spec": {}, "status": {"queue": {**queue, "reason": "WaitingForQuota"}}}
     for other in (held, full, {"spec": {}}):
-        assert followed_output.without_hold(other) == other
+        assert job_state.without_hold(other) == other

@@ -207,6 +207,7 @@ ABSENT = {"state": "absent", "job": "team/train", "uid": "u1"}
     [
         ({}, {}, "New", "has not put it into its queue yet"),
         ({}, {"schedulingPolicy": {"hold": True}}, "Held", "torchq job resume"),
+        ({"queue": {"name": "team", "reason": "Held", "message": "by its owner"}}, {}, "New", "has not put it into"),
         ({"queue": {"parked": True, "reason": "Parked", "message": "5 tries"}}, {}, "Parked", "5 tries"),
         ({"queue": {"reason": "NotAllowed", "message": "queue a is for x"}}, {}, "NotAllowed", "queue a is for x"),
         (

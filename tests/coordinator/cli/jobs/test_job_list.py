@@ -171,6 +171,7 @@ def said(kind: str, reason: str, message: str) -> dict[str, Any]:
     [
         ({}, {}, "2 of 7"),
         ({}, {"schedulingPolicy": {"hold": True}}, "Held"),
+        ({"queue": {"reason": "Held"}}, {}, "2 of 7"),
         ({}, {"suspend": True}, "-"),
         ({"phase": "Queued", "queue": {"reason": "ExceedsQuota"}}, {}, "2 of 7 (ExceedsQuota)"),
         ({"phase": "Running", "admission": {"attempt": 1}}, {}, "-"),

@@ -65,9 +65,11 @@ def test_jobs_without_room_end_first_and_the_newest_before_the_others(
 def test_a_job_that_has_ended_is_not_cancelled(
     torchq: Torchq, embedded_cluster: KubernetesCluster, namespace: str
 ) -> None:
-    make(embedded_cluster, namespace, "one")
+    make(embedded_cluster, namespace, "one", "two")
     end(embedded_cluster, namespace, "one")
+    end(embedded_cluster, namespace, "two", "Failed", "Cancelled")
     assert "has ended already (Succeeded): torchq job delete" in torchq("job", "cancel", "one", code=1).stderr
+    assert "has ended already (Cancelled): torchq job delete" in torchq("job", "cancel", "two", code=1).stderr
 
 
 def test_jobs_move_together_to_the_queue_that_comes_last(

@@ -1,5 +1,6 @@
 """The list of jobs: who sees which jobs, in which order, on which page."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -252,3 +253,19 @@ def test_the_history_is_asked_once_for_a_visitor_and_filter() -> None:
         assert jobs.load(me, {"queue": "a b", "namespace": "team"}).past.items == (past("gone"),)
     assert paths == [("/v1/history?namespace=team&queue=a+b&limit=500", "team")]
     assert jobs.load(visitor(FakeCluster()), {}).past.problem == "no recorder keeps the history"
+
+
+@pytest.mark.parametrize(("namespace", "listed"), [("", ["gone"]), ("other", [])])
+def test_where_the_jobs_of_one_namespace_are_read_none_of_another_is_listed_as_deleted(
+    namespace: str, listed: list[str]
+) -> None:
+    paths = []
+
+    def fetch(path: str, _: str) -> Any:
+        paths.append(path)
+        return {"items": [past("gone")]}
+
+    loaded = jobs.load(replace(visitor(FakeCluster(), history=fetch), namespace="team"), {"namespace": namespace})
+    page = jobs.page(asked(loaded, [], namespace=namespace))
+    assert paths == ["/v1/history?namespace=team&limit=500"]
+    assert [row.name for row in texts(page.sections["past"])] == listed
