@@ -110,6 +110,9 @@ class HistoryStore(Protocol):
     def jobs(self, query: JobQuery) -> Sequence[JobRecord]:
         """Return one page of jobs with all their holds, newest submission first."""
 
+    def count_jobs(self, query: JobQuery) -> int:
+        """Return how many jobs a query finds without its limit."""
+
     def sums(self, span: Span, now: int) -> Sequence[GroupSums]:
         """Return what each group held in a span. The sums over adjacent spans add up to the sum over both."""
 

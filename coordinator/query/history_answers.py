@@ -88,7 +88,8 @@ def answer_job(store: HistoryStore, namespace: str, name: str, uid: str, now: in
         "pods": [_pod(each, until) for each in pods[-MOST_HOLDS:]],
         "podCount": len(pods),
         "others": [_other(each) for each in listed[:MOST_EARLIER]],
-        "hasMoreOthers": len(listed) > MOST_EARLIER,
+        # Of a few, none is counted twice; of many, the job itself is one.
+        "otherCount": len(listed) if len(listed) <= MOST_EARLIER else store.count_jobs(named) - 1,
     }
 
 

@@ -155,11 +155,15 @@ def later_pods_title(job: Document) -> str:
     return f"{_count(job['podCount'], 'pod')} went on after the job{_newest(job['podCount'], job['pods'], 'pods')}:"
 
 
-def other_jobs(job: Document) -> str:
-    """Return the other jobs of the same name in a sentence; empty if there are none."""
-    names = [f"{job['name']}/{each['uid']} ({each['outcome'] or 'not ended'})" for each in job["others"]]
-    more = ["..."] if job["hasMoreOthers"] else []
-    return "other jobs of this name: " + ", ".join([*names, *more]) if names else ""
+def other_jobs(job: Document, zone: tzinfo) -> list[str]:
+    """Return a line for each other job of the same name below a line that counts them; empty if there are none."""
+    listed, count = job["others"], job["otherCount"]
+    more = f"; the newest {len(listed)}, `torchq history -o csv` has all" if count > len(listed) else ""
+    names = [
+        f"{job['name']}/{each['uid']} of {stamp(each['submitted'], zone)} ({each['outcome'] or 'not ended'})"
+        for each in listed
+    ]
+    return [f"{_count(count, 'other job')} of this name{more}:", *names] if names else []
 
 
 def _newest(count: int, listed: Sequence[Document], noun: str) -> str:

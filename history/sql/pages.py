@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Table, func, select, tuple_
 
 from history.rows import GapRow, HoldRow, PodRow, PoolRow, QueueRow, WaitRow
 from history.sql import row_values
@@ -43,6 +43,11 @@ def records(connection: Connection, query: JobQuery) -> Sequence[JobRecord]:
         )
         for job in found
     ]
+
+
+def count(connection: Connection, query: JobQuery) -> int:
+    """Return how many jobs a query finds without its limit."""
+    return connection.execute(select(func.count()).select_from(jobs).where(*_conditions(query))).scalar_one()
 
 
 def open_jobs(connection: Connection) -> Sequence[OpenJob]:

@@ -80,6 +80,10 @@ class SqlHistory:
         """See HistoryStore."""
         return self._read(pages.records, query)
 
+    def count_jobs(self, query: JobQuery) -> int:
+        """See HistoryStore."""
+        return self._read(pages.count, query)
+
     def sums(self, span: Span, now: int) -> Sequence[GroupSums]:
         """See HistoryStore."""
         return self._read(sums.sums, span, now)

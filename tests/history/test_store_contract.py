@@ -212,6 +212,10 @@ class TestJobs:
     def test_jobs_answers_the_query_newest_first(self, store: HistoryStore, query: JobQuery, uids: list[str]) -> None:
         assert [record.job.uid for record in store.jobs(query)] == uids
 
+    def test_jobs_are_counted_without_the_limit(self, store: HistoryStore) -> None:
+        found = [store.count_jobs(JobQuery(name=name, limit=1)) for name in ("same", "nothing")]
+        assert found == [2, 0]
+
     def test_a_job_has_its_holds_by_number(self, store: HistoryStore) -> None:
         assert [each.number for each in the_holds(store, "u4")] == [1, 2]
 

@@ -40,6 +40,8 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.apiserver
 OTHER = "team-b"
 START = 1_767_225_600
+DELETED = "deleted"
+"""A namespace that has a history, and does not exist any more."""
 SPAN = ("--since", "2026-01-01", "--until", "2026-02-01")
 COMMANDS = [
     ("history", *SPAN), ("history", "-A", "-o", "json", *SPAN), ("usage", "-o", "json", *SPAN),
@@ -55,7 +57,7 @@ def words(team: str) -> tuple[str, ...]:
 
 def history() -> MemoryHistory:
     store = MemoryHistory()
-    for team in (TENANT, OTHER):
+    for team in (TENANT, OTHER, DELETED):
         uid, user, queue = words(team)
         store.write(
             [
@@ -145,6 +147,15 @@ def test_a_tenant_is_refused_the_job_of_the_other(recorder: Granted) -> None:
     assert said.exit_code == 1
     assert f"not allowed to create serviceaccounts/token 'torchq-user' in namespace {OTHER}" in said.output
     assert "the request has no token" in said.output
+
+
+def test_the_history_of_a_deleted_namespace_is_read_by_an_admin_and_by_no_tenant(recorder: Granted) -> None:
+    admin, user = recorder.kubeconfig(QUEUE_ADMIN), recorder.kubeconfig(USER)
+    for command, word in ((("history", *SPAN), f"of-{DELETED}"), (("history", f"of-{DELETED}"), words(DELETED)[0])):
+        told, refused = (torchq(each, *command[:1], "-n", DELETED, *command[1:]) for each in (admin, user))
+        assert (told.exit_code, word in told.stdout) == (0, True), told.output
+        assert refused.exit_code == 1
+        assert f"not allowed to create serviceaccounts/token 'torchq-user' in namespace {DELETED}" in refused.output
 
 
 def test_an_account_without_rights_is_told_which_one_it_lacks(recorder: Granted, tmp_path: Path) -> None:

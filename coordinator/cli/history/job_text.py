@@ -16,6 +16,6 @@ def job_text(job: Document, zone: tzinfo) -> str:
         parts += ["", output.table(history_columns.holds(job, zone))]
     if job["pods"]:
         parts += ["", history_columns.later_pods_title(job), output.table(history_columns.later_pods(job, zone))]
-    if others := history_columns.other_jobs(job):
-        parts += ["", others]
+    if others := history_columns.other_jobs(job, zone):
+        parts += ["", *others]
     return "\n".join(parts)

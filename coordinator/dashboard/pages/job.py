@@ -254,5 +254,5 @@ def _past(past: Document, now: float) -> Mapping[str, Elements]:
         "heading": _gone(str(past.get("name", ""))),
         "life": _life(lambda: life.of_history(past, now)),
         "facts": tables.facts("fact", attempt(lambda: history_columns.job_facts(past, UTC_ZONE), [])),
-        "notes": tables.lines("note", attempt(lambda: [history_columns.other_jobs(past)], [])),
+        "notes": tables.lines("note", attempt(lambda: history_columns.other_jobs(past, UTC_ZONE), [])),
     }

@@ -100,7 +100,7 @@ class PastJobDetails(PastJob):
     pods: list[OutlivingPod] = Field(description="the newest pods that went on after the job")
     pod_count: int = Field(description="how many pods went on after the job")
     others: list[Namesake] = Field(description="the newest other jobs of this name")
-    has_more_others: bool
+    other_count: int = Field(description="how many other jobs have this name")
 
 
 class WaitSeconds(AnswerModel):

@@ -117,8 +117,15 @@ class TestJob:
         found = history_answers.answer_job(store, "red", "digits", "", NOW)
         assert found["uid"] == "u14"
         assert [each["uid"] for each in found["others"]] == [f"u{number}" for number in range(13, 3, -1)]
-        assert found["hasMoreOthers"]
+        assert found["otherCount"] == 14
         assert history_answers.answer_job(store, "red", "digits", "u0", NOW)["uid"] == "u0"
+
+    @pytest.mark.parametrize("count", [1, history_answers.MOST_EARLIER + 1])
+    def test_that_is_named_by_its_uid_counts_no_other_job_twice(self, count: int) -> None:
+        store = stored(*(job(f"u{number:02}", name="digits", created=T + number) for number in range(count)))
+        for each in (f"u{number:02}" for number in range(count)):
+            found = history_answers.answer_job(store, "red", "digits", each, NOW)
+            assert (len(found["others"]), found["otherCount"]) == (count - 1, count - 1)
 
     def test_has_each_hold(self) -> None:
         first = hold("u1", T, T + 100, 8, workers=2, running=T + 5, ended="Resized", unpaid={GPU: 4}, others=3)

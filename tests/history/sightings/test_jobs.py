@@ -323,6 +323,20 @@ def test_sights_of_any_part_in_any_order_and_doubled_give_the_rows_of_one_that_s
     assert total == {name: amount for name, amount in expected.items() if amount}
 
 
+def test_300_attempts_have_each_hold_and_the_last_sight_alone_has_their_sum() -> None:
+    steps: list[tuple[Change, int]] = [(_admit, 60), (_run, 5), (_send_back, 115)] * 300
+    written = life(steps, fails=True)
+    whole, last, now = MemoryHistory(), MemoryHistory(), int(written[-1].at.timestamp())
+    whole.write(row for each in written for row in jobs.of_job(jobs.trim_job(each.manifest), now))
+    last.write(jobs.of_job(jobs.trim_job(written[-1].manifest), now))
+    (seen,), (known,) = whole.jobs(JobQuery()), last.jobs(JobQuery())
+    assert [(hold.number, hold.attempt, hold.end - hold.start) for hold in seen.holds if hold.end] == [
+        (number, number, 120) for number in range(1, 301)
+    ]
+    assert len(known.holds) == holds.MOST
+    assert last.sums(ALL, now) == whole.sums(ALL, now)
+
+
 hostile: Any = st.recursive(
     st.none()
     | st.booleans()

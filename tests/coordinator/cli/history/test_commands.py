@@ -4,6 +4,7 @@ import csv
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from coordinator.cli import api_client
 from coordinator.local import stack_state
 from coordinator.local.stack_state import Files
 from coordinator.query.history_answers import MOST_JOBS, PAGE
+from coordinator.wording.history_columns import stamp
 from crds import timestamps
 from history.rows import PoolRow, Row
 from history.sql.sql_history import open_history
@@ -120,7 +122,7 @@ class TestHistory:
     def test_shows_the_newest_job_of_a_name_or_the_one_of_a_uid(self, torchq: Torchq) -> None:
         newest = torchq("history", "digits").stdout
         assert f"default/digits (uid {UIDS[1]})" in newest
-        assert f"other jobs of this name: digits/{UIDS[0]} (Failed)" in newest
+        assert f"1 other job of this name:\ndigits/{UIDS[0]} of {stamp(timestamps.format_time(T), UTC)} (Failed)" in newest
         for handle in (f"digits/{UIDS[0]}", f"default/digits/{UIDS[0]}"):
             assert "0.67 GPU-hours in 1 attempt" in torchq("history", handle).stdout
         assert json.loads(torchq("history", "blue/other", "-o", "json").stdout)["uid"] == UIDS[2]

@@ -251,7 +251,7 @@ def test_a_job_that_only_the_history_knows_is_shown_from_there() -> None:
         "isApproximate": False, "endKnownToSeconds": None, "submitted": CREATED, "ended": LATER, "waitedSeconds": 0,
         "heldSeconds": 7200, "holdCount": 1, "held": {"gpuHours": 2.0, "cpuHours": 1.0, "hours": {}}, "attempts": 1,
         "restarts": 0, "disruptions": 0, "reason": "", "message": "", "result": "", "holds": [hold], "pods": [],
-        "others": [], "hasMoreOthers": False,
+        "others": [], "otherCount": 0,
     }  # fmt: skip
     found = page(loaded(None, gone="deleted", past=past))
     assert found.sections["heading"][0].values == ("train was deleted", "Deleted")
