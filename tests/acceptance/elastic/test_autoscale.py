@@ -2,6 +2,7 @@
 another queue comes.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,23 @@ def counts(stack: Stack, name: str) -> tuple[int, int]:
     status: dict[str, Any] = stack.job(name)["status"]
     admission = status["admission"]
     return (0, 0) if status.get("scaling") else (admission["workers"], admission.get("idle", 0))
+
+
+def test_the_history_tells_idle_growth_apart_until_it_is_paid_for(small: Stack, tmp_path: Path) -> None:
+    stack = small
+    name = elastic(stack, tmp_path / "never")
+    until(lambda: counts(stack, name), lambda found: found == (4, 2))
+    stack.torchq("job", "scale", name, "4")
+    until(lambda: counts(stack, name), lambda found: found == (4, 0))
+    stack.torchq("job", "delete", name)
+    found = until(lambda: json.loads(stack.torchq("history", name, "-o", "json")), lambda past: past["ended"])
+    assert [(hold["workers"], hold["unpaid"].get("cpu"), hold["ended"]) for hold in found["holds"]] == [
+        (2, None, "Resized"),
+        (4, "20m", "Paid"),
+        (4, None, "Deleted"),
+    ]
+    idle = found["holds"][1]
+    assert idle["idleGrowth"]["seconds"].get("cpu", "0") == str(20 * idle["heldSeconds"])
 
 
 def test_idle_room_is_used_and_given_back_without_a_restart(small: Stack, tmp_path: Path) -> None:

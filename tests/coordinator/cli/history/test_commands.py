@@ -122,7 +122,8 @@ class TestHistory:
     def test_shows_the_newest_job_of_a_name_or_the_one_of_a_uid(self, torchq: Torchq) -> None:
         newest = torchq("history", "digits").stdout
         assert f"default/digits (uid {UIDS[1]})" in newest
-        assert f"1 other job of this name:\ndigits/{UIDS[0]} of {stamp(timestamps.format_time(T), UTC)} (Failed)" in newest
+        submitted = stamp(timestamps.format_time(T), UTC)
+        assert f"1 other job of this name:\ndigits/{UIDS[0]} of {submitted} (Failed)" in newest
         for handle in (f"digits/{UIDS[0]}", f"default/digits/{UIDS[0]}"):
             assert "0.67 GPU-hours in 1 attempt" in torchq("history", handle).stdout
         assert json.loads(torchq("history", "blue/other", "-o", "json").stdout)["uid"] == UIDS[2]
