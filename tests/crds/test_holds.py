@@ -127,7 +127,7 @@ def test_a_hold_is_small_whatever_a_job_asks_for() -> None:
 
     assert list(found[-1].charge)[:2] == ["cpu", GPU]
     assert (len(found[-1].charge), found[-1].others) == (holds.MOST_RESOURCES, 66 - holds.MOST_RESOURCES)
-    assert sum(len(hold.model_dump_json(by_alias=True)) for hold in found) < 100_000
+    assert sum(len(hold.model_dump_json(by_alias=True)) for hold in found) < 80_000
     assert [ClosedHold.model_validate(hold.manifest()) for hold in found] == list(found)
 
 
