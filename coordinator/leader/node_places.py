@@ -90,8 +90,10 @@ class NodePlaces:
             if places is None or places.is_outdated or math.isinf(self._built) or are_many:
                 self._rebuild()
                 return True
-            before = places.empty.version
+            before, built = places.empty.version, self._built
+            self._built = -math.inf  # if the store does not answer, the changes are not applied, and not told again
             self._apply(places, changed, self._second.take(self._refreshed, lambda: _everything(self.watches, places)))
+            self._built = built
             if abs(self._refreshed - self._counted) >= (TYPICAL_SECONDS if places.gradient else FIRST_SECONDS):
                 places.set_typical(self._typical())
         return changed.edited or places.empty.version != before

@@ -104,6 +104,27 @@ def test_places_that_could_not_be_made_whole_are_made_anew_at_once(
     assert kept.places is not before
 
 
+def test_no_change_is_lost_while_the_store_does_not_answer(
+    shown: Shown, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown.jobs[KEY] = job(gang=GANG, admission=admission())
+    shown.add_pod(pod(name="first", node="n1", demand=dict(POD.demand)))
+    kept = NodePlaces(cast("Watches", shown), reserved(size=0), clock)
+    for _ in range(2):
+        kept.refresh()
+        clock.step(1.0)
+    shown.add_pod(pod(name="other", job=None, node="n2", demand=dict(POD.demand)))
+    shown.add_pod(pod(name="second", node="n2", demand=dict(POD.demand)))
+    clock.step(TURN_SECONDS)
+    with monkeypatch.context() as broken:
+        broken.setattr(kept, "reservations", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            kept.refresh()
+    kept.refresh()
+    assert kept.places is not None
+    assert kept.places.room.total(POD) == 13
+
+
 def test_places_of_the_first_stage_do_not_come_back_in_a_later_one(shown: Shown, clock: Clock) -> None:
     staged = Gang((Members(POD, 6),), lasting=False)
     shown.jobs[KEY] = job(gang=staged, admission=admission())
