@@ -22,8 +22,7 @@ QUICK = unit or servers or smoke
 test: $(VENV)/.dev
 	$(PYTEST) -m "$(QUICK)"
 
-# What `make test` leaves out: most of it waits for whole clusters, so one process more finds work.
-test-rest: WORKERS := $$(($(WORKERS) + 1))
+# What `make test` leaves out.
 test-rest: $(VENV)/.dev
 	$(PYTEST) -m "not ($(QUICK))"
 
