@@ -20,7 +20,7 @@ TURN_SECONDS = 300.0
 """Within which time every job and node is looked at once more, whatever was overlooked."""
 _PAUSE_SECONDS = 1.0
 _MOST_LOOKS = 256
-"""The most jobs and nodes of one second look, so that none takes long. In large clusters a turn takes longer for it."""
+"""The most jobs and nodes that are looked at once more at a time. In large clusters a turn takes longer for it."""
 
 
 def node_index(pod: PodView) -> str | None:

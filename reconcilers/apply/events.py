@@ -91,8 +91,8 @@ def _policy(sent: Manifest, made: Manifest) -> list[str]:
 
 
 class EventBudget:
-    """The Events that each namespace may still write: a token bucket for each namespace with Events of late, all of
-    the same part of the budget."""
+    """The Events that each namespace may still write: a token bucket for each namespace that had an Event in the last
+    10 s. All buckets are equal parts of the budget."""
 
     def __init__(self) -> None:
         self._left: dict[str, tuple[float, float]] = {}

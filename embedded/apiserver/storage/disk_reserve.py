@@ -83,7 +83,7 @@ class DiskReserve:
         return False
 
     def _grow(self, spare: int) -> None:
-        """Add free pages to the database file until there are so many bytes of them. Raise OSError or sqlite3.Error on
+        """Add free pages to the database file until it has `spare` bytes of them. Raise OSError or sqlite3.Error on
         failure.
 
         The row takes the free pages that there are already, so it has the size of all that are to be free.
