@@ -57,7 +57,7 @@ from embedded.apiserver.wire import request_target as wire_request
 from embedded.apiserver.wire.encoding import Encoder
 from embedded.apiserver.wire.options import WriteOptions
 from embedded.layout import Layout
-from kube import threads
+from kube.process import threads
 
 _LOG = logging.getLogger(__name__)
 _HEALTH = frozenset(f"/{name}{part}" for name in ("healthz", "livez", "readyz") for part in ("", "/ping"))

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from kube import threads
 from kube.object_errors import REMEMBERED, ObjectErrors
+from kube.process import threads
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -52,7 +52,7 @@ def test_errors_of_many_objects_are_bounded_in_memory_and_log(caplog: pytest.Log
 
 PROGRAM = """
 import logging, threading, time
-from kube import threads
+from kube.process import threads
 
 logging.basicConfig(format="%(levelname)s %(message)s")
 threads.exit_on_thread_failure()
