@@ -23,17 +23,9 @@ def scheduled_by(scheduler: str) -> dict[str, str]:
 
 def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifest:
     """Return the object of a gang, owned by the job so that it is deleted with the job."""
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {
-            "name": gang.name,
-            "namespace": gang.namespace,
-            "labels": dict(gang.labels),
-            "ownerReferences": [dict(gang.owner)],
-        },
-        "spec": dict(spec),
-    }
+    metadata = {"name": gang.name, "namespace": gang.namespace}
+    owned = {"labels": dict(gang.labels), "ownerReferences": [dict(gang.owner)]}
+    return resource.manifest({**metadata, **owned}, spec=dict(spec))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ processes.
 
 from kube.process.meter import Metric
 
-
 BUILD_INFO = Metric(
     "torchq_build_info",
     "Always 1; the labels have the version of torchq and the layout of its keys in Redis.",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from crds import labels, problems, timestamps
+from crds.api_resources import TORCHJOBS
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.metadata import Metadata, NamedMetadata
@@ -236,14 +237,8 @@ class TorchJob(StrictModel):
     @property
     def owner(self) -> dict[str, Any]:
         """The owner reference of the job's objects, so that the API server deletes them together with the job."""
-        return {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "name": self.metadata.name,
-            "uid": self.metadata.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
+        reference = TORCHJOBS.reference(self.metadata.name, self.metadata.uid)
+        return {**reference, "controller": True, "blockOwnerDeletion": True}
 
     def pod_name(self, task_type: str, index: int) -> str:
         """Return the name of one of the job's pods."""

@@ -21,7 +21,7 @@ from embedded.scheduler.placement import Bind, Hold, Wait
 from embedded.scheduler.podgroups import Gangs, PodGroup
 from embedded.status_conditions import condition, merge_conditions, well_formed
 from kube import errors
-from kube.api import Cluster, Manifest
+from kube.api import Cluster
 from kube.informer import Informer
 from kube.object_errors import ObjectErrors
 
@@ -231,16 +231,11 @@ class Scheduler:
         return [replace(pod, node=self._node.name) if pod.uid in self._bound else pod for pod in pods]
 
     def _bind(self, pod: LocalPod) -> None:
-        body: Manifest = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": self._node.name},
-        }
+        binding = Resource("", "v1", f"{PODS.plural}/{pod.name}/binding", "Binding")
+        metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        target = {"apiVersion": "v1", "kind": "Node", "name": self._node.name}
         try:
-            self._cluster.create(
-                Resource("", "v1", f"{PODS.plural}/{pod.name}/binding", "Binding"), body, pod.namespace
-            )
+            self._cluster.create(binding, binding.manifest(metadata, target=target), pod.namespace)
         except (errors.NotFound, errors.Conflict) as e:
             logger.info("pod %s is not bound: %s", pod, e)
             return

@@ -79,9 +79,8 @@ _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 def initial_objects() -> list[tuple[Resource, Manifest]]:
     """Return the objects of a new cluster, each with its resource."""
-    namespaces = ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _FIRST_NAMESPACES)
-    classes = priority_classes.initial_classes()
-    return [*((NAMESPACES, each) for each in namespaces), *((PRIORITY_CLASSES, each) for each in classes)]
+    namespaces = ((NAMESPACES, NAMESPACES.manifest({"name": name})) for name in _FIRST_NAMESPACES)
+    return [*namespaces, *((PRIORITY_CLASSES, each) for each in priority_classes.initial_classes())]
 
 
 def kinds() -> list[Kind]:
