@@ -88,17 +88,14 @@ class Heartbeat:
         while not self._stopping.is_set():
             self._changed.clear()
             try:
-                self._renew(time.time())
-                self._report_errors(time.time())
-                if self._shutting_down and not self._reported_shutdown:  # with the kubelet's reason and message
-                    self._write(condition("Ready", False, "KubeletNotReady", "node is shutting down"), time.time())
-                    self._reported_shutdown = True
+                with self._errors.skipping(f"the lease of Node {self._node.name}", leaving=(errors.ClusterError,)):
+                    self._renew(time.time())
+                    self._report_errors(time.time())
+                    if self._shutting_down and not self._reported_shutdown:  # with the kubelet's reason and message
+                        self._write(condition("Ready", False, "KubeletNotReady", "node is shutting down"), time.time())
+                        self._reported_shutdown = True
             except errors.ClusterError as e:
                 logger.warning("the lease of node %s is not renewed yet: %s", self._node.name, e)
-            except Exception as e:
-                self._errors.record(f"the lease of Node {self._node.name}", e)
-            else:
-                self._errors.clear(f"the lease of Node {self._node.name}")
             if not self._stopping.is_set():
                 self._changed.wait(RENEW_SECONDS)
 

@@ -81,12 +81,8 @@ class PortWatch(PodWatch[NetworkedPod]):
 
     def _turn(self, _: Mapping[str, NetworkedPod]) -> float:
         began = time.monotonic()
-        try:
+        with self.errors.skipping("the connections of pods"):
             self.look()
-        except Exception as e:
-            self.errors.record("the connections of pods", e)
-        else:
-            self.errors.clear("the connections of pods")
         return max(LOOK_SECONDS, IDLE * (time.monotonic() - began))
 
     def look(self) -> None:
