@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from crds import labels, problems, timestamps
 from crds.api_resources import TORCHJOBS
@@ -267,10 +267,7 @@ def parse(manifest: Any) -> TorchJob:
     large = size_limits.problem(manifest)
     if large is not None:
         raise InvalidObject((large,))
-    try:
-        job = TorchJob.model_validate(manifest, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise InvalidObject(problems.unique(problems.translate(error))) from error
+    job = problems.validate(TorchJob, manifest)
     name_problems = problems.find(JobName, {"name": job.metadata.name}, "metadata")
     job_problems = problems.unique([*name_problems, *checks.check(job.metadata, job.spec)])
     job_problems = job_problems or tuple(demand.charge_problems(job.spec))
