@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from crds import timestamps
 from crds.api_resources import GANG_QUEUES, POD_GROUPS, PODS, Resource
-from embedded import pod as pod_fields
 from embedded.pod import LocalPod
 from embedded.scheduler import placement, podgroup_status, podgroups
 from embedded.scheduler.node_capacity import Node
@@ -192,7 +192,7 @@ class Scheduler:
                 self._explain(pod, "Unschedulable", _CORDONED)
             case Bind(pod):
                 self._bind(pod)
-            case Wait(pod, passing=True) if self._clock() - pod_fields.parse_time(pod.created) < _PASSING_SECONDS:
+            case Wait(pod, passing=True) if self._clock() - timestamps.parse_seconds(pod.created) < _PASSING_SECONDS:
                 self._has_new_pods = True
             case Wait(pod, reason, message):
                 self._explain(pod, reason, message)
