@@ -57,7 +57,7 @@ from embedded.apiserver.wire import request_target as wire_request
 from embedded.apiserver.wire.encoding import Encoder
 from embedded.apiserver.wire.options import WriteOptions
 from embedded.layout import Layout
-from kube import threads
+from kube.process import threads
 
 _LOG = logging.getLogger(__name__)
 _HEALTH = frozenset(f"/{name}{part}" for name in ("healthz", "livez", "readyz") for part in ("", "/ping"))
@@ -103,7 +103,7 @@ class ApiServer:
         token.write_private(self.kubeconfig, token.kubeconfig(self.url, self.token, authority))
 
     def _open(self) -> None:
-        self._catalog = Catalog(builtins.kinds())
+        self._catalog = Catalog(builtins.KINDS)
         self._store = Store(self._disk, self._catalog.selectable)
         for stored in self._store.items(storage(CRDS)):
             self._define(stored.manifest())
@@ -345,12 +345,7 @@ def main() -> None:
     threads.exit_on_thread_failure()
     try:
         asyncio.run(_serve(Layout(arguments.data), arguments.port))
-    except (
-        PortInUse,
-        DiskFailed,
-        StatusError,
-        OSError,
-    ) as error:  # a StatusError: the disk has no room for the first objects
+    except (PortInUse, DiskFailed, StatusError, OSError) as error:  # StatusError: no room for the first objects
         sys.exit(str(error))
 
 

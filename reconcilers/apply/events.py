@@ -1,30 +1,25 @@
 """The Events that report to a job's owner, and the thread that writes the Events of a normal life.
 
-One rule: an Event's name is made from its text, so that a repeated reconcile creates no second Event.
-
 Nobody waits for the Events of a normal life. These Events have a budget of their own, and an Event beyond the budget is
 dropped: in a burst of jobs, all other writes are more important. Namespaces share the budget evenly, so that the jobs
 of one do not drop the Events of another.
 """
 
 import contextlib
-import hashlib
 import logging
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from crds import excerpts, timestamps
-from crds.api_resources import EVENTS, TORCHJOBS
+from crds import events
+from crds.api_resources import EVENTS
 from crds.keys import JobKey
 from crds.labels import GROUP
 from kube import errors
 from kube.api import Cluster, Manifest
 from reconcilers.values import EmitEvent
 
-LONGEST = 1024
-"""The largest number of characters of an event's message."""
 CHANGED = "PodChanged"
 REMEDY = "leave pods of torchq out of that webhook, or let it add to them only"
 PER_SECOND = 5.0
@@ -38,31 +33,8 @@ log = logging.getLogger(__name__)
 
 
 def manifest(key: JobKey, event: EmitEvent, now: float, *, owned: bool = False) -> Manifest:
-    """Return the Event on a job; `now` is in seconds since the epoch.
-
-    An `owned` Event is deleted with its job where nothing else deletes Events, as on one machine.
-    """
-    job = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": key.name, "uid": key.uid}
-    at = timestamps.format_time(now)
-    digest = hashlib.sha256(f"{key.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
-    return {
-        "apiVersion": EVENTS.api_version,
-        "kind": EVENTS.kind,
-        "metadata": {
-            "name": f"{key.name}.{digest}",
-            "namespace": key.namespace,
-            **({"ownerReferences": [job]} if owned else {}),
-        },
-        "involvedObject": {**job, "namespace": key.namespace},
-        "type": "Warning" if event.warning else "Normal",
-        "reason": event.reason,
-        "message": excerpts.excerpt(event.message, LONGEST),
-        "source": {"component": "torchq"},
-        "reportingComponent": "torchq",
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
+    """Return the Event on a job."""
+    return events.on_job(key, event.reason, event.message, now, warning=event.warning, owned=owned)
 
 
 def pod_changed(sent: Manifest, made: Manifest) -> EmitEvent | None:

@@ -44,9 +44,9 @@ from coordinator.settings import Settings, parse_pool
 from coordinator.worker import process
 from coordinator.worker.worker_life import WorkerLife
 from coordinator.worker.worker_metrics import WorkerSource
-from kube import threads
 from kube.client import KubernetesCluster
 from kube.errors import ClusterError
+from kube.process import threads
 from kube.process.turns import Turns
 from kube.stop import Stop, drain
 from queues import rules

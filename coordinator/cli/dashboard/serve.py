@@ -38,7 +38,8 @@ from coordinator.query.remote import Fetch, NoRecorder, RemoteQueries
 from coordinator.rbac import preflight
 from coordinator.rbac.permissions import DASHBOARD, USER
 from coordinator.settings import Settings
-from kube import client, threads
+from kube import client
+from kube.process import threads
 from kube.process.turns import Turns
 from kube.settings import RetrySettings
 

@@ -33,7 +33,7 @@ from coordinator.recorder.sights import Sights
 from coordinator.recorder.sql_store import SqlStores, named_url
 from crds.resources import quantities
 from crds.resources.amounts import Amounts
-from kube import threads
+from kube.process import threads
 from kube.process.turns import Turns
 from kube.stop import Stop, drain
 
