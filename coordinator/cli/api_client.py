@@ -44,7 +44,7 @@ from kube.client import KubernetesCluster
 from queues.installation import Installation
 
 T = TypeVar("T")
-DIRECT = "coordinator.query.direct:connect"
+DIRECT = "coordinator.query.queries:connect"
 COORDINATOR, RECORDER = "coordinator", "recorder"
 """The kinds of processes that answer."""
 TIMEOUT_SECONDS = 10.0

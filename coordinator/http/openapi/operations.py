@@ -5,6 +5,7 @@ One rule: what an API answers comes from its models, and every refusal is a Stat
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -42,7 +43,7 @@ class Operation:
         return in_path + in_query
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Description:
     """A read-only API."""
 
@@ -53,8 +54,9 @@ class Description:
     errors: Mapping[str, str]
     """What a status code of a refusal means."""
 
+    @cached_property
     def document(self) -> dict[str, Any]:
-        """Return the OpenAPI document."""
+        """The OpenAPI document."""
         adapters = [(each.path, "serialization", TypeAdapter(each.answer)) for each in self.operations]
         answers, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REFERENCES)  # type: ignore[arg-type]
         _, failures = models_json_schema([(models.FailureStatus, "serialization")], ref_template=_REFERENCES)

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import orjson
 from pydantic import TypeAdapter
 
-from coordinator.http.openapi import description, history_description, models
+from coordinator.http import history_api, queue_api
+from coordinator.http.openapi import models
 
-APIS = (description.API, history_description.API)
+APIS = (queue_api.API, history_api.API)
 
 
 def check(path: str, code: int, document: Any) -> None:
