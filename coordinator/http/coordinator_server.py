@@ -32,7 +32,7 @@ from coordinator.http.json_answers import NotTold, refusal
 from coordinator.http.queue_api import QueueApi, failing
 from coordinator.leader.coordinator import Coordinator
 from coordinator.life.health_checks import Check
-from coordinator.life.process_checks import cache_check, loop_checks
+from coordinator.life.process_checks import ProcessLife, cache_check
 from coordinator.query.queries import StoreQueries
 from coordinator.query.questions import IDENTITY
 from coordinator.reports.tokens import ReportKey
@@ -108,20 +108,11 @@ def serving(
         yield bound
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorLife:
-    """The checks of one coordinator, leading or not. A Redis or an API server that is away fails no check: users then
-    get the coordinator's own message about the failure."""
+def life(coordinator: Coordinator) -> ProcessLife:
+    """Return the checks of one coordinator, leading or not. While a server is away, users get the coordinator's own
+    message about that."""
 
-    coordinator: Coordinator
-
-    def healthz(self) -> list[Check]:
-        """Return a check of each loop."""
-        return loop_checks(self.coordinator.turns)
-
-    def readyz(self) -> list[Check]:
-        """Return whether the caches are read, so that the coordinator can answer."""
-        coordinator = self.coordinator
+    def lacks() -> list[Check]:
         stopping = "the process is stopping" if coordinator.stop.is_set() else ""
         return [
             *map(cache_check, coordinator.watches.informers),
@@ -129,6 +120,8 @@ class CoordinatorLife:
             Check("leadership", note=coordinator.leadership.failing),
             Check("shutdown", stopping),
         ]
+
+    return ProcessLife(coordinator.turns, lacks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +140,7 @@ class RequestHandler:
         """
         if not listening_ports.is_for_address(request.host, self.coordinator.settings.health_address):
             return life_port.WRONG_HOST
-        return life_port.probe_answer(CoordinatorLife(self.coordinator), request.path)
+        return life_port.probe_answer(life(self.coordinator), request.path)
 
     def answer(self, request: Question) -> Answer:
         """Return the answer to a request; an error becomes an answer as well."""

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from coordinator.access.readers import AUDIENCE, HEADER, Reader
 from coordinator.access.token_reviews import TokenReviews
@@ -21,8 +20,8 @@ from coordinator.http.json_answers import REFUSALS, NotTold
 from coordinator.http.openapi import history_models
 from coordinator.http.openapi.operations import Description, Operation
 from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION
-from coordinator.query import history_answers, queue_timeline
-from coordinator.query.questions import UNKNOWN_PREFIX, Document, UnknownObject
+from coordinator.query import paths
+from coordinator.query.questions import Document
 from coordinator.rbac.permissions import RECORDER_SERVICE
 from coordinator.settings import Settings
 from history.store import HistoryStore
@@ -77,7 +76,6 @@ API = Description(
 SETTING = "health_port"
 LIMITS = replace(bounded_server.LIMITS, seconds=75.0)
 """An answer about a year may take longer than others; commands wait for a minute."""
-KNOWN_PATHS = "try /v1/history, /v1/history/NAMESPACE/NAME, /v1/usage, /v1/timeline or /v1/openapi.json"
 log = logging.getLogger(__name__)
 
 
@@ -108,28 +106,15 @@ class HistoryApi:
             return _refuse(NotTold(HTTPStatus.INTERNAL_SERVER_ERROR, message))
 
     def _answer(self, request: Question) -> Document:
-        parts = urlsplit(request.path)
-        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        path = [unquote(part) for part in parts.path.strip("/").split("/")]
+        path, query = paths.parse(request.path)
         if path == ["v1", "openapi.json"]:
             return API.document
-        return self._answer_reader(path, query, self._reader(request.token))
-
-    def _answer_reader(self, path: list[str], query: Mapping[str, str], reader: Reader) -> Document:
-        now, namespaces = int(self.clock()), None if reader.everywhere else reader.namespaces
-        match path:
-            case ["v1", "history"]:
-                return history_answers.answer_jobs(self.store(), query, namespaces, now)
-            case ["v1", "history", namespace, name]:
-                if not reader.may_read(namespace):
-                    raise NotTold(HTTPStatus.FORBIDDEN, _untold(namespace))
-                return history_answers.answer_job(self.store(), namespace, name, query.get("uid", ""), now)
-            case ["v1", "usage"]:
-                prices, cost = self.settings.price_table, self.settings.cost
-                return history_answers.answer_usage(self.store(), query, namespaces, now, prices, cost)
-            case ["v1", "timeline"]:
-                return queue_timeline.answer_timeline(self.store(), query, namespaces, now, self.settings.cost)
-        raise UnknownObject(f"{UNKNOWN_PREFIX}/{'/'.join(path)} here; {KNOWN_PATHS}")
+        reader = self._reader(request.token)
+        if path[:2] == ["v1", "history"] and len(path) == 4 and not reader.may_read(path[2]):
+            raise NotTold(HTTPStatus.FORBIDDEN, _untold(path[2]))
+        namespaces = None if reader.everywhere else reader.namespaces
+        prices, cost = self.settings.price_table, self.settings.cost
+        return paths.answer_history(path, query, self.store, namespaces, int(self.clock()), prices, cost)
 
     def _reader(self, token: str) -> Reader:
         """Return who asks. Raises NotTold without the token of an account that may list TorchJobs, and if the API

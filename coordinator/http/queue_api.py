@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import pydantic
 
@@ -24,7 +23,7 @@ from coordinator.http.json_answers import REFUSALS, MalformedQuery, NotTold, Sta
 from coordinator.http.openapi import models, process_models
 from coordinator.http.openapi.operations import Description, Operation
 from coordinator.leader.coordinator import Coordinator
-from coordinator.query import figures, supposition
+from coordinator.query import figures, paths, supposition
 from coordinator.query.bounds import BoundQueries, Bounds
 from coordinator.query.queries import StoreQueries
 from coordinator.query.questions import MOST_FORECAST_PICKS, UNKNOWN_PREFIX, Document, UnknownObject
@@ -100,9 +99,8 @@ class QueueApi:
             return refusal(error)
 
     def _answer(self, path: str, bounds: Bounds) -> Document:
-        parts, queries = urlsplit(path), BoundQueries(self._queries, lambda _: bounds)
-        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        match [unquote(part) for part in parts.path.strip("/").split("/")]:
+        queries, (parts, query) = BoundQueries(self._queries, lambda _: bounds), paths.parse(path)
+        match parts:
             case ["v1", "queues", name]:
                 return queries.queue(name)
             case ["v1", "jobs", namespace, name, "why"]:
@@ -112,7 +110,7 @@ class QueueApi:
                 return self._reports(namespace, name, query.get("uid", ""), bounds.reader)
             case ["v1", *rest] if (answer := self._answers(bounds, queries).get("/".join(rest))) is not None:
                 return answer(query)
-        raise UnknownObject(f"{UNKNOWN_PREFIX}{parts.path} here; {KNOWN_PATHS}")
+        raise UnknownObject(f"{UNKNOWN_PREFIX}/{'/'.join(parts)} here; {KNOWN_PATHS}")
 
     def _answers(self, bounds: Bounds, queries: BoundQueries) -> Mapping[str, Callable[[Mapping[str, str]], Document]]:
         """Return the answers to the paths that name no object."""

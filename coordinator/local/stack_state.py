@@ -106,16 +106,6 @@ def supervisor_pid(data: Path) -> int | None:
     return None if holder is None else int(holder.split()[0])
 
 
-def predates(data: Path) -> bool:
-    """Return whether the previous version runs the stack of a data folder.
-
-    A supervisor of that version kills pods 5 s after its stop signal, and counts their exit codes as failures of the
-    jobs.
-    """
-    holder = _holder(data)
-    return holder is not None and " " not in holder and bool(_start_ticks(int(holder)))
-
-
 def original(data: Path) -> int | None:
     """Return the process that runs the stack from whose folder this folder was copied while it ran; else None.
 
@@ -139,8 +129,6 @@ def members(data: Path) -> dict[str, int]:
     """Return the stack's processes by name; empty while the stack does not run or is not ready."""
     holder = _holder(data)
     note = {} if holder is None else _note(data)
-    if note and "processes" not in note:  # the previous version wrote it; its lock has the process id alone
-        return note if str(note.get("supervisor")) == holder else {}
     processes: dict[str, int] = note["processes"] if note and note.get("supervisor") == holder else {}
     return processes
 

@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from coordinator import terminal
-from coordinator.cli import api_client, output, submission
+from coordinator.cli import output, submission
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.jobs.selected import JobChoice
@@ -17,8 +17,6 @@ from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.session import Session, pass_session, with_namespace
 from coordinator.cli.session_reader import SessionReader
 from coordinator.query.questions import Document
-from coordinator.runs import feasibility_check
-from coordinator.runs.submission_findings import Vetting
 from coordinator.wording import job_answers, job_facts
 from kube.api import Manifest
 
@@ -48,8 +46,7 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
         raise BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
-    check = feasibility_check.FeasibilityCheck(partial(api_client.coordinator, session))
-    vetting = Vetting(check, anyway, partial(click.echo, err=True))
+    vetting = submission.vetting(session, anyway=anyway, tell=partial(click.echo, err=True))
     submission.submit(
         session.cluster,
         documents,

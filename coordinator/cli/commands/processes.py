@@ -23,7 +23,6 @@ from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.completions import Completions
 from coordinator.health.hang_watch import HangWatch
 from coordinator.http import coordinator_metrics, coordinator_server, life_port, report_port, signs_of_life
-from coordinator.http.coordinator_server import CoordinatorLife
 from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.node_places import NodePlaces
@@ -115,7 +114,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
     hangs = HangWatch(lane, watches, RedisStore(reports), RedisReports(reports))
     key, reviews = _report_key(settings), TokenReviews(session.review_cluster)
     with (
-        signs_of_life.alive(session.settings, CoordinatorLife(coordinator), figures),
+        signs_of_life.alive(session.settings, coordinator_server.life(coordinator), figures),
         _checked(session, COORDINATOR),
         coordinator_server.serving(coordinator, settings.health_port, queries, reviews, key),
         report_port.serving(coordinator, key, RedisReports(reports)) as port,

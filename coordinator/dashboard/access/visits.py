@@ -18,7 +18,7 @@ from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import BoundQueries, Bounds
 from coordinator.query.questions import Queries
-from coordinator.query.remote import Fetch, History, RecorderHistory
+from coordinator.query.remote import Fetch, History
 from kube.client import KubernetesCluster
 
 _ACCOUNT = "system:serviceaccount:"
@@ -104,4 +104,4 @@ class Visits:
             except CoordinatorError as error:
                 raise CoordinatorError("; ".join([str(error), *notes])) from error
 
-        return RecorderHistory(fetch)
+        return History(fetch)
