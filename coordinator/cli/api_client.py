@@ -34,7 +34,14 @@ from coordinator.query.questions import (
     parse_document,
     unknown_reports,
 )
-from coordinator.query.remote import Fetch, NoCoordinator, NoCoordinatorKnown, NoRecorder, RemoteQueries, Withheld
+from coordinator.query.remote_queries import (
+    Fetch,
+    NoCoordinator,
+    NoCoordinatorKnown,
+    NoRecorder,
+    RemoteQueries,
+    Withheld,
+)
 from coordinator.rbac.permissions import LEASE, RECORDER_LEASE, proxied
 from crds.api_resources import LEASES
 from crds.keys import JobKey

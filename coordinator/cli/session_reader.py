@@ -10,7 +10,7 @@ import click
 from coordinator.cli import api_client
 from coordinator.cli.session import Session
 from coordinator.query.questions import Document, Queries
-from coordinator.query.remote import Withheld
+from coordinator.query.remote_queries import Withheld
 from coordinator.routing.feasibility import Obstacle
 from coordinator.runs import feasibility_check
 from crds.keys import JobKey

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from coordinator.control.changes import Change
+from coordinator.control.change_author import Change
 from coordinator.query.questions import ANOTHER, Document
 from coordinator.wording import job_columns, job_state
 from crds import labels, timestamps

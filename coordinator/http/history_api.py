@@ -20,7 +20,7 @@ from coordinator.http.json_answers import REFUSALS, NotTold
 from coordinator.http.openapi import history_models
 from coordinator.http.openapi.operations import Description, Operation
 from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION
-from coordinator.query import paths
+from coordinator.query import api_paths
 from coordinator.query.questions import Document
 from coordinator.rbac.permissions import RECORDER_SERVICE
 from coordinator.settings import Settings
@@ -106,7 +106,7 @@ class HistoryApi:
             return _refuse(NotTold(HTTPStatus.INTERNAL_SERVER_ERROR, message))
 
     def _answer(self, request: Question) -> Document:
-        path, query = paths.parse(request.path)
+        path, query = api_paths.parse(request.path)
         if path == ["v1", "openapi.json"]:
             return API.document
         reader = self._reader(request.token)
@@ -114,7 +114,7 @@ class HistoryApi:
             raise NotTold(HTTPStatus.FORBIDDEN, _untold(path[2]))
         namespaces = None if reader.everywhere else reader.namespaces
         prices, cost = self.settings.price_table, self.settings.cost
-        return paths.answer_history(path, query, self.store, namespaces, int(self.clock()), prices, cost)
+        return api_paths.answer_history(path, query, self.store, namespaces, int(self.clock()), prices, cost)
 
     def _reader(self, token: str) -> Reader:
         """Return who asks. Raises NotTold without the token of an account that may list TorchJobs, and if the API

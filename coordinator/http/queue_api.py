@@ -20,10 +20,10 @@ from coordinator.cache.views import JobView
 from coordinator.elastic import dry_run
 from coordinator.http import pool_reading
 from coordinator.http.json_answers import REFUSALS, MalformedQuery, NotTold, StaleCaches, refusal
-from coordinator.http.openapi import models, process_models
+from coordinator.http.openapi import process_models, queue_models
 from coordinator.http.openapi.operations import Description, Operation
 from coordinator.leader.coordinator import Coordinator
-from coordinator.query import figures, paths, supposition
+from coordinator.query import api_paths, figures, supposition
 from coordinator.query.bounds import BoundQueries, Bounds
 from coordinator.query.queries import StoreQueries
 from coordinator.query.questions import MOST_FORECAST_PICKS, UNKNOWN_PREFIX, Document, UnknownObject
@@ -35,23 +35,25 @@ from queues.errors import QueueError
 
 _UID = ("uid", "ask for the job of that uid only")
 OPERATIONS = (
-    Operation("/v1/queues", "All queues with their settings and figures", models.QueueItems),
-    Operation("/v1/queues/{name}", "One queue", models.Queue),
+    Operation("/v1/queues", "All queues with their settings and figures", queue_models.QueueItems),
+    Operation("/v1/queues/{name}", "One queue", queue_models.Queue),
     Operation(
-        "/v1/places", "The places of the first waiting jobs of some queues", models.PlaceItems,
+        "/v1/places", "The places of the first waiting jobs of some queues", queue_models.PlaceItems,
         (("queues", "names of queues, separated by commas"),),
     ),
-    Operation("/v1/jobs/{namespace}/{name}/why", "Where a job stands, and why it waits", models.JobState, (_UID,)),
-    Operation("/v1/jobs/{namespace}/{name}/report", "What the pods of a job report", models.JobReport, (_UID,)),
     Operation(
-        "/v1/check", "Whether a job could ever run", models.Findings, (("job", "the demands of the job as JSON"),)
+        "/v1/jobs/{namespace}/{name}/why", "Where a job stands, and why it waits", queue_models.JobState, (_UID,)
+    ),
+    Operation("/v1/jobs/{namespace}/{name}/report", "What the pods of a job report", queue_models.JobReport, (_UID,)),
+    Operation(
+        "/v1/check", "Whether a job could ever run", queue_models.Findings, (("job", "the demands of the job as JSON"),)
     ),
     Operation(
-        "/v1/next", "The next picks", models.ForecastPicks,
+        "/v1/next", "The next picks", queue_models.ForecastPicks,
         (("n", "how many"), ("roomy", "1: as if the pool had room for everything")),
     ),
-    Operation("/v1/pool", "The nodes by shape, with what is free on them", models.PoolNodes),
-    Operation("/v1/scale/plan", "The plan of resizes of elastic jobs", models.ScalePlan),
+    Operation("/v1/pool", "The nodes by shape, with what is free on them", queue_models.PoolNodes),
+    Operation("/v1/scale/plan", "The plan of resizes of elastic jobs", queue_models.ScalePlan),
     Operation("/v1/status", "The health of the installation", process_models.SystemStatus),
     Operation("/v1/settings", "The settings of this coordinator", process_models.SettingsInUse),
     Operation("/v1/openapi.json", "This document", dict[str, Any]),
@@ -99,7 +101,7 @@ class QueueApi:
             return refusal(error)
 
     def _answer(self, path: str, bounds: Bounds) -> Document:
-        queries, (parts, query) = BoundQueries(self._queries, lambda _: bounds), paths.parse(path)
+        queries, (parts, query) = BoundQueries(self._queries, lambda _: bounds), api_paths.parse(path)
         match parts:
             case ["v1", "queues", name]:
                 return queries.queue(name)

@@ -9,7 +9,7 @@ import time
 import click
 
 from coordinator.cli import api_client, job_ref, output, queue_moves
-from coordinator.cli.changes import ChangeOptions, author, change_options
+from coordinator.cli.change_options import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session

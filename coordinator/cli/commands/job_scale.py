@@ -13,7 +13,7 @@ from typing import Any, Literal
 import click
 
 from coordinator.cli import job_ref
-from coordinator.cli.changes import ChangeOptions, author, change_options
+from coordinator.cli.change_options import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session

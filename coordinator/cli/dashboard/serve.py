@@ -36,7 +36,7 @@ from coordinator.local.target import IN_CLUSTER
 from coordinator.metrics import dashboard_metrics, process_page
 from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
-from coordinator.query.remote import Fetch, NoRecorder, RemoteQueries
+from coordinator.query.remote_queries import Fetch, NoRecorder, RemoteQueries
 from coordinator.rbac import preflight
 from coordinator.rbac.permissions import DASHBOARD, USER
 from coordinator.settings import Settings

@@ -18,9 +18,9 @@ from coordinator.cli.session import Session
 from coordinator.errors import LocalError
 from coordinator.history_settings import parse_prices
 from coordinator.local import target
-from coordinator.query import paths
+from coordinator.query import api_paths
 from coordinator.query.questions import Document, parse_document
-from coordinator.query.remote import History
+from coordinator.query.remote_queries import History
 from crds import timestamps
 from history.prices import Prices
 from history.store import HistoryStore
@@ -46,9 +46,9 @@ def own_history(opened: Callable[[], AbstractContextManager[HistoryStore]], pric
     a question alone, because a dashboard asks for days."""
 
     def fetch(path: str, namespace: str = "") -> Document:  # noqa: ARG001
-        parts, query = paths.parse(path)
+        parts, query = api_paths.parse(path)
         with opened() as store:
-            return paths.answer_history(parts, query, lambda: store, None, int(time.time()), prices, cost)
+            return api_paths.answer_history(parts, query, lambda: store, None, int(time.time()), prices, cost)
 
     return History(fetch)
 

@@ -18,7 +18,7 @@ from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import BoundQueries, Bounds
 from coordinator.query.questions import Queries
-from coordinator.query.remote import Fetch, History
+from coordinator.query.remote_queries import Fetch, History
 from kube.client import KubernetesCluster
 
 _ACCOUNT = "system:serviceaccount:"

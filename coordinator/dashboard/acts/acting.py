@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from coordinator.control import job_changes
-from coordinator.control.changes import ChangeAuthor
+from coordinator.control.change_author import ChangeAuthor
 from coordinator.dashboard import paths
 from coordinator.dashboard.acts import verbs
 from coordinator.dashboard.acts.verbs import JOB, QUEUE, VERBS, Verb

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from coordinator.control import job_changes, queue_changes
-from coordinator.control.changes import Change
+from coordinator.control.change_author import Change
 from coordinator.wording import job_state
 from kube.api import Manifest
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from coordinator import release
-from coordinator.http.openapi import models
+from coordinator.http.openapi import queue_models
 
 _REFERENCES = "#/components/schemas/{model}"
 
@@ -59,7 +59,7 @@ class Description:
         """The OpenAPI document."""
         adapters = [(each.path, "serialization", TypeAdapter(each.answer)) for each in self.operations]
         answers, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REFERENCES)  # type: ignore[arg-type]
-        _, failures = models_json_schema([(models.FailureStatus, "serialization")], ref_template=_REFERENCES)
+        _, failures = models_json_schema([(queue_models.FailureStatus, "serialization")], ref_template=_REFERENCES)
         return {
             "openapi": "3.1.0",
             "info": {"title": self.title, "version": release.version() or "0", "description": self.text},
@@ -71,7 +71,7 @@ class Description:
         }
 
     def _describe(self, operation: Operation, answer: dict[str, Any]) -> dict[str, Any]:
-        failure = {"$ref": _REFERENCES.format(model=models.FailureStatus.__name__)}
+        failure = {"$ref": _REFERENCES.format(model=queue_models.FailureStatus.__name__)}
         return {
             "summary": operation.summary,
             "parameters": operation.parameters,

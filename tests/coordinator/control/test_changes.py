@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator.control import job_changes, queue_changes
-from coordinator.control.changes import ChangeAuthor
+from coordinator.control.change_author import ChangeAuthor
 from crds.api_resources import EVENTS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster

@@ -14,7 +14,7 @@ from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
 from coordinator.query.questions import Document, UnknownObject
-from coordinator.query.remote import History
+from coordinator.query.remote_queries import History
 from kube import errors
 from kube.api import Manifest
 

@@ -11,7 +11,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from coordinator.http import history_api, queue_api
-from coordinator.http.openapi import models
+from coordinator.http.openapi import queue_models
 
 APIS = (queue_api.API, history_api.API)
 
@@ -23,7 +23,7 @@ def check(path: str, code: int, document: Any) -> None:
 
 @cache
 def _adapter(path: str) -> TypeAdapter[Any]:
-    model = answer_model(path) if path else models.FailureStatus
+    model = answer_model(path) if path else queue_models.FailureStatus
     assert model is not None, f"{path} is not in the description of the API"
     return TypeAdapter(model)
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from coordinator.cli.history import sources
-from coordinator.query.remote import History
+from coordinator.query.remote_queries import History
 from coordinator.settings import Settings
 from history.sql.sql_history import open_history
 

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from coordinator.cli.commands import top
 from coordinator.query.questions import Document, Queries
-from coordinator.query.remote import NoCoordinator
+from coordinator.query.remote_queries import NoCoordinator
 from crds.keys import JobKey
 from tests.support.queues.builders import key
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from coordinator.http import history_api, queue_api
-from coordinator.http.openapi import models
+from coordinator.http.openapi import queue_models
 from tests.support.coordinator import described_answers
 
 DOCUMENT = queue_api.API.document
@@ -39,7 +39,12 @@ def test_parameters_of_paths_and_queries_are_named() -> None:
 
 @pytest.mark.parametrize(
     ("path", "model"),
-    [("/v1/queues", models.QueueItems), ("/v1/queues/a", models.Queue), ("/v1/nowhere", None), ("/v1/jobs/a", None)],
+    [
+        ("/v1/queues", queue_models.QueueItems),
+        ("/v1/queues/a", queue_models.Queue),
+        ("/v1/nowhere", None),
+        ("/v1/jobs/a", None),
+    ],
 )
 def test_a_path_has_the_model_of_its_answers(path: str, model: object) -> None:
     assert described_answers.answer_model(path) is model

@@ -20,7 +20,7 @@ from coordinator.cli.output import TableOptions
 from coordinator.cli.session import JobGroup, Session, pass_session, with_namespace
 from coordinator.query.history_answers import GROUPINGS, MOST_JOBS, PAGE
 from coordinator.query.questions import Document
-from coordinator.query.remote import History
+from coordinator.query.remote_queries import History
 from coordinator.wording import history_columns
 from crds import timestamps
 from history import spans
