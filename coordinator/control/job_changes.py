@@ -62,7 +62,7 @@ def resume(item: Manifest, now: datetime) -> Change:
     is_held = bool((item["spec"].get("schedulingPolicy") or {}).get("hold"))
     if is_held:
         patch["spec"]["schedulingPolicy"] = {"hold": False}
-    if is_held or _is_delayed(item):
+    if is_held or is_delayed(item):
         patch |= _retry(now)  # also the time from which a job waits that was on hold
     return _change(item, patch, "JobResumed", "resumed")
 
@@ -86,7 +86,7 @@ def bump(item: Manifest, figures: Document, now: datetime) -> Bump:
     (`Queries.queue`). Raises Conflict for a job that does not wait."""
     refuse_bump(item)
     queue, priority = job_state.queue_of(item), _priority_for_head(item, figures)
-    patch: dict[str, Any] = _retry(now) if _is_delayed(item) else {}
+    patch: dict[str, Any] = _retry(now) if is_delayed(item) else {}
     if priority is not None:
         patch["spec"] = {"schedulingPolicy": {"priority": priority}}
     if not patch:
@@ -127,7 +127,7 @@ def _change(item: Manifest, patch: Manifest, code: str, text: str) -> Change:
     return Change(patch, code, f"job {job_state.display_name(item)} {text}")
 
 
-def _is_delayed(item: Manifest) -> bool:
+def is_delayed(item: Manifest) -> bool:
     """Return whether the job is parked or backs off."""
     queue = (item.get("status") or {}).get("queue") or {}
     return bool(queue.get("parked") or queue.get("notBefore"))

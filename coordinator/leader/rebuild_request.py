@@ -7,8 +7,6 @@ leader dies before that, the next leader finds the request. Two requests at once
 
 import secrets
 import time
-from collections.abc import Callable
-from typing import Any
 
 from coordinator.errors import CoordinatorError
 from crds.api_resources import LEASES
@@ -34,9 +32,7 @@ def pending_request(lease: Manifest) -> str:
     return request if request != annotations.get(DONE_ANNOTATION) else ""
 
 
-def request_rebuild(
-    cluster: Cluster, name: str, namespace: str, *, seconds: float, pause: Callable[[float], Any] = time.sleep
-) -> None:
+def request_rebuild(cluster: Cluster, name: str, namespace: str, *, seconds: float) -> None:
     """Request a rebuild of the queues, and wait until the leader has done it.
 
     Raises RebuildNotDone if there is no leader, or if the rebuild is not done within `seconds`.
@@ -52,7 +48,7 @@ def request_rebuild(
                 f"the leader ({_holder(lease) or 'there is none now'}) has not rebuilt the queues within "
                 f"{seconds:.0f} s; the request stays on the Lease, see the coordinator's log"
             )
-        pause(_LOOK_SECONDS)
+        time.sleep(_LOOK_SECONDS)
 
 
 def _read(cluster: Cluster, name: str, namespace: str) -> Manifest:

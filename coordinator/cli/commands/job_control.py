@@ -5,6 +5,7 @@ is not the one that was named is never touched: each request has its uid.
 """
 
 import time
+from collections.abc import Callable
 
 import click
 
@@ -14,6 +15,7 @@ from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
 from coordinator.control import job_changes
+from coordinator.control.change_author import Change
 from coordinator.errors import CoordinatorError
 from coordinator.wording import job_state
 from crds.api_resources import TORCHJOBS
@@ -34,11 +36,7 @@ class MoveFailed(CoordinatorError):
 @pass_session
 def suspend(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Delete a job's pods and free its charge. The job keeps its age."""
-
-    def act(item: Manifest) -> None:
-        author(session, change).change_job(item, job_changes.suspend(item))
-
-    jobs.for_each(session, act, prepare=selected.idle_first)
+    _change_each(session, jobs, change, job_changes.suspend, prepare=selected.idle_first)
 
 
 @click.command()
@@ -47,11 +45,7 @@ def suspend(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 @pass_session
 def hold(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Keep a waiting job out of the order. `resume` returns it; the job keeps its age."""
-
-    def act(item: Manifest) -> None:
-        author(session, change).change_job(item, job_changes.hold(item))
-
-    jobs.for_each(session, act, prepare=selected.idle_first)
+    _change_each(session, jobs, change, job_changes.hold, prepare=selected.idle_first)
 
 
 @click.command()
@@ -68,11 +62,7 @@ def cancel(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     torchq job cancel train-x7k2p
     torchq job cancel -l sweep=lr --reason "wrong data"
     """
-
-    def act(item: Manifest) -> None:
-        author(session, change).change_job(item, job_changes.cancel(item))
-
-    jobs.for_each(session, act, prepare=selected.idle_first)
+    _change_each(session, jobs, change, job_changes.cancel, prepare=selected.idle_first)
 
 
 @click.command()
@@ -102,11 +92,18 @@ def delete(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 @pass_session
 def resume(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Resume a suspended, held or delayed job. A job that is parked or backs off is tried again at once."""
+    _change_each(session, jobs, change, lambda item: job_changes.resume(item, output.now()))
 
-    def act(item: Manifest) -> None:
-        author(session, change).change_job(item, job_changes.resume(item, output.now()))
 
-    jobs.for_each(session, act)
+def _change_each(
+    session: Session,
+    jobs: JobChoice,
+    change: ChangeOptions,
+    make: Callable[[Manifest], Change],
+    prepare: Callable[[list[Manifest]], list[Manifest]] = list,
+) -> None:
+    """Make the same change of each of the jobs, in the order that `prepare` returns."""
+    jobs.for_each(session, lambda item: author(session, change).change_job(item, make(item)), prepare=prepare)
 
 
 @click.command()

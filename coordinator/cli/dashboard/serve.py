@@ -27,7 +27,7 @@ from coordinator.dashboard.readings import Readings
 from coordinator.dashboard.server import Frame
 from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
-from coordinator.http import listening_ports, signs_of_life
+from coordinator.http import life_port, listening_ports
 from coordinator.leader import gc_tuning
 from coordinator.life.health_checks import Check
 from coordinator.life.process_checks import ProcessLife
@@ -88,7 +88,7 @@ def serve(session: Session) -> None:
         )
         opened = threading.Event()
         life = ProcessLife(turns, partial(_lacks, readings, opened))
-        with signs_of_life.alive(settings, life, figures):
+        with life_port.alive(settings, life, figures):
             preflight.check(session.cluster, DASHBOARD, settings)
             _run(frame, settings, opened)
     session.cluster.close()

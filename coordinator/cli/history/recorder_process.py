@@ -17,7 +17,7 @@ from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache import own_installation
 from coordinator.cli import api_client
 from coordinator.cli.session import Session, pass_session, start_log
-from coordinator.http import history_api, signs_of_life
+from coordinator.http import history_api, life_port
 from coordinator.leader.election import process_identity
 from coordinator.life.health_checks import Check
 from coordinator.life.process_checks import ProcessLife, cache_check
@@ -27,8 +27,7 @@ from coordinator.rbac import preflight
 from coordinator.rbac.permissions import RECORDER
 from coordinator.recorder.database import DatabaseAccess
 from coordinator.recorder.pending_rows import PendingRows
-from coordinator.recorder.pool_reader import PoolReader
-from coordinator.recorder.recorder import Recorder
+from coordinator.recorder.recorder import PoolReader, Recorder
 from coordinator.recorder.recorder_lease import RecorderLease
 from coordinator.recorder.sights import Sights
 from coordinator.recorder.sql_store import SqlStores, named_url
@@ -68,7 +67,7 @@ def recorder(session: Session) -> None:
     pending, database = PendingRows(), DatabaseAccess(stores.open)
     sights = Sights(cluster, pending, now)
     reviews = TokenReviews(session.review_cluster)
-    with signs_of_life.alive(settings, ProcessLife(turns, partial(_lacks, sights, database)), figures):
+    with life_port.alive(settings, ProcessLife(turns, partial(_lacks, sights, database)), figures):
         preflight.check(cluster, RECORDER, settings)
         with history_api.serving(stores.shared, reviews, settings, now) as notes:
             lease = _lease(session, notes)
