@@ -34,7 +34,7 @@ COMMANDS = {
     "restore": "coordinator.cli.commands.restore:restore",
     "redis": "coordinator.cli.commands.redis:redis",
     "dashboard": "coordinator.cli.dashboard.group:dashboard",
-    "rpc": "coordinator.cli.commands.rpc:rpc",
+    "rpc": "coordinator.cli.rpc.rpc_server:rpc",
     "crds": "coordinator.cli.commands.crds:crds",
     "rbac": "coordinator.cli.commands.rbac:rbac",
     "fill-secrets": "coordinator.cli.commands.fill_secrets:fill_secrets",

@@ -4,6 +4,7 @@ One rule: pure. Each change is one patch of the TorchJob, safe to repeat. A job 
 refused in words; what else is not possible, the API server refuses.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -73,19 +74,15 @@ def move(item: Manifest, queue: str, *, resumed: bool = False) -> Change:
     return _change(item, patch, "JobMoved", f"moved from queue {job_state.queue_of(item)} to {queue}")
 
 
-def refuse_bump(item: Manifest) -> None:
-    """Raise Conflict for a job that does not wait."""
+def bump(item: Manifest, read: Callable[[str], Document], now: datetime) -> Bump:
+    """Move a waiting job to the head of its queue, or as near as its priority can; `read` returns the figures of a
+    queue (`Queries.queue`). Raises Conflict for a job that does not wait."""
     if job_state.is_admitted(item) or job_state.is_finished(item):
         raise errors.Conflict(
             f"job {job_state.display_name(item)} does not wait, so its place in the queue cannot change"
         )
-
-
-def bump(item: Manifest, figures: Document, now: datetime) -> Bump:
-    """Move a waiting job to the head of its queue, or as near as its priority can; `figures` are those of the queue
-    (`Queries.queue`). Raises Conflict for a job that does not wait."""
-    refuse_bump(item)
-    queue, priority = job_state.queue_of(item), _priority_for_head(item, figures)
+    figures = read(queue := job_state.queue_of(item))
+    priority = _priority_for_head(item, figures)
     patch: dict[str, Any] = _retry(now) if is_delayed(item) else {}
     if priority is not None:
         patch["spec"] = {"schedulingPolicy": {"priority": priority}}

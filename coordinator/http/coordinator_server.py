@@ -16,7 +16,8 @@ The first two are also at a port of their own (coordinator.http.life_port). The 
 """
 
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -26,17 +27,22 @@ from coordinator.access.readers import HEADER, NOBODY, Reader
 from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache import noted_jobs
 from coordinator.cache.routing_rules import DEFAULT_QUEUE
-from coordinator.http import json_answers, life_port, listening_ports
+from coordinator.http import json_answers, life_port, listening_ports, pool_reading
 from coordinator.http.bounded_server import Answer, HttpServer, Question
 from coordinator.http.json_answers import NotTold, refusal
 from coordinator.http.queue_api import QueueApi, failing
 from coordinator.leader.coordinator import Coordinator
 from coordinator.life.health_checks import Check
 from coordinator.life.process_checks import ProcessLife, cache_check
+from coordinator.metrics import leader_metrics, process_metrics, process_page
+from coordinator.metrics.queue_gauge_reader import QueueGaugeReader
+from coordinator.metrics.queue_names import QueueNames
+from coordinator.metrics.registry import Sample, number
 from coordinator.query.queries import StoreQueries
 from coordinator.query.questions import IDENTITY
 from coordinator.reports.tokens import ReportKey
 from crds.resources.amounts import Amounts
+from queues.storage.stats import QueueStats
 
 SETTING = "health_port"
 log = logging.getLogger(__name__)
@@ -177,3 +183,39 @@ class RequestHandler:
 def idle_usage(coordinator: Coordinator) -> dict[str, Amounts]:
     """Return by queue the amounts that the idle growth of its jobs uses."""
     return noted_jobs.idle_usage(coordinator.watches.autoscaled.values())
+
+
+def queue_gauge_reader(
+    coordinator: Coordinator, queries: StoreQueries, stats: Callable[[], QueueStats], queues: QueueNames
+) -> QueueGaugeReader:
+    """Return the reading of the queues for the gauges of a leader."""
+    return QueueGaugeReader(
+        snapshot=queries.snapshot,
+        stats=stats,
+        jobs=coordinator.watches.jobs.values,
+        policies=lambda: stop_policies(coordinator),
+        leading=lambda: coordinator.leadership.leading,
+        cost=coordinator.settings.cost,
+        queues=queues,
+        fragments=lambda: pool_reading.fragments(coordinator),
+    )
+
+
+def samples(coordinator: Coordinator) -> Iterator[Sample]:
+    """Yield who leads, whether the leader's loop turns, whether Redis answers and is fit, and how often watches began
+    again."""
+    leads = coordinator.leadership.leading
+    yield number(leader_metrics.MASTER_STATUS, leads, leader_metrics.LEASE_NAME)
+    if leads:
+        age = next((turn.age for turn in coordinator.turns.loops if turn.name == "term"), 0.0)
+        yield number(leader_metrics.LAST_TURN, time.time() - age)
+        if coordinator.last_epoch >= coordinator.leadership.epoch:  # else this term has not begun to rebuild
+            yield number(leader_metrics.EPOCH, coordinator.last_epoch)
+    if coordinator.redis.answers is not None:
+        yield number(process_metrics.REDIS_UP, coordinator.redis.answers)
+    if coordinator.redis.answers:
+        yield number(process_metrics.REDIS_FIT, not coordinator.redis.unfit)
+    watches = coordinator.watches
+    yield from process_page.restarts(
+        (*watches.informers, *watches.foreign.informers, *watches.requests.kinds.informers)
+    )

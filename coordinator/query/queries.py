@@ -61,8 +61,8 @@ class StoreQueries:
     def queues(self) -> list[Document]:
         """See `Queries`."""
         self.check_owner()
-        found = documents.queues(self._snapshots.read(), self.clock(), self.rules.cost, self.policies())
-        return documents.with_deletions(documents.with_idle_usage(found, self.idle_usage()), self.is_deleted)
+        snapshot, cost = self._snapshots.read(), self.rules.cost
+        return documents.queues(snapshot, self.clock(), cost, self.policies(), self.idle_usage(), self.is_deleted)
 
     def queue(self, name: str) -> Document:
         """See `Queries`."""

@@ -116,9 +116,7 @@ def bump(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 
 
 def _bump(session: Session, item: Manifest, change: ChangeOptions) -> None:
-    job_changes.refuse_bump(item)
-    figures = api_client.find(session).queue(job_state.queue_of(item))
-    bumped = job_changes.bump(item, figures, output.now())
+    bumped = job_changes.bump(item, lambda queue: api_client.find(session).queue(queue), output.now())
     if bumped.change is None:
         click.echo(bumped.note)
         return

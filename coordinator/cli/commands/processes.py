@@ -22,7 +22,7 @@ from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.completions import Completions
 from coordinator.health.hang_watch import HangWatch
-from coordinator.http import coordinator_metrics, coordinator_server, life_port, report_port
+from coordinator.http import coordinator_server, life_port, report_port
 from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.node_places import NodePlaces
@@ -146,10 +146,10 @@ def _metrics(
     coordinator: Coordinator, figures: ProcessMetrics, queries: StoreQueries, read: Callable[[], QueueStats]
 ) -> list[_Loop]:
     """Let the coordinator's page show what its parts know. Return what reads the queues for it."""
-    figures.registry.add_source(lambda: coordinator_metrics.samples(coordinator))
+    figures.registry.add_source(lambda: coordinator_server.samples(coordinator))
     if not coordinator.settings.metrics_port:
         return []
-    reader = coordinator_metrics.queue_gauge_reader(
+    reader = coordinator_server.queue_gauge_reader(
         coordinator, queries, read, QueueNames(coordinator.settings.metrics_queues)
     )
     figures.registry.add_source(reader.samples)
