@@ -22,6 +22,7 @@ from coordinator.local.stack_start import START_SECONDS, Report, StackStart, Sta
 from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import WATCH_SECONDS, Command, Supervisor
 from coordinator.local.torchq_processes import TorchqProcesses, noted_port
+from coordinator.looks import looks
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds import generate
@@ -322,13 +323,10 @@ def _listable(cluster: Cluster, resource: Resource) -> bool:
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise LocalError(
-                f"the cluster did not start: waited {START_SECONDS:.0f} s in vain for {what}; see the logs folder"
-            )
-        time.sleep(0.02)
+    if not any(condition() for _ in looks(START_SECONDS, 0.02)):
+        raise LocalError(
+            f"the cluster did not start: waited {START_SECONDS:.0f} s in vain for {what}; see the logs folder"
+        )
 
 
 def claim_redis(cluster: Cluster, url: str, lease_namespace: str, *, is_own: bool) -> None:

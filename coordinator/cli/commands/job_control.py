@@ -4,7 +4,6 @@ One rule: each change is one patch of the TorchJob, safe to repeat; a refused pa
 is not the one that was named is never touched: each request has its uid.
 """
 
-import time
 from collections.abc import Callable
 
 import click
@@ -17,6 +16,7 @@ from coordinator.cli.session import Session, pass_session
 from coordinator.control import job_changes
 from coordinator.control.change_author import Change
 from coordinator.errors import CoordinatorError
+from coordinator.looks import looks
 from coordinator.wording import job_state
 from crds.api_resources import TORCHJOBS
 from kube import errors
@@ -205,15 +205,14 @@ def _release(
     item = author(session, change).change_job(item, suspended)
     if change.dry_run:
         return item
-    name, deadline = job_state.display_name(item), time.monotonic() + timeout
-    while job_state.is_admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
+    name = job_state.display_name(item)
+    for _ in looks(timeout, _LOOK_SECONDS):
+        item = job_ref.find(session, str(job_ref.key(item)))
+        if not job_state.is_admitted(item) and (item.get("status") or {}).get("phase") == "Suspended":
+            return item
         if job_state.is_finished(item):
             raise MoveFailed(f"job {name} finished before it could be suspended")
-        if time.monotonic() > deadline:
-            raise MoveFailed(
-                f"job {name} is suspended but still holds its room after {timeout:.0f} s; "
-                "run the same command again to continue"
-            )
-        time.sleep(_LOOK_SECONDS)
-        item = job_ref.find(session, str(job_ref.key(item)))
-    return item
+    raise MoveFailed(
+        f"job {name} is suspended but still holds its room after {timeout:.0f} s; run the same command again to "
+        "continue"
+    )
