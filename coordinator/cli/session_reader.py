@@ -32,11 +32,6 @@ class SessionReader:
         """See JobReader."""
         return self.session.cluster
 
-    @property
-    def is_embedded(self) -> bool:
-        """See JobReader."""
-        return self.session.is_embedded
-
     def ask(self, question: Callable[[Queries], T], otherwise: Callable[[Exception], T]) -> T:
         """See JobReader."""
         return api_client.ask(self.session, question, otherwise)

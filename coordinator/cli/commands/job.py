@@ -76,7 +76,8 @@ def show(session: Session, jobs: JobChoice, form: str | None) -> None:
 
 
 def _show(session: Session, item: Manifest, form: str | None) -> None:
-    context, document = job_answers.read_details(SessionReader(session), item, output.now())
+    reader, embedded = SessionReader(session), session.is_embedded
+    context, document = job_answers.read_details(reader, item, output.now(), embedded=embedded)
     if form in ("json", "yaml"):
         output.print_document({**item, "details": document}, form)
     else:

@@ -35,7 +35,6 @@ class PageReader:
 
     cluster: KubernetesCluster
     fetch: Fetch
-    is_embedded: bool = False
 
     def ask(self, question: Callable[[Queries], T], otherwise: Callable[[Exception], T]) -> T:
         try:
