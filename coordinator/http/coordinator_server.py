@@ -1,6 +1,7 @@
-"""The health and the status of a coordinator, and its read-only API, over HTTP.
+"""The health and the status of a coordinator, and its read-only API, over HTTP; and what it shows in metrics.
 
-One rule: no request changes anything in the coordinator, the store or the cluster.
+One rule: no request changes anything in the coordinator, the store or the cluster. A page of metrics waits for no
+Redis, no API server and no pick.
 
     /healthz   200 while every loop of the process turns, else 503 with those that do not
     /readyz    200 when the caches are read, else 503 with those that are not

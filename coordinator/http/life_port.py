@@ -1,4 +1,5 @@
-"""The port of a process for its probes and its metrics, apart from the answers that name jobs.
+"""The port of a process for its probes and its metrics, apart from the answers that name jobs, and what the process
+tells its supervisor: no metrics if it has a port of its own.
 
 One rule: no answer waits for anything, and none names a job.
 

@@ -88,14 +88,14 @@ def _another_pick(item: Document) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class BoundQueries:
-    """Queries, as `coordinator.query.questions.Queries` describes them, within the bounds of a visitor."""
+    """Queries, as `coordinator.query.questions.Queries` describes them, within the bounds of a reader."""
 
     all: Queries
     bounds: Callable[[Collection[str]], Bounds]
-    """A function that returns what the visitor is told, also about the namespaces that are given."""
+    """A function that returns what the reader is told, also about the namespaces that are given."""
 
     def queues(self) -> list[Document]:
-        """Return the queues that the visitor may get."""
+        """Return the queues that the reader may get."""
         return self.bounds(()).queues(self.all.queues())
 
     def queue(self, name: str) -> Document:
@@ -110,7 +110,7 @@ class BoundQueries:
         return self.bounds(()).picks(self.all.next(count, roomy=roomy))
 
     def places(self, queues: Collection[str]) -> list[Document]:
-        """Return the places of the visitor's jobs."""
+        """Return the places of the reader's jobs."""
         return self.bounds(()).places(self.all.places(queues))
 
     def job(self, key: JobKey) -> Document:
