@@ -14,7 +14,7 @@ from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
 from coordinator.query.questions import Document, UnknownObject
-from coordinator.query.remote import RecorderHistory
+from coordinator.query.remote_queries import History
 from kube import errors
 from kube.api import Manifest
 
@@ -138,7 +138,7 @@ class FakeServers:
             "me",
             cast(Any, self),
             lambda: cast(Any, self),
-            lambda: RecorderHistory(self.history),
+            lambda: History(self.history),
             lambda _: told,
             may_act=True,
             may=lambda _: True,
