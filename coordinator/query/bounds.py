@@ -6,7 +6,7 @@ that the reader's own jobs depend on.
 """
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.access.readers import Reader
 from coordinator.query.questions import ANOTHER, UNKNOWN_PREFIX, Document, Queries, UnknownObject
@@ -22,6 +22,13 @@ class Bounds:
     """A function that returns whether jobs that the reader may read could use a queue."""
     is_listed: Callable[[str], bool]
     """A function that returns whether a list of queues that the reader gets has a queue."""
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        # The streams of a dashboard look pages up by these bounds, each second each of them.
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash((self.reader, self.uses, self.is_listed)))
+        return self._hash or 0
 
     def shows(self, queue: str) -> bool:
         """Return whether the reader is told about a queue that it names."""

@@ -64,7 +64,7 @@ def _run_live(session: Session, every: float, count: int, picks: int, listing: T
             keys = map(job_ref.key, items)
             training = reports.read(partial(api_client.find, session), keys) if before and items else {}
             ordered = listing.sort(queue_columns.queue_columns(output.now()), found.queues)
-            queues = ordered if listing.sort_by else queue_columns.busy_first(ordered)
+            queues = ordered if listing.sort_by else [*queue_columns.busy_first(ordered)]
             return replace(found, queues=queues, jobs=items, training=training)
 
         live.run(read, every, count, Console(file=terminal.beneath(sys.stdout)))  # `screen` has cleaned all lines

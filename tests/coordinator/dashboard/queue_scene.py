@@ -69,6 +69,7 @@ def reading(
     """Return what the cluster shows."""
     waits = ((queue_wait(item["metadata"]["name"]), item["status"].get("oldestWaitSeconds")) for item in queues)
     given = {"status": ALIVE, "began": moments.began(waits, NOW, {}), "figures_at": NOW, **fields}
+    given["has_idle_growth"] = any(item["status"].get("idleUsage") for item in queues)
     upcoming = {"items": [*fitting], "pool": pool or {"capacity": None, "used": {}}, "waiting": waiting}
     return Reading(number=1, at=NOW, queues=tuple(queues), upcoming=upcoming, in_order={"items": [*in_order]}, **given)
 
