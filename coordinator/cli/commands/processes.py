@@ -24,7 +24,6 @@ from coordinator.health.completions import Completions
 from coordinator.health.hang_watch import HangWatch
 from coordinator.http import coordinator_metrics, coordinator_server, life_port, report_port, signs_of_life
 from coordinator.http.coordinator_server import CoordinatorLife
-from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.queue_statuses import QueueStatuses
@@ -47,6 +46,7 @@ from coordinator.worker.worker_metrics import WorkerSource
 from kube import threads
 from kube.client import KubernetesCluster
 from kube.errors import ClusterError
+from kube.process import gc_tuning
 from kube.process.turns import Turns
 from kube.stop import Stop, drain
 from queues import rules

@@ -28,7 +28,6 @@ from coordinator.dashboard.server import Frame
 from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.http import listening_ports, signs_of_life
-from coordinator.leader import gc_tuning
 from coordinator.local import supervisor
 from coordinator.local.target import IN_CLUSTER
 from coordinator.metrics import dashboard_metrics, process_page
@@ -39,6 +38,7 @@ from coordinator.rbac import preflight
 from coordinator.rbac.permissions import DASHBOARD, USER
 from coordinator.settings import Settings
 from kube import client, threads
+from kube.process import gc_tuning
 from kube.process.turns import Turns
 from kube.settings import RetrySettings
 
