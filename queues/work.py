@@ -44,7 +44,7 @@ class WorkSettings:
     """The wait after the first failure."""
     backoff_cap: float = 60.0
     """The longest wait after a failure."""
-    tenant_share: float = 0.125
+    tenant_share: float = 0.0625
     """The part of all threads, rounded up to two at least, that the keys of one tenant hold at most while another has
     had keys, too. So a key of a tenant with few keys waits for no run of another tenant. Its own run shares the Python
     of the worker, and the API server, with few others: more of them at a time end hardly sooner."""

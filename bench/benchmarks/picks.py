@@ -18,10 +18,10 @@ from bench.support import redis_server
 from bench.support.arena import GPU, START
 from bench.support.processes import room
 from coordinator import settings
-from coordinator.leader import gc_tuning
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
+from kube.process import gc_tuning
 from queues.pick_cycle import PickCycle
 from queues.picking import read_depth
 from queues.placement.gangs import EVERY, Gang, Members, Shape

@@ -23,7 +23,6 @@ from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.completions import Completions
 from coordinator.health.hang_watch import HangWatch
 from coordinator.http import coordinator_server, life_port, report_port
-from coordinator.leader import gc_tuning
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.queue_statuses import QueueStatuses
@@ -44,7 +43,7 @@ from coordinator.worker import process
 from coordinator.worker.worker_life import WorkerLife, WorkerSource
 from kube.client import KubernetesCluster
 from kube.errors import ClusterError
-from kube.process import threads
+from kube.process import gc_tuning, threads
 from kube.process.turns import Turns
 from kube.stop import Stop, drain
 from queues import rules

@@ -28,7 +28,6 @@ from coordinator.dashboard.server import Frame
 from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
 from coordinator.http import life_port, listening_ports
-from coordinator.leader import gc_tuning
 from coordinator.life.health_checks import Check
 from coordinator.life.process_checks import ProcessLife
 from coordinator.local import supervisor
@@ -41,7 +40,7 @@ from coordinator.rbac import preflight
 from coordinator.rbac.permissions import DASHBOARD, USER
 from coordinator.settings import Settings
 from kube import client
-from kube.process import threads
+from kube.process import gc_tuning, threads
 from kube.process.turns import Turns
 from kube.settings import RetrySettings
 
