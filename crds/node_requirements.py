@@ -7,9 +7,12 @@ is not read either: it is compared with each node, in a thread that all tenants 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from typing import Any, Protocol
 
 import orjson
+
+from crds.resources.amounts import JOBS, NOTHING, Amounts, add
 
 MOST_PARTS = 32
 """The most tolerations that are read, and the most terms and expressions of a node affinity together. With 1,000 nodes,
@@ -224,6 +227,45 @@ def _compares(operator: str, value: str | None, values: Sequence[Any]) -> bool:
 
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+class OfferingNode(Protocol):
+    """A node with what it offers."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def taints(self) -> tuple[Taint, ...]: ...
+    @property
+    def allocatable(self) -> Amounts:
+        """What pods may request from the node in total, including what is in use; empty if it is not known."""
+
+
+def could_hold(nodes: Sequence[OfferingNode], pods: Iterable[tuple[Amounts, str]], charge: Amounts) -> bool:
+    """Return whether nodes could hold pods, which have this charge together, if they were empty. Of each kind of pods,
+    what one pod asks for and its place condition are given.
+
+    By the answer, the pods of a job leave a cordoned node or stay there: for the worker that moves them, and for the
+    leader that counts their room. Each pod needs a node on which it may run. A node that does not report its resources
+    could hold anything.
+    """
+    usable: dict[str, OfferingNode] = {}
+    for demand, where in pods:
+        place = PlaceCondition.parse(where)
+        welcoming = [node for node in nodes if place.allows(node.name, node.labels, node.taints)]
+        if not any(not node.allocatable or _covers(node.allocatable, demand) for node in welcoming):
+            return False
+        usable |= {node.name: node for node in welcoming}
+    together = reduce(add, (node.allocatable for node in usable.values()), NOTHING)
+    unknown = any(not node.allocatable for node in usable.values())
+    return unknown or _covers(together, {**charge, JOBS: 0})
+
+
+def _covers(room: Amounts, requests: Amounts) -> bool:
+    """Return whether room has at least what is asked for of each resource."""
+    return all(room.get(name, 0) >= amount for name, amount in requests.items())
 
 
 def _text(value: Any) -> str:
