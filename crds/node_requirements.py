@@ -7,12 +7,11 @@ is not read either: it is compared with each node, in a thread that all tenants 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Protocol
 
 import orjson
 
-from crds.resources.amounts import JOBS, NOTHING, Amounts, add
+from crds.resources.amounts import JOBS, NOTHING, Amounts
 
 MOST_PARTS = 32
 """The most tolerations that are read, and the most terms and expressions of a node affinity together. With 1,000 nodes,
@@ -251,16 +250,17 @@ def could_hold(nodes: Sequence[OfferingNode], pods: Iterable[tuple[Amounts, str]
     leader that counts their room. Each pod needs a node on which it may run. A node that does not report its resources
     could hold anything.
     """
-    usable: dict[str, OfferingNode] = {}
-    for demand, where in pods:
-        place = PlaceCondition.parse(where)
-        welcoming = [node for node in nodes if place.allows(node.name, node.labels, node.taints)]
-        if not any(not node.allocatable or _covers(node.allocatable, demand) for node in welcoming):
-            return False
-        usable |= {node.name: node for node in welcoming}
-    together = reduce(add, (node.allocatable for node in usable.values()), NOTHING)
-    unknown = any(not node.allocatable for node in usable.values())
-    return unknown or _covers(together, {**charge, JOBS: 0})
+    kinds = [(demand, PlaceCondition.parse(where)) for demand, where in pods]
+    homeless, rest = set(range(len(kinds))), {**charge, JOBS: 0}
+    for node in nodes:
+        welcome = {at for at, (_, place) in enumerate(kinds) if place.allows(node.name, node.labels, node.taints)}
+        offered = node.allocatable
+        homeless -= {at for at in welcome if not offered or _covers(offered, kinds[at][0])}
+        if welcome:
+            rest = {name: amount - offered.get(name, 0) for name, amount in rest.items()} if offered else {}
+        if not homeless and _covers(NOTHING, rest):
+            return True  # with most nodes, few of them are looked at
+    return not homeless and _covers(NOTHING, rest)
 
 
 def _covers(room: Amounts, requests: Amounts) -> bool:
