@@ -144,7 +144,7 @@ SCENARIOS = (
         allocatable={"cpu": "3", "pods": "9"},
     ),
     Scenario(
-        name="cordoned",  # a job stays on a closed node, and what it holds there is not taken from the other node
+        name="withheld",  # a job stays on a closed node, and what it holds there is not taken from the other node
         queues={"a": {}, "b": {"weight": 2}},
         jobs={
             "one": _whole(FIRST_NODE),
