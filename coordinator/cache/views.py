@@ -71,6 +71,8 @@ class JobView:
     """Whether a stage behind the first one has begun."""
     admission: Admission | None = None
     phase: str = ""
+    refuses_evictions: bool = False
+    """Whether its pods stay on nodes that are cordoned."""
     suspended: bool = False
     cancelled: bool = False
     held: bool = False
@@ -233,6 +235,7 @@ def job_view(manifest: Manifest) -> JobView:
         is_past_first=any(str(stage.index) in job.status.stages for stage in job.spec.stages if stage.awaits),
         admission=job.admission,
         phase=job.status.phase,
+        refuses_evictions=job.spec.evictions == "Refuse",
         suspended=job.spec.suspend,
         cancelled=job.spec.cancel,
         held=job.spec.scheduling_policy.hold,
