@@ -18,11 +18,11 @@ PER_SECOND = 20.0
 AT_ONCE = 100
 """Jobs that may be offered in a row before the limit applies."""
 MOST_UNDER_WAY = 4
-"""The most offers that no change of their jobs has answered yet. With answers within 0.2 s they are no limit."""
+"""The most offers whose writes nobody has seen yet. Where they are seen within 0.2 s, this is no limit."""
 UNDER_WAY_SECONDS = 1.0
 """After this time an offer no longer counts as under way: so a few offers a second are made at least."""
 UNANSWERED_SECONDS = 20.0
-"""How long an offer may still be answered. Then the workers that got it have lost it."""
+"""How long a worker may still write after an offer: then it has lost the key."""
 
 
 class QueuedLimiter:
@@ -37,7 +37,7 @@ class QueuedLimiter:
         self._ready: RoundRobin[JobKey] = RoundRobin()
         self._numbers = count()
         self._unanswered: dict[JobKey, float] = {}
-        """When each offer was made that no change of its job has answered, earliest first."""
+        """When each offer was made whose job still needs the write, as far as is known, earliest first."""
         self._next = 0.0
         """The time at which the next offer would be due if all offers were evenly spaced."""
 
@@ -48,7 +48,6 @@ class QueuedLimiter:
     def add(self, offer: Offer) -> None:
         """Let an offer wait for its turn; a job that already waits keeps its place."""
         key, is_waiting = offer.key, offer.key in self._offers
-        self._unanswered.pop(key, None)
         self._offers[key] = offer
         if not offer.delay:
             self._delayed.pop(key, None)
@@ -73,6 +72,7 @@ class QueuedLimiter:
         under_way = self._under_way(now)
         while self._next <= now and under_way < MOST_UNDER_WAY and (key := self._ready.pop()) is not None:
             offers.append(replace(self._offers.pop(key), delay=0.0))
+            self._unanswered.pop(key, None)
             self._unanswered[key], under_way = now, under_way + 1
             self._next += 1 / PER_SECOND
         return offers
