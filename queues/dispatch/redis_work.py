@@ -112,8 +112,10 @@ class RedisWork:
     def brief(self, briefs: Mapping[JobKey, bytes]) -> None:
         """See WorkSource."""
         for chunk in chunks(list(briefs.items()), _OFFERS_PER_CALL):
-            texts = itertools.chain.from_iterable((str(key), brief) for key, brief in chunk)
-            _BRIEF(self._connection, arguments=[BRIEF_SECONDS, *texts])
+            arguments: list[str | bytes | int] = [BRIEF_SECONDS]
+            for key, brief in chunk:
+                arguments += (str(key), brief)
+            _BRIEF(self._connection, arguments=arguments)
 
     def dispatch(self) -> int:
         """See WorkSource."""
