@@ -31,15 +31,16 @@ REMEMBERED = 512
 def write(manifest: Mapping[str, Any]) -> bytes:
     """Return the brief of a job; empty if the job has none."""
     metadata = manifest["metadata"]
+    version = metadata.get("resourceVersion")
     digest = "" if isinstance(manifest, LargeObject) else _digest(manifest.get("spec"))
-    if not digest or "deletionTimestamp" in metadata:
+    if not digest or not version or "deletionTimestamp" in metadata:
         return b""
     brief = orjson.dumps(
         [
             digest,
-            metadata["resourceVersion"],
+            version,
             metadata.get("generation", 0),
-            metadata["creationTimestamp"],
+            metadata.get("creationTimestamp"),
             _own(metadata.get("labels")),
             _own(metadata.get("annotations")),
             manifest.get("status"),
