@@ -1,8 +1,9 @@
 """Fixtures for test suites that need a Kubernetes API server: `server`, `cluster`, `namespace`.
 
 `server` and `cluster` are parametrised: the embedded server always, and a real kube-apiserver where KUBEBUILDER_ASSETS
-names the folder of its binaries. `embedded_server` and `embedded_cluster` provide the embedded server alone. Tests share
-one client of each server: a kubeconfig and a new connection cost as much CPU time as ten requests.
+names the folder of its binaries. `embedded_server` and `embedded_cluster` provide the embedded server alone.
+
+Tests share one client of each server: a kubeconfig and a new connection cost as much CPU time as ten requests.
 """
 
 import itertools
