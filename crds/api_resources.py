@@ -3,7 +3,9 @@
 One rule: this is the only module that builds URL paths of the API server.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from crds.labels import GROUP
 
@@ -40,6 +42,14 @@ class Resource:
         """Return the URL path of a collection (without a name), an object, or its subresource."""
         scope = ["namespaces", namespace] if namespace and self.namespaced else []
         return "/".join(filter(None, [self.root, *scope, self.plural, name, subresource]))
+
+    def manifest(self, metadata: Mapping[str, Any], **sections: Any) -> dict[str, Any]:
+        """Return an object of this resource."""
+        return {"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata, **sections}
+
+    def reference(self, name: str, uid: str) -> dict[str, Any]:
+        """Return the reference to an object of this resource."""
+        return {"apiVersion": self.api_version, "kind": self.kind, "name": name, "uid": uid}
 
 
 TORCHJOBS = Resource(GROUP, VERSION, "torchjobs", "TorchJob")

@@ -108,13 +108,7 @@ def versions(uid: str) -> Iterator[str]:
 
 def manifest(spec: ModelVersionSpec, status: ModelVersionStatus) -> dict[str, Any]:
     """Return the manifest of the version that `spec` names."""
-    return {
-        "apiVersion": MODEL_VERSIONS.api_version,
-        "kind": MODEL_VERSIONS.kind,
-        "metadata": {"name": f"{spec.model_name}-{spec.version}"},
-        "spec": _set(spec),
-        "status": _set(status),
-    }
+    return MODEL_VERSIONS.manifest({"name": f"{spec.model_name}-{spec.version}"}, spec=_set(spec), status=_set(status))
 
 
 def _set(part: LenientModel) -> dict[str, Any]:

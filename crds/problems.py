@@ -5,14 +5,23 @@ One rule: the command line and the server report a problem with the same sentenc
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from crds.errors import Problem
+from crds.errors import InvalidObject, Problem
 
 Location = Sequence[str | int]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def validate(model: type[_Model], manifest: Any) -> _Model:
+    """Return a manifest as an object of a model. Raise InvalidObject with every problem."""
+    try:
+        return model.model_validate(manifest, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise InvalidObject(unique(translate(error))) from error
 
 
 def find(model: type[BaseModel], value: Any, at: str = "") -> list[Problem]:

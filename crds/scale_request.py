@@ -5,14 +5,12 @@ a worker marks it Failed with the reason.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from crds import labels, problems
 from crds.api_resources import SCALE_INS, SCALE_OUTS, VERSION, Resource
-from crds.errors import InvalidObject
 from crds.label_names import DNS_LABEL
 from crds.metadata import Metadata
 from crds.model import LenientModel, StrictModel, Text, Time
@@ -124,19 +122,15 @@ class ScaleIn(StrictModel):
 
 
 ScaleRequest = ScaleOut | ScaleIn
-RESOURCES: Mapping[str, Resource] = MappingProxyType({"ScaleOut": SCALE_OUTS, "ScaleIn": SCALE_INS})
+RESOURCES: Mapping[str, Resource] = {"ScaleOut": SCALE_OUTS, "ScaleIn": SCALE_INS}
 """The resource of each kind."""
-MODELS: Mapping[str, type[ScaleOut] | type[ScaleIn]] = MappingProxyType({"ScaleOut": ScaleOut, "ScaleIn": ScaleIn})
+MODELS: Mapping[str, type[ScaleOut] | type[ScaleIn]] = {"ScaleOut": ScaleOut, "ScaleIn": ScaleIn}
 """The model of each kind."""
 
 
 def parse(manifest: Any) -> ScaleRequest:
     """Return a manifest as a request with defaults. Raise InvalidObject with every problem."""
-    model = MODELS.get(manifest.get("kind"), ScaleOut)
-    try:
-        return model.model_validate(manifest, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise InvalidObject(problems.unique(problems.translate(error))) from error
+    return problems.validate(MODELS.get(manifest.get("kind"), ScaleOut), manifest)
 
 
 def manifest(kind: Literal["ScaleOut", "ScaleIn"], job: str, **spec: Any) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from crds import problems
 from crds.errors import InvalidObject, Problem
 from crds.metadata import Metadata, NamedMetadata
-from crds.model import ClassName, LenientModel, Name, StrictModel
+from crds.model import ClassName, LabelName, LenientModel, Name, StrictModel
 from crds.resources import quantities, resource_names
 from crds.resources.amounts import OTHERS, Amounts
 from crds.torchjob import demand
@@ -24,7 +24,6 @@ Quantity = Annotated[
     WithJsonSchema({"x-kubernetes-int-or-string": True, "minimum": 0, "maxLength": 64, "pattern": quantities.PATTERN}),
 ]
 ResourceName = Annotated[str, Field(max_length=253)]
-LabelName = Annotated[str, Field(max_length=317)]
 GangQueueName = Annotated[str, Field(min_length=1, max_length=253)]
 LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
 Quota = Annotated[dict[ResourceName, Quantity], Field(max_length=64)]
@@ -152,10 +151,7 @@ def read(manifest: Any) -> TenantQueue:
 
     Raise InvalidObject as for `parse`, except for problems that earlier versions accepted (`ineffective`).
     """
-    try:
-        queue = TenantQueue.model_validate(manifest, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise InvalidObject(problems.unique(problems.translate(error))) from error
+    queue = problems.validate(TenantQueue, manifest)
     queue_problems = problems.unique(_check(queue))
     if queue_problems:
         raise InvalidObject(queue_problems)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crds import integers, labels, owners, timestamps
+from crds import integers, labels, owners
 from crds.keys import JobKey
 from crds.resources.amounts import PODS, Amounts
 from crds.torchjob.demand import HostPort, host_ports, pod_demand
@@ -175,11 +175,6 @@ def _needs(spec: Mapping[str, Any]) -> _Needs:
         return _Needs(pod_demand(spec), host_ports(spec))
     except INVALID_SPEC_ERRORS as error:
         return _Needs({PODS: 1}, problem=f"what the pod asks for cannot be read: {error}")
-
-
-def parse_time(timestamp: str) -> float:
-    """Return a Kubernetes time as seconds since the epoch."""
-    return timestamps.parse_seconds(timestamp)
 
 
 def _group(metadata: Mapping[str, Any], *, owned: bool) -> str:

@@ -35,15 +35,10 @@ def merge_conditions(
     for new in updates:
         old = conditions.get(new["type"], {})
         changed_at = old.get("lastTransitionTime") if old.get("status") == new["status"] else None
-        conditions[new["type"]] = {**new, "lastTransitionTime": changed_at or timestamp(now)}
+        conditions[new["type"]] = {**new, "lastTransitionTime": changed_at or timestamps.format_time(now)}
     return list(conditions.values())
 
 
 def differs(status: Status, before: Mapping[str, Any]) -> bool:
     """Return whether any field of a status differs from the status before."""
     return any(before.get(name) != value for name, value in status.items())
-
-
-def timestamp(moment: float) -> str:
-    """Format seconds since the epoch as a Kubernetes time."""
-    return timestamps.format_time(moment)

@@ -53,8 +53,7 @@ def _create_default_queue(cluster: Cluster) -> bool:
 
     A kube-apiserver serves a kind only some moments after its definition is created, so NotFound is tried again.
     """
-    default = {"metadata": {"name": DEFAULT_QUEUE}, "spec": {"weight": 1}}
-    body = {"apiVersion": GANG_QUEUES.api_version, "kind": GANG_QUEUES.kind, **default}
+    body = GANG_QUEUES.manifest({"name": DEFAULT_QUEUE}, spec={"weight": 1})
     deadline, pause = time.monotonic() + _SERVED_SECONDS, threading.Event()
     while True:
         try:

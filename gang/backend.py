@@ -23,17 +23,9 @@ def scheduled_by(scheduler: str) -> dict[str, str]:
 
 def manifest(resource: Resource, gang: Gang, spec: Mapping[str, Any]) -> Manifest:
     """Return the object of a gang, owned by the job so that it is deleted with the job."""
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {
-            "name": gang.name,
-            "namespace": gang.namespace,
-            "labels": dict(gang.labels),
-            "ownerReferences": [dict(gang.owner)],
-        },
-        "spec": dict(spec),
-    }
+    metadata = {"name": gang.name, "namespace": gang.namespace}
+    owned = {"labels": dict(gang.labels), "ownerReferences": [dict(gang.owner)]}
+    return resource.manifest({**metadata, **owned}, spec=dict(spec))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +91,6 @@ def view(resource: Resource, manifest: Manifest, fields: tuple[str, ...], **more
     define its size."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
     group_labels: Mapping[str, str] = metadata.get("labels") or {}
-    version = metadata.get("resourceVersion", "")
     time = (metadata.get("annotations") or {}).get(labels.TOUCHED) or metadata.get("creationTimestamp")
     return GroupView(
         resource=resource,
@@ -107,12 +98,12 @@ def view(resource: Resource, manifest: Manifest, fields: tuple[str, ...], **more
         name=metadata["name"],
         uid=metadata["uid"],
         job_uid=owners.job_uid(metadata),
-        attempt=_number(group_labels.get(labels.ATTEMPT, "")),
+        attempt=integers.parse(group_labels.get(labels.ATTEMPT), -1),  # -1 matches nothing
         written=timestamps.seconds_or_none(time) or 0.0,
         spec={name: _canonical(name, spec[name]) for name in fields if name in spec},
         deleting="deletionTimestamp" in metadata,
         since=timestamps.seconds_or_none(metadata.get("creationTimestamp")),
-        version=max(_number(version), 0),
+        version=integers.parse(metadata.get("resourceVersion"), 0),
         **more,
     )
 
@@ -134,11 +125,6 @@ def _amount(name: str, quantity: Any) -> Any:
         return quantities.format_amount(name, quantities.parse(name, quantity))
     except ValueError:
         return quantity
-
-
-def _number(text: str) -> int:
-    """Return the number in a label; -1, which matches nothing, if a user has made it invalid."""
-    return integers.parse(text, -1)
 
 
 def spec_patch(target: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ deleted.
 
 import logging
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from crds import excerpts
@@ -51,6 +53,21 @@ class ObjectErrors:
         if self._errors:
             with self._lock:
                 self._errors.pop(subject, None)
+
+    @contextmanager
+    def skipping(self, subject: str, *, leaving: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+        """Record an error that the block raises, so that only this object is skipped; else forget the object's error.
+
+        Errors of the types in `leaving` leave the block: they are about more than this object.
+        """
+        try:
+            yield
+        except leaving:
+            raise
+        except Exception as error:
+            self.record(subject, error)
+        else:
+            self.clear(subject)
 
     @property
     def objects(self) -> int:

@@ -9,74 +9,60 @@ WAIT_BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_4
 START_BUCKETS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
 RUN_BUCKETS = (10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_200.0, 86_400.0, 259_200.0, 604_800.0)
 
-ADMISSIONS = Metric(
-    name="torchq_admissions_total",
-    kind="counter",
-    help="Jobs that were admitted from a queue.",
-    labels=("queue",),
-    of="worker",
-)
+ADMISSIONS = Metric("torchq_admissions_total", "Jobs that were admitted from a queue.", of="worker", labels=("queue",))
 FINISHED = Metric(
-    name="torchq_jobs_finished_total",
-    kind="counter",
-    help="Jobs that reached their end, by result: succeeded or failed.",
-    labels=("queue", "result"),
+    "torchq_jobs_finished_total",
+    "Jobs that reached their end, by result: succeeded or failed.",
     of="worker",
+    labels=("queue", "result"),
 )
 SENT_BACK = Metric(
-    name="torchq_jobs_sent_back_total",
-    kind="counter",
-    help="Jobs that gave back their admission and wait again, by the reason in their status.",
-    labels=("queue", "reason"),
+    "torchq_jobs_sent_back_total",
+    "Jobs that gave back their admission and wait again, by the reason in their status.",
     of="worker",
+    labels=("queue", "reason"),
 )
 RESTARTS = Metric(
-    name="torchq_job_restarts_total",
-    kind="counter",
-    help="Failures after which pods were restarted or replaced: Retryable (charged to the job) or Disruption (not).",
-    labels=("queue", "cause"),
+    "torchq_job_restarts_total",
+    "Failures after which pods were restarted or replaced: Retryable (charged to the job) or Disruption (not).",
     of="worker",
+    labels=("queue", "cause"),
 )
 WAIT_SECONDS = Metric(
-    name="torchq_admission_wait_time_seconds",
-    kind="histogram",
-    help="Time from the submission of a job, or from when it last began to wait, to its admission.",
+    "torchq_admission_wait_time_seconds",
+    "Time from the submission of a job, or from when it last began to wait, to its admission.",
+    of="worker",
     labels=("queue",),
     buckets=WAIT_BUCKETS,
-    of="worker",
 )
 UNTIL_RUNNING_SECONDS = Metric(
-    name="torchq_admitted_until_running_seconds",
-    kind="histogram",
-    help="Time from the admission of a job until every task first had its minimum of running pods.",
+    "torchq_admitted_until_running_seconds",
+    "Time from the admission of a job until every task first had its minimum of running pods.",
+    of="worker",
     labels=("queue",),
     buckets=START_BUCKETS,
-    of="worker",
 )
 EXECUTION_SECONDS = Metric(
-    name="torchq_job_execution_seconds",
-    kind="histogram",
-    help="Time from the last admission of a job to its end, with its restarts.",
+    "torchq_job_execution_seconds",
+    "Time from the last admission of a job to its end, with its restarts.",
+    of="worker",
     labels=("queue",),
     buckets=RUN_BUCKETS,
-    of="worker",
 )
 SUBMIT_TO_PODS_SECONDS = Metric(
-    name="torchq_submit_to_pods_seconds",
-    kind="histogram",
-    help="Time from the submission of a job until its first pods existed, for jobs that never waited a second time.",
-    buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0),
+    "torchq_submit_to_pods_seconds",
+    "Time from the submission of a job until its first pods existed, for jobs that never waited a second time.",
     of="worker",
+    buckets=(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0),
 )
 HELD_SECONDS = Metric(
-    name="torchq_held_stage_seconds",
-    kind="histogram",
-    help="Time of a stage in which a job holds room and does not run. Before its admission: dispatch (picked, until "
+    "torchq_held_stage_seconds",
+    "Time of a stage in which a job holds room and does not run. Before its admission: dispatch (picked, until "
     "its key is leased), handover (until a worker begins), admission (until that is written). After its end: "
     "reconcile (the leader sees that its pods have ended, until it sees that the job has, or the reverse), release "
     "(until the charge is freed). No stage compares the clocks of two machines, so none is negative.",
+    of="queueing",
     labels=("stage",),
     buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
-    of="queueing",
 )
 METRICS = tuple(each for each in vars().values() if isinstance(each, Metric))

@@ -13,7 +13,7 @@ import yaml
 
 from coordinator.cli.refusals import field_paths, foreign
 from coordinator.errors import CoordinatorError
-from crds import yamltext
+from kube import yamltext
 from kube.api import Manifest
 
 LARGEST_FILE = 32 * 1024 * 1024

@@ -41,13 +41,11 @@ def is_name(text: str) -> bool:
 def manifests(archive: Archive, copy: int, namespace: str) -> list[Manifest]:
     """Return the ConfigMaps of a copy, without owners."""
     return [
-        {
-            "apiVersion": CONFIG_MAPS.api_version,
-            "kind": CONFIG_MAPS.kind,
-            "metadata": {"name": name, "namespace": namespace, "labels": {labels.CODE: archive.short}},
-            "immutable": True,
-            "binaryData": {KEY: base64.b64encode(content).decode()},
-        }
+        CONFIG_MAPS.manifest(
+            {"name": name, "namespace": namespace, "labels": {labels.CODE: archive.short}},
+            immutable=True,
+            binaryData={KEY: base64.b64encode(content).decode()},
+        )
         for name, content in zip(names(archive, copy), _slices(archive), strict=True)
     ]
 
@@ -83,7 +81,7 @@ def owner_reference(job: JobKey) -> Manifest:
     """Return the owner reference that names a job as a user of an object. The job is not the controller, since an
     object has one controller only.
     """
-    return {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": job.name, "uid": job.uid}
+    return TORCHJOBS.reference(job.name, job.uid)
 
 
 def _slices(archive: Archive) -> list[bytes]:

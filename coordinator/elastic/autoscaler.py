@@ -182,13 +182,9 @@ class Autoscaler:
         """
         if self.settings.autoscale == "off":
             return Plan()
-        try:
-            plan = self.pick_cycle.plan_resizes(jobs, now, self.memory.idle_since, self.memory.seen)
-        except Exception as error:
-            self.watches.errors.record(PLAN, error)
-            return None
-        self.watches.errors.clear(PLAN)
-        return plan
+        with self.watches.errors.skipping(PLAN):
+            return self.pick_cycle.plan_resizes(jobs, now, self.memory.idle_since, self.memory.seen)
+        return None
 
     def _claim(self, plan: Plan) -> bool:
         """Keep room for the jobs to which others give back, whoever opened their claims; return whether the next round

@@ -58,17 +58,13 @@ class Recalls:
         self._looked_at = now
         self._note_changes(now)
         refused = self.watches.refused.values() if len(self.watches.refused) else []
-        try:
+        with self.watches.errors.skipping(LOOK):
             waiting = {job.key: job for job in refused if job.admission is None}
             tried_again = frozenset(key for key, job in waiting.items() if self._has_changed(job, now))
             self._try_again(tried_again)
             if self.lane is not None and self.settings.refused_after:
                 holding = [job for job in refused if _may_leave(job)]
                 self._take_back(self.lane, holding, waiting.keys() - tried_again, now)
-        except Exception as error:
-            self.watches.errors.record(LOOK, error)
-        else:
-            self.watches.errors.clear(LOOK)
 
     def _note_changes(self, now: float) -> None:
         noticed = self.watches.refused

@@ -299,8 +299,7 @@ class LeaderElection:
         try:
             return self._cluster.get(LEASES, LEASE, self._config.namespace)
         except errors.NotFound:
-            body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": LEASE}, "spec": {}}
-            return self._cluster.create(LEASES, body, self._config.namespace)
+            return self._cluster.create(LEASES, LEASES.manifest({"name": LEASE}, spec={}), self._config.namespace)
 
     def _write(self, lease: Manifest, epoch: int) -> None:
         spec = _spec(lease)

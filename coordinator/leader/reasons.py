@@ -97,12 +97,8 @@ class Reasons(Rounds):
         self._explained = {key: (code, at) for key, (code, at) in self._explained.items() if now - at < CHANGE_SECONDS}
         for job, place in waiting:
             assert forecast is not None
-            try:
+            with self.watches.errors.skipping(_subject(job.key)):
                 self._explain(job, explain(forecast, place, now), now)
-            except Exception as error:
-                self.watches.errors.record(_subject(job.key), error)
-            else:
-                self.watches.errors.clear(_subject(job.key))
 
     def _explain(self, job: JobView, explanation: Explanation, now: float) -> None:
         """Put an explanation, unless the reason in the status may stay: it comes from routing, or was just written."""

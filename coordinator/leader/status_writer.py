@@ -218,13 +218,9 @@ class StatusWriter:
         """Write while this process leads, until stopped, as one of the loops in `turns`."""
         turn = turns.loop("statuses")
         for _ in turn.rounds(stop, INTERVAL_SECONDS):
-            try:
+            with self._watches.errors.skipping(ALL):
                 while leading() and not stop.is_set() and self.step():
                     turn.mark()
-            except Exception as error:
-                self._watches.errors.record(ALL, error)
-            else:
-                self._watches.errors.clear(ALL)
 
     def step(self) -> int:
         """Let each lane have its turn; return how many writes were tried."""

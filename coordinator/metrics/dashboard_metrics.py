@@ -5,16 +5,10 @@ from collections.abc import Iterable
 from coordinator.metrics.registry import Sample, number
 from kube.process.meter import Metric
 
-LOGINS = Metric(
-    name="torchq_dashboard_logins",
-    kind="gauge",
-    help="Browsers that are logged in to a dashboard.",
-    of="dashboard",
-)
+LOGINS = Metric("torchq_dashboard_logins", "Browsers that are logged in to a dashboard.", of="dashboard")
 AWAY = Metric(
-    name="torchq_dashboard_servers_away",
-    kind="gauge",
-    help="Of the API server and the coordinators, those that did not answer when a dashboard last asked. It asks while "
+    "torchq_dashboard_servers_away",
+    "Of the API server and the coordinators, those that did not answer when a dashboard last asked. It asks while "
     "somebody looks.",
     of="dashboard",
 )

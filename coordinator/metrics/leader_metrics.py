@@ -11,15 +11,11 @@ LEASE_NAME = "torchq-coordinator"
 
 
 def _gauge(name: str, text: str, *labels: str) -> Metric:
-    return Metric(name=name, kind="gauge", help=text, labels=labels, of="leader")
+    return Metric(name, text, of="leader", labels=labels)
 
 
 MASTER_STATUS = Metric(
-    name="leader_election_master_status",
-    kind="gauge",
-    help="Whether this coordinator leads: 1 or 0.",
-    labels=("name",),
-    of="coordinator",
+    "leader_election_master_status", "Whether this coordinator leads: 1 or 0.", of="coordinator", labels=("name",)
 )
 PENDING_JOBS = _gauge(
     "torchq_pending_jobs",
@@ -71,25 +67,22 @@ WORKERS = _gauge(
     "torchq_workers", "Live worker processes with a right clock, also those of other layouts.", "version", "layout"
 )
 CYCLE_SECONDS = Metric(
-    name="torchq_cycle_duration_seconds",
-    kind="histogram",
-    help="Time of one round of picks, with its reading and its commits.",
-    buckets=REQUEST_BUCKETS,
+    "torchq_cycle_duration_seconds",
+    "Time of one round of picks, with its reading and its commits.",
     of="leader",
+    buckets=REQUEST_BUCKETS,
 )
 REBUILDS = Metric(
-    name="torchq_rebuilds_total",
-    kind="counter",
-    help="Rebuilds of the queues from the cluster, by what made them necessary.",
-    labels=("cause",),
+    "torchq_rebuilds_total",
+    "Rebuilds of the queues from the cluster, by what made them necessary.",
     of="leader",
+    labels=("cause",),
 )
 REBUILD_SECONDS = Metric(
-    name="torchq_rebuild_duration_seconds",
-    kind="histogram",
-    help="Time of one rebuild.",
-    buckets=(0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
+    "torchq_rebuild_duration_seconds",
+    "Time of one rebuild.",
     of="leader",
+    buckets=(0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0),
 )
 EPOCH = _gauge("torchq_epoch", "Epoch of the queues. Each rebuild raises it, whichever coordinator makes it.")
 LAST_TURN = _gauge(

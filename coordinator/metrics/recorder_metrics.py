@@ -5,22 +5,15 @@ from collections.abc import Iterable
 from coordinator.metrics.registry import Sample, number
 from kube.process.meter import Metric
 
-ROWS = Metric(
-    name="torchq_history_rows_total",
-    kind="counter",
-    help="Rows of the history that a recorder has added or changed.",
-    of="recorder",
-)
+ROWS = Metric("torchq_history_rows_total", "Rows of the history that a recorder has added or changed.", of="recorder")
 BEHIND = Metric(
-    name="torchq_history_behind_seconds",
-    kind="gauge",
-    help="The age of the newest time up to which all that happened in the cluster is in the database.",
+    "torchq_history_behind_seconds",
+    "The age of the newest time up to which all that happened in the cluster is in the database.",
     of="recorder",
 )
 DATABASE_UP = Metric(
-    name="torchq_history_database_up",
-    kind="gauge",
-    help="1 while the database of the history answers the recorder and takes its rows, else 0.",
+    "torchq_history_database_up",
+    "1 while the database of the history answers the recorder and takes its rows, else 0.",
     of="recorder",
 )
 METRICS = (ROWS, BEHIND, DATABASE_UP)

@@ -102,8 +102,8 @@ class RecorderLease:
         try:
             return self._cluster.get(LEASES, RECORDER_LEASE, self._config.namespace)
         except errors.NotFound:
-            body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": RECORDER_LEASE}}
-            return self._cluster.create(LEASES, body | {"spec": {}}, self._config.namespace)
+            body = LEASES.manifest({"name": RECORDER_LEASE}, spec={})
+            return self._cluster.create(LEASES, body, self._config.namespace)
 
 
 def _spec(lease: Manifest) -> dict[str, Any]:

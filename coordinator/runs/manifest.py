@@ -52,7 +52,7 @@ def build(
         metadata["annotations"] = annotations
     tasks = {task: _task(role, request, code) for task, role in request.roles.items()}
     spec = {"torchTaskSpecs": tasks, **_options(request), **({"modelInputs": [*models]} if models else {})}
-    return {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "metadata": metadata, "spec": spec}
+    return TORCHJOBS.manifest(metadata, spec=spec)
 
 
 def _options(request: RunRequest) -> dict[str, Any]:

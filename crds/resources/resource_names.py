@@ -43,7 +43,7 @@ TINY = (
 """The pattern of a quantity that is less than a megabyte."""
 NOUGHT = "^[+]?[0.]+([KMGTPE]i|[numkMGTPE]?|[eE].*)$"
 """The pattern of a quantity that is 0."""
-HUGE = "^([^eE]*[0-9.]([KMGTPE]i|[MGTPE])|[+]?0*[1-9][0-9]{6,}([.][0-9]*)?|[+]?[0-9.]*[eE][+]?([6-9]|[1-9][0-9]+))$"
+HUGE = "^([^eE]*[0-9.]([KMGTPE]i|[MGTPE])|[+]?0*[1-9][0-9]{6,}([.][0-9]*)?|[+]?[0-9.]*[eE][+]?0*([6-9]|[1-9][0-9]+))$"
 """The pattern of a quantity that no number of CPUs has: a suffix of bytes, or millions."""
 FEW_CPUS, MOST_CPUS = (
     "^[-+]?(0*[0-9]{0,6}([.][0-9]*)?|[0-9.]+([numk]|[eE]([+]?0*[0-5]|-[0-9]+))|[0.]+([KMGTPE]i|[MGTPE]|[eE].*))$",

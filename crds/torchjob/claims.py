@@ -8,7 +8,7 @@ accepts a job only if the quota names each DeviceClass that the job uses.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from crds.resources.amounts import DEVICES, JOBS, Amounts, increase, peak
 from crds.torchjob.tasks import TaskSpec
@@ -24,14 +24,6 @@ MOST_DEVICES = 32
 k8s.io/api/resource."""
 
 
-class TasksSpec(Protocol):
-    """The part of a job's spec that this module reads."""
-
-    @property
-    def tasks(self) -> Mapping[str, TaskSpec]:
-        """The tasks by type, in order."""
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class ClaimReference:
     """A claim of a pod, in the namespace of the pod."""
@@ -41,12 +33,10 @@ class ClaimReference:
     """Whether the name is that of a ResourceClaimTemplate, of which each pod gets a claim of its own."""
 
 
-def field(spec: TasksSpec) -> str:
-    """Return the path of the first field of a job's spec that claims resources, or an empty string."""
+def field(tasks: Mapping[str, TaskSpec]) -> str:
+    """Return the path of the first field of a job's tasks that claims resources, or an empty string."""
     fields = (
-        f"spec.torchTaskSpecs.{name}.template.spec.{at}"
-        for name, task in spec.tasks.items()
-        for at in _claim_fields(task)
+        f"spec.torchTaskSpecs.{name}.template.spec.{at}" for name, task in tasks.items() for at in _claim_fields(task)
     )
     return next(fields, "")
 

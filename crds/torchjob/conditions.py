@@ -15,7 +15,6 @@ two conditions can contradict each other. A condition's time moves only when its
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -26,30 +25,26 @@ from crds.model import LONGEST_CONDITION, LenientModel, Time
 ConditionType = Literal["Queued", "Admitted", "Running", "Succeeded", "Failed", "Suspended"]
 Phase = Literal["", "Queued", "Admitted", "Running", "Suspended", "Succeeded", "Failed"]
 
-TRUE_IN: Mapping[Phase, tuple[ConditionType, ...]] = MappingProxyType(
-    {
-        "": (),
-        "Queued": ("Queued",),
-        "Admitted": ("Admitted",),
-        "Running": ("Admitted", "Running"),
-        "Suspended": ("Suspended",),
-        "Succeeded": ("Succeeded",),
-        "Failed": ("Failed",),
-    }
-)
+TRUE_IN: Mapping[Phase, tuple[ConditionType, ...]] = {
+    "": (),
+    "Queued": ("Queued",),
+    "Admitted": ("Admitted",),
+    "Running": ("Admitted", "Running"),
+    "Suspended": ("Suspended",),
+    "Succeeded": ("Succeeded",),
+    "Failed": ("Failed",),
+}
 """The conditions that are True in each phase."""
 
-NEXT: Mapping[Phase, tuple[Phase, ...]] = MappingProxyType(
-    {
-        "": ("Queued", "Admitted", "Suspended", "Failed"),
-        "Queued": ("Admitted", "Suspended", "Failed"),
-        "Admitted": ("Running", "Queued", "Suspended", "Succeeded", "Failed"),
-        "Running": ("Admitted", "Queued", "Suspended", "Succeeded", "Failed"),
-        "Suspended": ("Queued", "Admitted", "Failed"),
-        "Succeeded": (),
-        "Failed": (),
-    }
-)
+NEXT: Mapping[Phase, tuple[Phase, ...]] = {
+    "": ("Queued", "Admitted", "Suspended", "Failed"),
+    "Queued": ("Admitted", "Suspended", "Failed"),
+    "Admitted": ("Running", "Queued", "Suspended", "Succeeded", "Failed"),
+    "Running": ("Admitted", "Queued", "Suspended", "Succeeded", "Failed"),
+    "Suspended": ("Queued", "Admitted", "Failed"),
+    "Succeeded": (),
+    "Failed": (),
+}
 """The phases that may follow each phase."""
 
 FINISHED: tuple[Phase, ...] = ("Succeeded", "Failed")

@@ -235,7 +235,7 @@ class TorchJobSpec(StrictModel):
     @cached_property
     def claims(self) -> str:
         """The path of the first field with resource claims, whose devices a worker counts; empty if there is none."""
-        return claims.field(self)
+        return claims.field(self.tasks)
 
     @cached_property
     def digest(self) -> str:

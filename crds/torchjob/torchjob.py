@@ -8,9 +8,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from crds import labels, problems, timestamps
+from crds.api_resources import TORCHJOBS
 from crds.errors import InvalidObject
 from crds.keys import JobKey
 from crds.metadata import Metadata, NamedMetadata
@@ -236,14 +237,8 @@ class TorchJob(StrictModel):
     @property
     def owner(self) -> dict[str, Any]:
         """The owner reference of the job's objects, so that the API server deletes them together with the job."""
-        return {
-            "apiVersion": self.api_version,
-            "kind": self.kind,
-            "name": self.metadata.name,
-            "uid": self.metadata.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
+        reference = TORCHJOBS.reference(self.metadata.name, self.metadata.uid)
+        return {**reference, "controller": True, "blockOwnerDeletion": True}
 
     def pod_name(self, task_type: str, index: int) -> str:
         """Return the name of one of the job's pods."""
@@ -272,10 +267,7 @@ def parse(manifest: Any) -> TorchJob:
     large = size_limits.problem(manifest)
     if large is not None:
         raise InvalidObject((large,))
-    try:
-        job = TorchJob.model_validate(manifest, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise InvalidObject(problems.unique(problems.translate(error))) from error
+    job = problems.validate(TorchJob, manifest)
     name_problems = problems.find(JobName, {"name": job.metadata.name}, "metadata")
     job_problems = problems.unique([*name_problems, *checks.check(job.metadata, job.spec)])
     job_problems = job_problems or tuple(demand.charge_problems(job.spec))

@@ -223,31 +223,22 @@ class Kubelet:
             self._errors.clear(_subject(worker.pod))
 
     def _note_log_lengths(self, worker: PodWorker, now: float) -> None:
-        subject = f"the log of {_subject(worker.pod)}"
-        try:
+        with self._errors.skipping(f"the log of {_subject(worker.pod)}"):
             worker.note_log_lengths(now)
-        except Exception as e:
-            self._errors.record(subject, e)
-        else:
-            self._errors.clear(subject)
 
     def _try_clear(self, uid: str) -> bool:
         """Kill the processes of a pod that no longer exists and remove its folder; return whether that is done.
 
         After an error the result is False, so that the removal is tried again.
         """
-        subject = f"the folder of pod {uid}"
-        try:
+        with self._errors.skipping(f"the folder of pod {uid}"):
             if self._context.runs.kill_all(uid):
                 return False
             self._context.devices.release(uid)
             self._context.kept_logs.keep(uid)
             shutil.rmtree(self._context.layout.pod(uid), ignore_errors=True)
-        except Exception as e:
-            self._errors.record(subject, e)
-            return False
-        self._errors.clear(subject)
-        return True
+            return True
+        return False
 
 
 def _subject(pod: LocalPod) -> str:

@@ -42,10 +42,11 @@ from embedded.node.shutdown.shutdown import NodeShutdown
 from embedded.node.status.pod_lifecycle import Backoff
 from embedded.pod import LocalPod
 from embedded.scheduler.scheduler import ObservedNode, Scheduler
-from kube import client, errors, threads
+from kube import client, errors
 from kube.api import Cluster, Manifest
 from kube.informer import Informer
 from kube.object_errors import ObjectErrors
+from kube.process import threads
 from kube.settings import ConnectionSettings
 from kube.stop import PatientStop
 

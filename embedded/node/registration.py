@@ -19,7 +19,7 @@ from embedded.node.status.pod_status import ADDRESS
 from embedded.scheduler.node_capacity import Node
 from embedded.status_conditions import condition, differs, merge_conditions, well_formed
 from kube import errors
-from kube.api import Cluster, Manifest
+from kube.api import Cluster
 from kube.object_errors import ObjectErrors
 
 logger = logging.getLogger(__name__)
@@ -38,14 +38,8 @@ def node(name: str, machine: Machine) -> Node:
 
 def register(cluster: Cluster, node: Node, now: float) -> None:
     """Create or correct the Node object and the namespace of its lease."""
-    body: Manifest = {
-        "apiVersion": NODES.api_version,
-        "kind": NODES.kind,
-        "metadata": {"name": node.name, "labels": dict(node.labels)},
-        "spec": {},
-    }
     try:
-        cluster.create(NODES, body)
+        cluster.create(NODES, NODES.manifest({"name": node.name, "labels": dict(node.labels)}, spec={}))
     except errors.AlreadyExists:
         cluster.patch(NODES, node.name, {"metadata": {"labels": dict(node.labels)}})
     before = cluster.get(NODES, node.name).get("status") or {}
@@ -56,8 +50,7 @@ def register(cluster: Cluster, node: Node, now: float) -> None:
     if differs(status, before):
         cluster.patch(NODES, node.name, {"status": status}, subresource="status")
     try:
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
-        cluster.create(NAMESPACES, namespace)
+        cluster.create(NAMESPACES, NAMESPACES.manifest({"name": LEASE_NAMESPACE}))
     except errors.AlreadyExists:
         logger.debug("namespace %s exists", LEASE_NAMESPACE)
 
@@ -95,17 +88,14 @@ class Heartbeat:
         while not self._stopping.is_set():
             self._changed.clear()
             try:
-                self._renew(time.time())
-                self._report_errors(time.time())
-                if self._shutting_down and not self._reported_shutdown:  # with the kubelet's reason and message
-                    self._write(condition("Ready", False, "KubeletNotReady", "node is shutting down"), time.time())
-                    self._reported_shutdown = True
+                with self._errors.skipping(f"the lease of Node {self._node.name}", leaving=(errors.ClusterError,)):
+                    self._renew(time.time())
+                    self._report_errors(time.time())
+                    if self._shutting_down and not self._reported_shutdown:  # with the kubelet's reason and message
+                        self._write(condition("Ready", False, "KubeletNotReady", "node is shutting down"), time.time())
+                        self._reported_shutdown = True
             except errors.ClusterError as e:
                 logger.warning("the lease of node %s is not renewed yet: %s", self._node.name, e)
-            except Exception as e:
-                self._errors.record(f"the lease of Node {self._node.name}", e)
-            else:
-                self._errors.clear(f"the lease of Node {self._node.name}")
             if not self._stopping.is_set():
                 self._changed.wait(RENEW_SECONDS)
 
@@ -135,8 +125,7 @@ class Heartbeat:
             self._cluster.patch(LEASES, self._node.name, {"spec": spec}, LEASE_NAMESPACE)
         except errors.NotFound:
             metadata = {"name": self._node.name, "namespace": LEASE_NAMESPACE}
-            body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
-            self._cluster.create(LEASES, body, LEASE_NAMESPACE)
+            self._cluster.create(LEASES, LEASES.manifest(metadata, spec=spec), LEASE_NAMESPACE)
 
 
 def _was_away(cluster: Cluster, node: Node, now: float) -> bool:

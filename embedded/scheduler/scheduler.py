@@ -7,13 +7,12 @@ pod that the scheduler has bound counts as bound before the API server shows it.
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
+from crds import timestamps
 from crds.api_resources import GANG_QUEUES, POD_GROUPS, PODS, Resource
-from embedded import pod as pod_fields
 from embedded.pod import LocalPod
 from embedded.scheduler import placement, podgroup_status, podgroups
 from embedded.scheduler.node_capacity import Node
@@ -21,7 +20,7 @@ from embedded.scheduler.placement import Bind, Hold, Wait
 from embedded.scheduler.podgroups import Gangs, PodGroup
 from embedded.status_conditions import condition, merge_conditions, well_formed
 from kube import errors
-from kube.api import Cluster, Manifest
+from kube.api import Cluster
 from kube.informer import Informer
 from kube.object_errors import ObjectErrors
 
@@ -153,20 +152,19 @@ class Scheduler:
             if self._stopping.is_set():
                 return
             self._changed.clear()
-            try:
-                self.cycle()
-            except errors.ClusterError as e:
-                logger.warning("the placing of pods failed and is tried again in a second: %s", e)
-                self._retry_later()
-            except Exception as e:
-                self._errors.record("the placing of pods", e)
-                self._retry_later()
-            else:
-                self._errors.clear("the placing of pods")
+            if not self._try_cycle():
+                self._stopping.wait(_RETRY_SECONDS)
+                self._changed.set()
 
-    def _retry_later(self) -> None:
-        self._stopping.wait(_RETRY_SECONDS)
-        self._changed.set()
+    def _try_cycle(self) -> bool:
+        """Carry out a cycle; return False if it has to be tried again."""
+        try:
+            with self._errors.skipping("the placing of pods", leaving=(errors.ClusterError,)):
+                self.cycle()
+                return True
+        except errors.ClusterError as e:
+            logger.warning("the placing of pods failed and is tried again in a second: %s", e)
+        return False
 
     def cycle(self) -> None:
         """Decide once about all waiting pods and carry the decisions out.
@@ -183,7 +181,8 @@ class Scheduler:
             if isinstance(decision, Hold):
                 holds.append(decision)
             else:
-                self._isolate(f"Pod {decision.pod}", partial(self._carry_out, decision, cordoned=view.cordoned))
+                with self._errors.skipping(f"Pod {decision.pod}", leaving=ABSENT):
+                    self._carry_out(decision, cordoned=view.cordoned)
         if gangs.groups:
             self._update_groups(gangs, {hold.group.key: hold for hold in holds})
 
@@ -193,21 +192,10 @@ class Scheduler:
                 self._explain(pod, "Unschedulable", _CORDONED)
             case Bind(pod):
                 self._bind(pod)
-            case Wait(pod, passing=True) if self._clock() - pod_fields.parse_time(pod.created) < _PASSING_SECONDS:
+            case Wait(pod, passing=True) if self._clock() - timestamps.parse_seconds(pod.created) < _PASSING_SECONDS:
                 self._has_new_pods = True
             case Wait(pod, reason, message):
                 self._explain(pod, reason, message)
-
-    def _isolate(self, subject: str, act: Callable[[], object]) -> None:
-        """Act on one object. An error that only this object causes is recorded, so that the others do not wait."""
-        try:
-            act()
-        except ABSENT:
-            raise
-        except Exception as e:
-            self._errors.record(subject, e)
-        else:
-            self._errors.clear(subject)
 
     def _update_groups(self, gangs: Gangs, holds: Mapping[tuple[str, str], Hold]) -> None:
         """Write the status of each PodGroup whose status has changed."""
@@ -216,13 +204,10 @@ class Scheduler:
             if pod.pod_group:
                 members[pod.namespace, pod.pod_group].append(pod)
         for key, group in gangs.groups.items():
-            subject = f"PodGroup {group.namespace}/{group.name}"
-            self._isolate(subject, partial(self._update_group, group, members[key], holds.get(key)))
-
-    def _update_group(self, group: PodGroup, members: Sequence[LocalPod], hold: Hold | None) -> None:
-        status = podgroup_status.status(group, members, hold, self._clock())
-        if podgroup_status.differs(status, group.status):
-            self.pod_groups.write(group, status)
+            with self._errors.skipping(f"PodGroup {group.namespace}/{group.name}", leaving=ABSENT):
+                status = podgroup_status.status(group, members[key], holds.get(key), self._clock())
+                if podgroup_status.differs(status, group.status):
+                    self.pod_groups.write(group, status)
 
     def _current_pods(self) -> list[LocalPod]:
         """Return the pods as the API server shows them, with the bindings that it does not show yet."""
@@ -231,16 +216,11 @@ class Scheduler:
         return [replace(pod, node=self._node.name) if pod.uid in self._bound else pod for pod in pods]
 
     def _bind(self, pod: LocalPod) -> None:
-        body: Manifest = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": self._node.name},
-        }
+        binding = Resource("", "v1", f"{PODS.plural}/{pod.name}/binding", "Binding")
+        metadata = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
+        target = {"apiVersion": "v1", "kind": "Node", "name": self._node.name}
         try:
-            self._cluster.create(
-                Resource("", "v1", f"{PODS.plural}/{pod.name}/binding", "Binding"), body, pod.namespace
-            )
+            self._cluster.create(binding, binding.manifest(metadata, target=target), pod.namespace)
         except (errors.NotFound, errors.Conflict) as e:
             logger.info("pod %s is not bound: %s", pod, e)
             return

@@ -7,30 +7,36 @@ The names follow the conventions of Prometheus: base units, `_total` for counter
 metric, the name is that of client-go.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, Protocol
 
-Kind = Literal["counter", "gauge", "histogram"]
 Merge = Literal["sum", "least", "most"]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Metric:
     """One metric. Each metric is a single object: two metrics are equal only if they are the same object."""
 
     name: str
-    kind: Kind
     help: str
     """The sentence that /metrics and the documentation give for it."""
+    _: KW_ONLY
+    of: str
+    """The processes that give it: `leader`, `coordinator`, `worker`, `recorder`, `dashboard`, `queueing` (coordinators
+    and workers) or `each`."""
     labels: tuple[str, ...] = ()
     """The names of its labels. The values of each are a closed set, and never name a job, a pod or a message."""
     buckets: tuple[float, ...] = ()
     """The upper bounds of a histogram, without the infinite one."""
-    of: str
-    """The processes that give it: `leader`, `coordinator`, `worker`, `recorder`, `dashboard`, `queueing` (coordinators
-    and workers) or `each`."""
     merge: Merge = "sum"
     """How a supervisor makes one gauge of those of its processes."""
+
+    @property
+    def kind(self) -> Literal["counter", "gauge", "histogram"]:
+        """The type of the metric, which its buckets or the end of its name show."""
+        if self.buckets:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
 
 
 class Meter(Protocol):

@@ -9,25 +9,22 @@ NO_ANSWER = "<error>"
 """The code of a request without an answer, as client-go writes it."""
 
 REQUESTS = Metric(
-    name="rest_client_requests_total",
-    kind="counter",
-    help="Requests to the API server by HTTP status and method. Each attempt counts; <error> means that none answered.",
-    labels=("code", "method"),
+    "rest_client_requests_total",
+    "Requests to the API server by HTTP status and method. Each attempt counts; <error> means that none answered.",
     of="each",
+    labels=("code", "method"),
 )
 REQUEST_SECONDS = Metric(
-    name="rest_client_request_duration_seconds",
-    kind="histogram",
-    help="Time until the API server answered a request. For watches, until they began.",
+    "rest_client_request_duration_seconds",
+    "Time until the API server answered a request. For watches, until they began.",
+    of="each",
     labels=("verb",),
     buckets=REQUEST_BUCKETS,
-    of="each",
 )
 WATCH_RESTARTS = Metric(
-    name="torchq_watch_restarts_total",
-    kind="counter",
-    help="Lists and watches of a resource that ended with an error and began again.",
-    labels=("resource",),
+    "torchq_watch_restarts_total",
+    "Lists and watches of a resource that ended with an error and began again.",
     of="each",
+    labels=("resource",),
 )
 METRICS = (REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS)

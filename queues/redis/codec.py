@@ -125,24 +125,17 @@ def entry_from_fields(fields: dict[str, Any]) -> Entry:
 def encode_reservation(reservation: Reservation) -> str:
     """Encode a reservation without its key, which is the field of the hash. A size, a payment or a number of growths,
     of idle or of gained workers of 0, and unknown nodes, are left out. Raises Unstorable."""
-    return _exact(
-        reservation.key,
-        {
-            "queue": reservation.queue,
-            "kind": reservation.kind,
-            "attempt": reservation.attempt,
-            "epoch": reservation.epoch,
-            "charge": dict(reservation.charge),
-            "pick": reservation.pick,
-            "port": reservation.port,
-        }
-        | ({"size": reservation.size} if reservation.size else {})
-        | ({"grown": reservation.grown} if reservation.grown else {})
-        | ({"idle": reservation.idle} if reservation.idle else {})
-        | ({"paid": reservation.paid} if reservation.paid else {})
-        | ({"gained": reservation.gained} if reservation.gained else {})
-        | ({"nodes": reservation.nodes} if reservation.nodes else {}),
-    )
+    more = {name: getattr(reservation, name) for name in ("size", "grown", "idle", "paid", "gained", "nodes")}
+    fields = {
+        "queue": reservation.queue,
+        "kind": reservation.kind,
+        "attempt": reservation.attempt,
+        "epoch": reservation.epoch,
+        "charge": dict(reservation.charge),
+        "pick": reservation.pick,
+        "port": reservation.port,
+    }
+    return _exact(reservation.key, fields | {name: value for name, value in more.items() if value})
 
 
 def decode_reservation(key: JobKey, text: Text) -> Reservation:

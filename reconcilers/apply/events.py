@@ -1,36 +1,34 @@
 """The Events that report to a job's owner, and the thread that writes the Events of a normal life.
 
-One rule: an Event's name is made from its text, so that a repeated reconcile creates no second Event.
-
 Nobody waits for the Events of a normal life. These Events have a budget of their own, and an Event beyond the budget is
 dropped: in a burst of jobs, all other writes are more important. Namespaces share the budget evenly, so that the jobs
 of one do not drop the Events of another.
 """
 
 import contextlib
-import hashlib
 import logging
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from crds import excerpts, timestamps
-from crds.api_resources import EVENTS, TORCHJOBS
+from crds import events
+from crds.api_resources import EVENTS
 from crds.keys import JobKey
 from crds.labels import GROUP
 from kube import errors
 from kube.api import Cluster, Manifest
 from reconcilers.values import EmitEvent
 
-LONGEST = 1024
-"""The largest number of characters of an event's message."""
 CHANGED = "PodChanged"
 REMEDY = "leave pods of torchq out of that webhook, or let it add to them only"
 PER_SECOND = 5.0
 AT_ONCE = 50
 """The Events that one process may write together before `PER_SECOND` applies, and that may wait to be written."""
 
+SLOWED = 10.0
+"""What an Event costs of the budget beyond itself for each second that the API server took for the one before: where it
+is slow, all other writes are more important."""
 _FULL_SECONDS = AT_ONCE / PER_SECOND
 """For how long a namespace has a part of the budget after its latest Event: until an empty budget is full again."""
 
@@ -38,31 +36,8 @@ log = logging.getLogger(__name__)
 
 
 def manifest(key: JobKey, event: EmitEvent, now: float, *, owned: bool = False) -> Manifest:
-    """Return the Event on a job; `now` is in seconds since the epoch.
-
-    An `owned` Event is deleted with its job where nothing else deletes Events, as on one machine.
-    """
-    job = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": key.name, "uid": key.uid}
-    at = timestamps.format_time(now)
-    digest = hashlib.sha256(f"{key.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
-    return {
-        "apiVersion": EVENTS.api_version,
-        "kind": EVENTS.kind,
-        "metadata": {
-            "name": f"{key.name}.{digest}",
-            "namespace": key.namespace,
-            **({"ownerReferences": [job]} if owned else {}),
-        },
-        "involvedObject": {**job, "namespace": key.namespace},
-        "type": "Warning" if event.warning else "Normal",
-        "reason": event.reason,
-        "message": excerpts.excerpt(event.message, LONGEST),
-        "source": {"component": "torchq"},
-        "reportingComponent": "torchq",
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
+    """Return the Event on a job."""
+    return events.on_job(key, event.reason, event.message, now, warning=event.warning, owned=owned)
 
 
 def pod_changed(sent: Manifest, made: Manifest) -> EmitEvent | None:
@@ -98,15 +73,16 @@ class EventBudget:
         self._left: dict[str, tuple[float, float]] = {}
         """The Events that a namespace has left, and the time of its latest Event."""
 
-    def takes(self, namespace: str, now: float) -> bool:
-        """Take one Event from the part of a namespace; return whether one was left. `now` never goes back."""
+    def takes(self, namespace: str, now: float, price: float = 1.0) -> bool:
+        """Take one Event from the part of a namespace; return whether one was left. `now` never goes back. An Event may
+        cost more than one: it is written, and those after it wait longer."""
         self._left = {name: each for name, each in self._left.items() if now - each[1] < _FULL_SECONDS}
         before = self._left.get(namespace)
         parts = len(self._left) + (before is None)
         most = max(1.0, AT_ONCE / parts)
         left, since = before or (most, now)
         left = min(most, left + (now - since) * PER_SECOND / parts)
-        self._left[namespace] = left - (left >= 1.0), now
+        self._left[namespace] = left - (left >= 1.0) * price, now
         return left >= 1.0
 
 
@@ -124,6 +100,8 @@ class LifeEventWriter:
         self._lock = threading.Lock()
         self._budget = EventBudget()
         self._waiting = 0
+        self._took = 0.0
+        """The seconds that the API server took for the last Event."""
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="life-events")
 
     def tell(self, key: JobKey, event: EmitEvent) -> None:
@@ -132,6 +110,10 @@ class LifeEventWriter:
             with contextlib.suppress(RuntimeError):  # the writer was closed
                 self._executor.submit(self._write, key, event, self._clock())
 
+    @property
+    def _price(self) -> float:
+        return min(1.0 + SLOWED * self._took, AT_ONCE)
+
     def close(self) -> None:
         """Drop the Events that wait."""
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -139,12 +121,13 @@ class LifeEventWriter:
     def _takes(self, namespace: str) -> bool:
         """Take a place for one Event of a namespace; return whether a place was free."""
         with self._lock:
-            if self._waiting >= AT_ONCE or not self._budget.takes(namespace, self._elapsed()):
+            if self._waiting >= AT_ONCE or not self._budget.takes(namespace, self._elapsed(), self._price):
                 return False
             self._waiting += 1
             return True
 
     def _write(self, key: JobKey, event: EmitEvent, now: float) -> None:
+        began = self._elapsed()
         try:
             self._cluster.create(EVENTS, manifest(key, event, now, owned=True), key.namespace)
         except errors.ClusterError as error:
@@ -152,3 +135,4 @@ class LifeEventWriter:
         finally:
             with self._lock:
                 self._waiting -= 1
+                self._took = self._elapsed() - began

@@ -28,14 +28,12 @@ def creation(job: TorchJob, attempt: int) -> tuple[CreateObject, ...]:
 def manifest(job: TorchJob, attempt: int) -> Manifest:
     """Return the budget of an attempt."""
     pods = {labels.JOB_UID: job.metadata.uid, labels.ATTEMPT: str(attempt)}
-    return {
-        "apiVersion": POD_DISRUPTION_BUDGETS.api_version,
-        "kind": POD_DISRUPTION_BUDGETS.kind,
-        "metadata": {
-            "name": f"{job.metadata.name}-evictions-{attempt}",
-            "namespace": job.metadata.namespace,
-            "labels": {labels.JOB_NAME: job.metadata.name, **pods},
-            "ownerReferences": [job.owner],
-        },
-        "spec": {"minAvailable": MORE_THAN_ALL, "selector": {"matchLabels": pods}},
+    metadata = {
+        "name": f"{job.metadata.name}-evictions-{attempt}",
+        "namespace": job.metadata.namespace,
+        "labels": {labels.JOB_NAME: job.metadata.name, **pods},
+        "ownerReferences": [job.owner],
     }
+    return POD_DISRUPTION_BUDGETS.manifest(
+        metadata, spec={"minAvailable": MORE_THAN_ALL, "selector": {"matchLabels": pods}}
+    )

@@ -210,16 +210,12 @@ def pod(blueprint: Blueprint, member: PodMember) -> Manifest:
     template_metadata = task.template.get("metadata") or {}
     marks = {**(template_metadata.get("labels") or {}), **_spot_labels(task, member), **binding.labels}
     notes = {**(template_metadata.get("annotations") or {}), **binding.annotations}
-    return {
-        "apiVersion": PODS.api_version,
-        "kind": PODS.kind,
-        "metadata": {
-            **_metadata(blueprint.job, member.name),
-            "labels": marks | _pod_labels(blueprint, member),
-            "annotations": notes | _pod_annotations(blueprint, member),
-        },
-        "spec": {**_pod_spec(blueprint, member), **binding.spec},
+    metadata = {
+        **_metadata(blueprint.job, member.name),
+        "labels": marks | _pod_labels(blueprint, member),
+        "annotations": notes | _pod_annotations(blueprint, member),
     }
+    return PODS.manifest(metadata, spec={**_pod_spec(blueprint, member), **binding.spec})
 
 
 def _spot_labels(task: TaskSpec, member: PodMember) -> Mapping[str, str]:
@@ -231,25 +227,18 @@ def service(blueprint: Blueprint, lead: PodMember) -> Manifest:
     which may need the other pods to become ready.
     """
     port = blueprint.port(lead.name)
-    return {
-        "apiVersion": SERVICES.api_version,
-        "kind": SERVICES.kind,
-        "metadata": {**_metadata(blueprint.job, lead.name), "labels": _member_labels(blueprint.job, lead)},
-        "spec": {
-            "clusterIP": "None",
-            "publishNotReadyAddresses": True,
-            "selector": _member_labels(blueprint.job, lead),
-            "ports": [{"name": containers.PORT_NAME, "port": port, "targetPort": port, "protocol": "TCP"}],
-        },
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": _member_labels(blueprint.job, lead),
+        "ports": [{"name": containers.PORT_NAME, "port": port, "targetPort": port, "protocol": "TCP"}],
     }
+    metadata = {**_metadata(blueprint.job, lead.name), "labels": _member_labels(blueprint.job, lead)}
+    return SERVICES.manifest(metadata, spec=spec)
 
 
 def _metadata(job: TorchJob, name: str) -> Manifest:
-    return {
-        "name": name,
-        "namespace": job.metadata.namespace,
-        "ownerReferences": [job.owner],
-    }
+    return {"name": name, "namespace": job.metadata.namespace, "ownerReferences": [job.owner]}
 
 
 def _member_labels(job: TorchJob, member: PodMember) -> dict[str, str]:

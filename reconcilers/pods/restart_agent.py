@@ -76,16 +76,12 @@ def trial_pod(job: TorchJob) -> Manifest:
     """Return a pod with the agent, for a dry run. This pod has the labels, annotations and spec of the job's first
     task.
     """
-    name, task = next(iter(job.spec.torch_task_specs.items()))
+    task_type, task = next(iter(job.spec.torch_task_specs.items()))
     metadata = task.template.get("metadata") or {}
     marks = {kind: metadata[kind] for kind in ("labels", "annotations") if metadata.get(kind)}
-    spec = _next_spec(job, name) | {"restartPolicy": "Never"}
-    return {
-        "apiVersion": PODS.api_version,
-        "kind": PODS.kind,
-        "metadata": {"generateName": f"{job.metadata.name}-trial-", "namespace": job.metadata.namespace, **marks},
-        "spec": spec,
-    }
+    spec = _next_spec(job, task_type) | {"restartPolicy": "Never"}
+    name = {"generateName": f"{job.metadata.name}-trial-", "namespace": job.metadata.namespace}
+    return PODS.manifest({**name, **marks}, spec=spec)
 
 
 def is_kept(pod: Manifest) -> bool:

@@ -320,7 +320,7 @@ def _restarts(manifest: Manifest, outcome: PodOutcome) -> dict[str, Any]:
         "has_restart_agent": containers.has_restart_agent(spec),
         "ended_containers": ",".join(containers.ended_well(status)),
         "restarts": restarts + (PodEnd.AWAITS_RESTART in outcome.end),
-        "counted_restarts": max(0, _number(annotations, labels.RESTARTS_HANDLED)),
+        "counted_restarts": integers.parse(annotations.get(labels.RESTARTS_HANDLED), 0),
         "avoids": sys.intern(annotations.get(labels.LEFT_NODES, "")),
         "place": pod_place.read(annotations),
         "hosts": pod_place.hosts_digest(annotations),

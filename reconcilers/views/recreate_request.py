@@ -57,9 +57,9 @@ def trim(manifest: Manifest) -> RecreateView:
         job_uid=job_uid(metadata),
         pod=str(spec.get("podName", "")),
         pod_uid=annotations.get(labels.POD_UID, ""),
-        generation=_number(request_labels.get(labels.RESTART, "")),
+        generation=integers.parse(request_labels.get(labels.RESTART), -1),
         created=timestamps.seconds_or_none(metadata.get("creationTimestamp")),
-        restarts=max(0, _number(annotations.get(labels.RESTARTS_HANDLED, ""))),
+        restarts=integers.parse(annotations.get(labels.RESTARTS_HANDLED), 0),
         verdict=verdict,
         message=message,
     )
@@ -82,11 +82,6 @@ def recreations_informer(cluster: Cluster, resource: Resource = RECREATE_REQUEST
         index=lambda request: request.job_uid or None,
         label_selector=labels.JOB_UID,
     )
-
-
-def _number(text: str) -> int:
-    """Return the number in a text; -1 if the text is not a number."""
-    return integers.parse(text, -1)
 
 
 def _judge(status: Mapping[str, Any]) -> tuple[Literal["InProgress", "Done", "Failed"], str]:

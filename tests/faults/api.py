@@ -39,7 +39,7 @@ VOLCANO = (POD_GROUPS, GANG_QUEUES)
 @cache
 def catalog() -> Catalog:
     """Return the kinds that are served: the built-in kinds, the kinds of torchq, and the kinds of Volcano."""
-    made = Catalog(builtins.kinds())
+    made = Catalog(builtins.KINDS)
     own = (ours.torchjob(), ours.tenant_queue(), ours.scale_out(), ours.scale_in(), ours.model_version())
     for definition in (*own, volcano_crds.pod_group(), volcano_crds.queue()):
         definition.setdefault("metadata", {})["creationTimestamp"] = timestamp(0)

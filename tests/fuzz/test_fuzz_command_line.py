@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coordinator.cli import submission
 from coordinator.cli.manifest_files import BadManifest
-from crds import yamltext
+from kube import yamltext
 
 JOB = "apiVersion: train.distributed.io/v1alpha1\nkind: TorchJob\nmetadata: {name: a}\nspec: {}\n"
 LEVELS = list(zip("abcdefghi", "bcdefghij", strict=True))

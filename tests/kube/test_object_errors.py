@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from kube import threads
 from kube.object_errors import REMEMBERED, ObjectErrors
+from kube.process import threads
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -50,9 +50,21 @@ def test_errors_of_many_objects_are_bounded_in_memory_and_log(caplog: pytest.Log
     assert errors.summary.endswith("; 997 more")
 
 
+def test_only_errors_about_the_object_end_a_block_quietly() -> None:
+    errors = ObjectErrors()
+    with errors.skipping("Pod a/b", leaving=(KeyError,)):
+        raise ValueError("1")
+    with pytest.raises(KeyError), errors.skipping("Pod a/b", leaving=(KeyError,)):
+        raise KeyError("2")
+    assert errors.summary == "Pod a/b (ValueError: 1)"
+    with errors.skipping("Pod a/b"):
+        pass
+    assert errors.summary == ""
+
+
 PROGRAM = """
 import logging, threading, time
-from kube import threads
+from kube.process import threads
 
 logging.basicConfig(format="%(levelname)s %(message)s")
 threads.exit_on_thread_failure()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import yaml
 from yaml.nodes import MappingNode, Node, SequenceNode
 
-from crds import yamltext
+from kube import yamltext
 
 T = TypeVar("T")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -15,7 +15,9 @@ from crds.api_resources import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
     SECRETS,
+    SERVICE_ACCOUNTS,
     SERVICES,
     Resource,
 )
@@ -48,9 +50,6 @@ from embedded.apiserver.kinds.pod_schema import (
 from embedded.apiserver.schema.schema import compile_schema
 from kube.api import Manifest
 
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
-
 _OBJECT = {"apiVersion": TEXT, "kind": TEXT, "metadata": object_meta.SCHEMA}
 _POD_FIELDS = (
     *("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
@@ -79,168 +78,147 @@ _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 def initial_objects() -> list[tuple[Resource, Manifest]]:
     """Return the objects of a new cluster, each with its resource."""
-    namespaces = ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in _FIRST_NAMESPACES)
-    classes = priority_classes.initial_classes()
-    return [*((NAMESPACES, each) for each in namespaces), *((PRIORITY_CLASSES, each) for each in classes)]
+    namespaces = ((NAMESPACES, NAMESPACES.manifest({"name": name})) for name in _FIRST_NAMESPACES)
+    return [*namespaces, *((PRIORITY_CLASSES, each) for each in priority_classes.initial_classes())]
 
 
-def kinds() -> list[Kind]:
-    """Return all built-in kinds."""
-    return [*_workloads(), *_nodes_and_namespaces(), *_config_and_events(), *_policies()]
-
-
-def _workloads() -> list[Kind]:
-    return [
-        Kind(
-            resource=PODS,
-            metadata_checks=4,
-            singular="pod",
-            short_names=("po",),
-            categories=("all",),
-            schema=compile_schema(POD),
-            subresources=frozenset({"status", "binding", "eviction", "log"}),
-            returns_deleted_object=True,
-            admit=priority_classes.admit,
-            selectable=_POD_FIELDS,
-            generation=True,
-            graceful=True,
-            complete=pod_rules.complete,
-            check=pod_rules.check,
-            vet=pod_vetting.vet,
-            columns=(Column("Status", "string", ".status.phase"), _AGE),
+KINDS = (
+    Kind(
+        resource=PODS,
+        metadata_checks=4,
+        singular="pod",
+        short_names=("po",),
+        categories=("all",),
+        schema=compile_schema(POD),
+        subresources=frozenset({"status", "binding", "eviction", "log"}),
+        returns_deleted_object=True,
+        admit=priority_classes.admit,
+        selectable=_POD_FIELDS,
+        generation=True,
+        graceful=True,
+        complete=pod_rules.complete,
+        check=pod_rules.check,
+        vet=pod_vetting.vet,
+        columns=(Column("Status", "string", ".status.phase"), _AGE),
+    ),
+    Kind(
+        resource=SERVICES,
+        singular="service",
+        short_names=("svc",),
+        categories=("all",),
+        schema=_shape(spec=services.SPEC, status=services.STATUS),
+        subresources=_STATUS,
+        simple_names=True,
+        complete=services.complete,
+        check=services.check,
+        selectable=("spec.clusterIP", "spec.type"),
+        create_on_update=True,
+        returns_deleted_object=True,
+    ),
+    Kind(
+        resource=NODES,
+        metadata_checks=4,
+        singular="node",
+        short_names=("no",),
+        schema=_shape(
+            spec={**nodes_and_namespaces.NODE, "default": {}},
+            status={**nodes_and_namespaces.NODE_STATUS, "default": {}},
         ),
-        Kind(
-            resource=SERVICES,
-            singular="service",
-            short_names=("svc",),
-            categories=("all",),
-            schema=_shape(spec=services.SPEC, status=services.STATUS),
-            subresources=_STATUS,
-            simple_names=True,
-            complete=services.complete,
-            check=services.check,
-            selectable=("spec.clusterIP", "spec.type"),
-            create_on_update=True,
-            returns_deleted_object=True,
+        subresources=_STATUS,
+        keeps_initial_status=True,
+        selectable=("spec.unschedulable",),
+        complete=nodes_and_namespaces.complete_node,
+        check=nodes_and_namespaces.check_node,
+    ),
+    Kind(
+        resource=NAMESPACES,
+        metadata_checks=4,
+        singular="namespace",
+        short_names=("ns",),
+        schema=_shape(spec=nodes_and_namespaces.NAMESPACE, status=nodes_and_namespaces.NAMESPACE_STATUS),
+        subresources=_STATUS,
+        selectable=("status.phase",),
+        simple_names=True,
+        complete=nodes_and_namespaces.complete_namespace,
+        check=nodes_and_namespaces.check_namespace,
+        columns=(Column("Status", "string", ".status.phase"), _AGE),
+    ),
+    Kind(
+        resource=EVENTS,
+        metadata_checks=2,
+        singular="event",
+        short_names=("ev",),
+        schema=_shape(**leases_and_events.EVENT),
+        check=leases_and_events.check_event,
+        create_on_update=True,
+        selectable=_EVENT_FIELDS,
+    ),
+    Kind(
+        resource=CONFIG_MAPS,
+        metadata_checks=4,
+        singular="configmap",
+        short_names=("cm",),
+        schema=_shape(data=map_of(TEXT), binaryData=map_of(BYTES), immutable=FLAG),
+        check=config_data.check_config_map,
+    ),
+    Kind(
+        resource=SECRETS,
+        metadata_checks=4,
+        singular="secret",
+        schema=_shape(data=map_of(BYTES), stringData=map_of(TEXT), type=_SECRET_TYPE, immutable=FLAG),
+        complete=_encode_secret,
+        check=config_data.check_secret,
+        selectable=("type",),
+    ),
+    Kind(
+        resource=SERVICE_ACCOUNTS,
+        metadata_checks=4,
+        singular="serviceaccount",
+        short_names=("sa",),
+        returns_deleted_object=True,
+        schema=_shape(
+            secrets=merge_list(OPEN, "name"), imagePullSecrets=list_of(OPEN), automountServiceAccountToken=FLAG
         ),
-    ]
-
-
-def _nodes_and_namespaces() -> list[Kind]:
-    return [
-        Kind(
-            resource=NODES,
-            metadata_checks=4,
-            singular="node",
-            short_names=("no",),
-            schema=_shape(
-                spec={**nodes_and_namespaces.NODE, "default": {}},
-                status={**nodes_and_namespaces.NODE_STATUS, "default": {}},
-            ),
-            subresources=_STATUS,
-            keeps_initial_status=True,
-            selectable=("spec.unschedulable",),
-            complete=nodes_and_namespaces.complete_node,
-            check=nodes_and_namespaces.check_node,
+    ),
+    Kind(
+        resource=RESOURCE_QUOTAS,
+        singular="resourcequota",
+        short_names=("quota",),
+        returns_deleted_object=True,
+        schema=_shape(spec=OPEN, status=OPEN),
+        subresources=_STATUS,
+    ),
+    Kind(
+        resource=LEASES,
+        requires_version=True,
+        singular="lease",
+        schema=_shape(spec={**leases_and_events.LEASE, "default": {}}),
+        create_on_update=True,
+        check=leases_and_events.check_lease,
+    ),
+    Kind(
+        resource=PRIORITY_CLASSES,
+        counts_generation=False,
+        singular="priorityclass",
+        short_names=("pc",),
+        schema=_shape(
+            value={**NUMBER, "default": 0},
+            globalDefault=SWITCH,
+            description=TEXT,
+            preemptionPolicy={**choice("PreemptLowerPriority", "Never"), "default": "PreemptLowerPriority"},
         ),
-        Kind(
-            resource=NAMESPACES,
-            metadata_checks=4,
-            singular="namespace",
-            short_names=("ns",),
-            schema=_shape(spec=nodes_and_namespaces.NAMESPACE, status=nodes_and_namespaces.NAMESPACE_STATUS),
-            subresources=_STATUS,
-            selectable=("status.phase",),
-            simple_names=True,
-            complete=nodes_and_namespaces.complete_namespace,
-            check=nodes_and_namespaces.check_namespace,
-            columns=(Column("Status", "string", ".status.phase"), _AGE),
-        ),
-    ]
-
-
-def _config_and_events() -> list[Kind]:
-    return [
-        Kind(
-            resource=EVENTS,
-            metadata_checks=2,
-            singular="event",
-            short_names=("ev",),
-            schema=_shape(**leases_and_events.EVENT),
-            check=leases_and_events.check_event,
-            create_on_update=True,
-            selectable=_EVENT_FIELDS,
-        ),
-        Kind(
-            resource=CONFIG_MAPS,
-            metadata_checks=4,
-            singular="configmap",
-            short_names=("cm",),
-            schema=_shape(data=map_of(TEXT), binaryData=map_of(BYTES), immutable=FLAG),
-            check=config_data.check_config_map,
-        ),
-        Kind(
-            resource=SECRETS,
-            metadata_checks=4,
-            singular="secret",
-            schema=_shape(data=map_of(BYTES), stringData=map_of(TEXT), type=_SECRET_TYPE, immutable=FLAG),
-            complete=_encode_secret,
-            check=config_data.check_secret,
-            selectable=("type",),
-        ),
-        Kind(
-            resource=SERVICE_ACCOUNTS,
-            metadata_checks=4,
-            singular="serviceaccount",
-            short_names=("sa",),
-            returns_deleted_object=True,
-            schema=_shape(
-                secrets=merge_list(OPEN, "name"), imagePullSecrets=list_of(OPEN), automountServiceAccountToken=FLAG
-            ),
-        ),
-    ]
-
-
-def _policies() -> list[Kind]:
-    return [
-        Kind(
-            resource=RESOURCE_QUOTAS,
-            singular="resourcequota",
-            short_names=("quota",),
-            returns_deleted_object=True,
-            schema=_shape(spec=OPEN, status=OPEN),
-            subresources=_STATUS,
-        ),
-        Kind(
-            resource=LEASES,
-            requires_version=True,
-            singular="lease",
-            schema=_shape(spec={**leases_and_events.LEASE, "default": {}}),
-            create_on_update=True,
-            check=leases_and_events.check_lease,
-        ),
-        Kind(
-            resource=PRIORITY_CLASSES,
-            counts_generation=False,
-            singular="priorityclass",
-            short_names=("pc",),
-            schema=_shape(
-                value={**NUMBER, "default": 0},
-                globalDefault=SWITCH,
-                description=TEXT,
-                preemptionPolicy={**choice("PreemptLowerPriority", "Never"), "default": "PreemptLowerPriority"},
-            ),
-            generation=True,
-            check=priority_classes.check,
-        ),
-        Kind(
-            resource=CRDS,
-            singular="customresourcedefinition",
-            short_names=("crd", "crds"),
-            schema=_shape(spec={**OPEN, "properties": custom_resources.SPEC}, status=OPEN),
-            subresources=_STATUS,
-            generation=True,
-            complete=custom_resources.complete,
-            check=custom_resources.check,
-        ),
-    ]
+        generation=True,
+        check=priority_classes.check,
+    ),
+    Kind(
+        resource=CRDS,
+        singular="customresourcedefinition",
+        short_names=("crd", "crds"),
+        schema=_shape(spec={**OPEN, "properties": custom_resources.SPEC}, status=OPEN),
+        subresources=_STATUS,
+        generation=True,
+        complete=custom_resources.complete,
+        check=custom_resources.check,
+    ),
+)
+"""All built-in kinds."""

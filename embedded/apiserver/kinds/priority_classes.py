@@ -24,10 +24,9 @@ _TEXTS = {
 def initial_classes() -> list[Manifest]:
     """Return the PriorityClasses of a new cluster."""
     return [
-        {"apiVersion": PRIORITY_CLASSES.api_version, "kind": "PriorityClass", "metadata": {"name": name},
-         "value": value, "description": _TEXTS[name]}
+        PRIORITY_CLASSES.manifest({"name": name}, value=value, description=_TEXTS[name])
         for name, value in _SYSTEM.items()
-    ]  # fmt: skip
+    ]
 
 
 def check(new: Manifest, old: Manifest | None) -> Iterator[Cause]:

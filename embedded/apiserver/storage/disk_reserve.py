@@ -40,25 +40,24 @@ class DiskReserve:
         """Whether the disk has no room beyond the reserve."""
         self._secure_delete = int(database.execute("PRAGMA secure_delete").fetchone()[0])
         database.execute(_TABLE)
-        self.ensure(0)
+        self.fill()
 
     def consume(self, size: int) -> None:
         """Subtract the bytes of a commit from the reserve, and fill the reserve up if it is low."""
         self._spare -= size
         if self._spare < _LEAST_SPARE:
-            self.ensure(0)
+            self.fill()
 
-    def ensure(self, size: int) -> bool:
-        """Allocate room for a number of bytes and for the reserve; return whether the disk had this room."""
+    def fill(self) -> None:
+        """Allocate room for the log and for the reserve, as far as the disk has it."""
         with suppress(OSError, sqlite3.Error):
             if not self._is_log_long():  # SQLite does not read the bytes behind the last commit
                 allocate(self._log, _LOG_BYTES)
             self._count_free_pages()
-            if self._spare - size < _LEAST_SPARE:
-                self._grow(size + _MOST_SPARE)
+            if self._spare < _LEAST_SPARE:
+                self._grow(_MOST_SPARE)
                 self._count_free_pages()
-        self.full = self._spare - size < _LEAST_SPARE or not self._is_log_long()
-        return not self.full
+        self.full = self._spare < _LEAST_SPARE or not self._is_log_long()
 
     def mark_full(self) -> None:
         """Record that a commit failed because the disk is full."""
@@ -71,7 +70,7 @@ class DiskReserve:
         """Return whether the disk has room again; the disk is tested once a second at most."""
         if self.full and time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
-            self.ensure(0)
+            self.fill()
         return not self.full
 
     def _count_free_pages(self) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import orjson
 import yaml
 
-from crds import excerpts, yamltext
+from crds import excerpts
 from embedded.apiserver.kinds.catalog import Kind
 from embedded.apiserver.status_errors import bad_request, unsupported_media_type
+from kube import yamltext
 
 YAML = "application/yaml"
 _JSON = ("", "application/json")

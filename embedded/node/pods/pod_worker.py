@@ -7,7 +7,7 @@ just started and remembers nothing.
 import logging
 from dataclasses import replace
 
-from crds import labels
+from crds import labels, timestamps
 from embedded import pod, pod_requirements
 from embedded.node.pods.failed_output import messages, missing_file
 from embedded.node.pods.node_context import NodeContext
@@ -191,7 +191,7 @@ class PodWorker:
         seconds, started = self.pod.spec.get("activeDeadlineSeconds"), self._status.content.get("startTime")
         if not seconds or not started or self._failure or self._containers.has_ended():
             return float("inf")
-        return pod.parse_time(started) + float(seconds)
+        return timestamps.parse_seconds(started) + float(seconds)
 
     def _apply(self, action: Action) -> None:
         if not isinstance(action, StartContainer):

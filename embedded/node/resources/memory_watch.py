@@ -98,13 +98,8 @@ class MemoryWatch(PodWatch[WatchedPod]):
             self._rough = {name: at for name, at in self._rough.items() if name in self._pids_by_mark or name in pods}
         self._near = self._rising = False
         for uid, pod in pods.items():
-            subject = f"the memory of the pod with uid {uid}"
-            try:
+            with self.errors.skipping(f"the memory of the pod with uid {uid}"):
                 self._check_pod(uid, pod, now)
-            except Exception as e:
-                self.errors.record(subject, e)
-            else:
-                self.errors.clear(subject)
 
     def _check_pod(self, uid: str, pod: WatchedPod, now: float) -> None:
         for container in pod.containers:

@@ -8,19 +8,18 @@ pod. So the watch looks every two seconds while pods of two jobs run and one of 
 other time.
 """
 
-import hashlib
 import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from crds.api_resources import EVENTS, TORCHJOBS
+from crds import events
+from crds.api_resources import EVENTS
 from crds.keys import JobKey
 from embedded.node.resources import loopback
 from embedded.node.resources.pod_watch import IDLE, PodWatch
 from embedded.node.runs.container_processes import ContainerProcesses, Process
-from embedded.status_conditions import timestamp
 from kube import errors
 from kube.api import Cluster
 from kube.object_errors import ObjectErrors
@@ -82,12 +81,8 @@ class PortWatch(PodWatch[NetworkedPod]):
 
     def _turn(self, _: Mapping[str, NetworkedPod]) -> float:
         began = time.monotonic()
-        try:
+        with self.errors.skipping("the connections of pods"):
             self.look()
-        except Exception as e:
-            self.errors.record("the connections of pods", e)
-        else:
-            self.errors.clear("the connections of pods")
         return max(LOOK_SECONDS, IDLE * (time.monotonic() - began))
 
     def look(self) -> None:
@@ -129,22 +124,9 @@ class PortWatch(PodWatch[NetworkedPod]):
             return
         self._notes[uid] = message
         logger.warning("job %s: %s", _name(pod.job), message)
-        job = {"apiVersion": TORCHJOBS.api_version, "kind": TORCHJOBS.kind, "name": pod.job.name, "uid": pod.job.uid}
-        digest = hashlib.sha256(f"{pod.job.uid}/{message}".encode()).hexdigest()[:16]
-        at = timestamp(self.clock())
-        event = {
-            "apiVersion": EVENTS.api_version,
-            "kind": EVENTS.kind,
-            "metadata": {"name": f"{pod.job.name}.{digest}", "ownerReferences": [job]},
-            "involvedObject": {**job, "namespace": pod.job.namespace},
-            "type": "Warning",
-            "reason": _REASON,
-            "message": message,
-            "source": {"component": "torchq-node"},
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "count": 1,
-        }
+        event = events.on_job(
+            pod.job, _REASON, message, self.clock(), warning=True, component="torchq-node", owned=True
+        )
         with suppress(errors.ClusterError):  # the condition of the pod says it, too
             self.cluster.create(EVENTS, event, pod.job.namespace)
 

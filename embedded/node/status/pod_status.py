@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crds import excerpts, labels
+from crds import excerpts, labels, timestamps
 from embedded.node.runs.container_runs import Ending, Run
 from embedded.node.status import pod_lifecycle
 from embedded.node.status.pod_lifecycle import Containers, Histories
 from embedded.pod import FINISHED, PodFailure
-from embedded.status_conditions import Status, condition, differs, merge_conditions, timestamp
+from embedded.status_conditions import Status, condition, differs, merge_conditions
 
 ADDRESS = "127.0.0.1"
 """The address of every pod of the embedded node: the machine's loopback address."""
@@ -64,7 +64,7 @@ def running_status(pod: PodState, before: Mapping[str, Any], now: float) -> Stat
     phase = _phase(pod)
     status: Status = {
         "phase": phase,
-        "startTime": before.get("startTime") or timestamp(now),
+        "startTime": before.get("startTime") or timestamps.format_time(now),
         "hostIP": ADDRESS,
         "podIP": ADDRESS,
         "podIPs": [{"ip": ADDRESS}],
@@ -84,7 +84,7 @@ def rejected_status(failure: PodFailure, before: Mapping[str, Any], now: float) 
         "phase": "Failed",
         "reason": failure.reason,
         "message": failure.message,
-        "startTime": before.get("startTime") or timestamp(now),
+        "startTime": before.get("startTime") or timestamps.format_time(now),
     }
 
 
@@ -211,7 +211,7 @@ def _state(pod: PodState, name: str, history: Sequence[Run]) -> dict[str, Any]:
         return {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
     if last.started_at is None:
         return {"waiting": {"reason": "ContainerCreating"}}
-    return {"running": {"startedAt": timestamp(last.started_at)}}
+    return {"running": {"startedAt": timestamps.format_time(last.started_at)}}
 
 
 def _waiting(pod: PodState, name: str) -> dict[str, Any]:
@@ -240,8 +240,8 @@ def _termination(pod: PodState, name: str, run: Run, ending: Ending) -> dict[str
         "reason": reason,
         "signal": ending.signal,
         "message": excerpts.excerpt(ending.message or pod.last_output.get((name, run.restart), ""), _LONGEST_MESSAGE),
-        "startedAt": timestamp(run.started_at) if run.started_at is not None else None,
-        "finishedAt": timestamp(ending.finished_at),
+        "startedAt": timestamps.format_time(run.started_at) if run.started_at is not None else None,
+        "finishedAt": timestamps.format_time(ending.finished_at),
     }
     return {"terminated": {name: value for name, value in fields.items() if value or name == "exitCode"}}
 

@@ -76,7 +76,7 @@ def _misfit_of_pods(request: RequestView, job: TorchJob, workers: Workers | None
         return _misfit_of_count(request, job, workers)
     if workers is None:
         return Misfit("InvalidPods", f"job {request.job} has no pods: it holds no room")
-    refusal = workers.refusal(request.names, 0)
+    refusal = workers.refusal(request.names)
     return Misfit("InvalidPods", refusal) if refusal else None
 
 

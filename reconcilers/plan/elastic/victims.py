@@ -59,10 +59,8 @@ class Workers:
             late = min(added, late + (granted - late - scope.least) % scope.step)
         return tuple(order[:late])
 
-    def refusal(self, names: Sequence[str], least: int) -> str:
-        """Return why exactly these pods cannot be removed; empty if the pods can be removed. `least` is the number of
-        workers that the job has to keep.
-        """
+    def refusal(self, names: Sequence[str]) -> str:
+        """Return why exactly these pods cannot be removed, however many workers the job keeps; empty if they can."""
         if not names:
             return "no pods are named"
         if len(set(names)) < len(names):
@@ -74,9 +72,6 @@ class Workers:
         for name in names:
             if why := self._protection(self.members[name]):
                 return f"pod {name} cannot be removed: {why}"
-        count = sum(member.task_type == WORKER for member in self.members.values())
-        if count - len(names) < least:
-            return f"the job has {count} workers, and {count - len(names)} would be left; it needs {least}"
         return ""
 
     def _protection(self, member: PodMember) -> str:

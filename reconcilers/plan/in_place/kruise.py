@@ -150,30 +150,25 @@ class Kruise:
         metadata = self.job.metadata
         # A kubelet may begin its count of restarts anew, and then shows fewer restarts than were counted.
         restarts = max(pod.restarts, pod.counted_restarts)
-        return {
-            "apiVersion": RECREATE_REQUESTS.api_version,
-            "kind": RECREATE_REQUESTS.kind,
-            "metadata": {
-                "name": request_name(pod.name, purpose),
-                "namespace": metadata.namespace,
-                "labels": {
-                    labels.JOB_NAME: metadata.name,
-                    labels.JOB_UID: metadata.uid,
-                    labels.RESTART: str(self.job.status.restart_generation),
-                },
-                "annotations": {labels.POD_UID: pod.uid, labels.RESTARTS_HANDLED: str(restarts)},
-                "ownerReferences": [
-                    {"apiVersion": PODS.api_version, "kind": PODS.kind, "name": pod.name, "uid": pod.uid}
-                ],
+        request = {
+            "name": request_name(pod.name, purpose),
+            "namespace": metadata.namespace,
+            "labels": {
+                labels.JOB_NAME: metadata.name,
+                labels.JOB_UID: metadata.uid,
+                labels.RESTART: str(self.job.status.restart_generation),
             },
-            "spec": {
-                "podName": pod.name,
-                "containers": [{"name": name} for name in _containers(self.job, pod)],
-                "strategy": {"failurePolicy": "Fail", "orderedRecreate": True},
-                "activeDeadlineSeconds": max(SHORTEST, math.ceil(self.limit.timeout)),
-                "ttlSecondsAfterFinished": KEPT,
-            },
+            "annotations": {labels.POD_UID: pod.uid, labels.RESTARTS_HANDLED: str(restarts)},
+            "ownerReferences": [PODS.reference(pod.name, pod.uid)],
         }
+        spec = {
+            "podName": pod.name,
+            "containers": [{"name": name} for name in _containers(self.job, pod)],
+            "strategy": {"failurePolicy": "Fail", "orderedRecreate": True},
+            "activeDeadlineSeconds": max(SHORTEST, math.ceil(self.limit.timeout)),
+            "ttlSecondsAfterFinished": KEPT,
+        }
+        return RECREATE_REQUESTS.manifest(request, spec=spec)
 
 
 def delete_orphans(requests: Iterable[RecreateView], pods: Iterable[PodView]) -> tuple[Action, ...]:

@@ -13,7 +13,7 @@ from coordinator.control import audit_events
 from coordinator.control.job_changes import overtakes
 from coordinator.query.queries import StoreQueries
 from coordinator.runs import submitter
-from crds import labels
+from crds import events, labels
 from crds.api_resources import EVENTS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster
@@ -121,7 +121,7 @@ def test_an_event_names_the_kubeconfig_user_if_the_server_gives_no_name(
 def test_a_long_event_message_is_cut_between_words() -> None:
     item = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "b"}}
     body = audit_events.build_event(item, "Code", "said", "word " * 1000, "me", datetime.now(UTC))
-    assert audit_events.MOST_CHARACTERS - len(" word") <= len(body["message"]) <= audit_events.MOST_CHARACTERS
+    assert events.LONGEST - len(" word") <= len(body["message"]) <= events.LONGEST
     assert body["message"].endswith(" word ...")
 
 

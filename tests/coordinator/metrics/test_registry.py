@@ -6,12 +6,10 @@ from coordinator.metrics.queue_names import QueueNames
 from coordinator.metrics.registry import Registry, number
 from kube.process.meter import Metric
 
-DONE = Metric(name="done_total", kind="counter", help="Done.", labels=("queue", "result"), of="worker")
-SECONDS = Metric(
-    name="wait_seconds", kind="histogram", help="Waits.", labels=("queue",), buckets=(1.0, 5.0), of="worker"
-)
-SIZE = Metric(name="size", kind="gauge", help="Size.", of="worker")
-UP = Metric(name="up", kind="gauge", help="Up.", of="each", merge="least")
+DONE = Metric("done_total", "Done.", of="worker", labels=("queue", "result"))
+SECONDS = Metric("wait_seconds", "Waits.", of="worker", labels=("queue",), buckets=(1.0, 5.0))
+SIZE = Metric("size", "Size.", of="worker")
+UP = Metric("up", "Up.", of="each", merge="least")
 
 
 def test_a_histogram_counts_a_value_in_the_first_bucket_that_is_not_below_it() -> None:

@@ -266,6 +266,7 @@ def test_model_and_definition_accept_the_same_quantities(value: str | int) -> No
         st.from_regex(r"[+]?[0-9]{1,8}(\.[0-9]{0,3})?([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?", fullmatch=True),
     ),
 )
+@example("cpu", "1E06")
 def test_definition_refuses_the_quantities_of_a_container_that_nobody_means(name: str, value: str | int) -> None:
     manifest = job(torchTaskSpecs={"Worker": task(template=template(**{name: value}))})
     assert bool(served.refusals(manifest)) != _is_meant(name, value)

@@ -161,7 +161,7 @@ LATER: dict[str, tuple[int | None, float, RemovalTime | None]] = {
 def test_later_request_shortens_the_grace_but_never_into_the_past(
     requested: int | None, now: float, expected: RemovalTime | None
 ) -> None:
-    kind = Catalog(builtins.kinds()).find(PODS.group, PODS.version, PODS.plural)
+    kind = Catalog(builtins.KINDS).find(PODS.group, PODS.version, PODS.plural)
     assert kind is not None
     deleted = {"deletionTimestamp": timestamps.format_time(T + 30), "deletionGracePeriodSeconds": 30}
     assert next_removal(kind, {"metadata": deleted, "spec": NODE}, requested, now) == expected

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crds import timestamps
 from embedded.node.runs.container_processes import Process
 from embedded.node.runs.container_runs import Ending, Run
 from embedded.node.status import pod_lifecycle, pod_status
@@ -22,7 +23,7 @@ from embedded.node.status.pod_lifecycle import (
 )
 from embedded.node.status.pod_status import PodState
 from embedded.pod import PodFailure
-from embedded.status_conditions import differs, timestamp
+from embedded.status_conditions import differs
 
 NOW = 1_000_000.0
 
@@ -190,7 +191,7 @@ def test_unchanged_and_foreign_conditions_keep_their_transition_time() -> None:
     assert conditions["Ready"]["lastTransitionTime"] == "2020-01-01T00:00:00Z"
     later = status("Never", ended(), before=found)
     ready = next(each for each in later["conditions"] if each["type"] == "Ready")
-    assert (ready["status"], ready["lastTransitionTime"]) == ("False", timestamp(NOW))
+    assert (ready["status"], ready["lastTransitionTime"]) == ("False", timestamps.format_time(NOW))
 
 
 def test_a_status_without_changes_does_not_differ() -> None:

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
+from crds import timestamps
 from crds.api_resources import LEASES, NODES
 from embedded.node import registration
 from embedded.node.runs import container_processes
-from embedded.status_conditions import timestamp
 from tests.support.embedded.stage import SETTINGS, Stage, first, terminated
 from tests.support.waiting import until
 
@@ -330,11 +330,11 @@ def test_a_node_is_ready_from_its_return_if_its_lease_had_expired(
     node = registration.node(f"away-{renewed or 0:.0f}", SETTINGS.machine)
     registration.register(bare.cluster, node, 1_000.0)
     if renewed is not None:
-        when = timestamp(renewed).replace("Z", ".000000Z")
+        when = timestamps.format_time(renewed).replace("Z", ".000000Z")
         times = {"renewTime": when, "holderIdentity": node.name, "leaseDurationSeconds": 40}
         body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": node.name}, "spec": times}
         bare.cluster.create(LEASES, body, registration.LEASE_NAMESPACE)
     registration.register(bare.cluster, node, 1_060.0)
     [ready] = bare.cluster.get(NODES, node.name)["status"]["conditions"]
-    assert ready["lastTransitionTime"] == timestamp(1_060.0 if moves else 1_000.0)
+    assert ready["lastTransitionTime"] == timestamps.format_time(1_060.0 if moves else 1_000.0)
     bare.cluster.delete(NODES, node.name)

@@ -1,5 +1,6 @@
 """The scheduler against an API server. The cluster has no node, so that no pod runs."""
 
+from crds import timestamps
 from crds.api_resources import PODS
 from embedded import pod
 from embedded.pod import LocalPod
@@ -75,7 +76,7 @@ def test_pods_deleted_or_bound_meanwhile_are_skipped(bare: Stage) -> None:
 def test_an_incomplete_group_is_reported_after_a_delay(bare: Stage) -> None:
     gang = {"annotations": {"train.distributed.io/gang": "of-two", "train.distributed.io/gang-size": "2"}}
     name = bare.run("true", metadata=gang)
-    born = pod.parse_time(bare.get(name)["metadata"]["creationTimestamp"])
+    born = timestamps.parse_seconds(bare.get(name)["metadata"]["creationTimestamp"])
     Scheduler(bare.cluster, NODE, lambda: seen(bare), lambda: born + 1).cycle()
     assert "conditions" not in bare.status(name)
     Scheduler(bare.cluster, NODE, lambda: seen(bare), lambda: born + 3).cycle()

@@ -14,7 +14,7 @@ from embedded.apiserver.status_errors import StatusError
 from tests.support.kube.servers import Server
 
 TYPE = strategic_merge.MEDIA_TYPE
-SCHEMA = next(kind.schema.source for kind in builtins.kinds() if kind.resource == PODS)
+SCHEMA = next(kind.schema.source for kind in builtins.KINDS if kind.resource == PODS)
 
 
 def _pod(**spec: Any) -> dict[str, Any]:

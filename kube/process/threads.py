@@ -9,18 +9,17 @@ An error about one object never ends a thread: the loops skip that object (`kube
 import logging
 import os
 import threading
-from collections.abc import Callable
 
 EXIT_CODE = 70
 """The exit code of a defect of the program: EX_SOFTWARE of sysexits.h."""
 logger = logging.getLogger(__name__)
 
 
-def exit_on_thread_failure(end: Callable[[int], object] = os._exit) -> None:
-    """Log an exception that a thread does not catch, and call `end` with EXIT_CODE, from now on.
+def exit_on_thread_failure() -> None:
+    """Log an exception that a thread does not catch, and end the process with EXIT_CODE, from now on.
 
     Each program calls this function once, before it starts threads. Tests do not: pytest reports such exceptions
-    itself. `end` must not run exit handlers: they would wait for the other threads.
+    itself. Exit handlers do not run: they would wait for the other threads.
     """
 
     def fail(args: threading.ExceptHookArgs) -> None:
@@ -31,6 +30,6 @@ def exit_on_thread_failure(end: Callable[[int], object] = os._exit) -> None:
             for handler in logging.getLogger().handlers:
                 handler.flush()
         finally:
-            end(EXIT_CODE)
+            os._exit(EXIT_CODE)
 
     threading.excepthook = fail
