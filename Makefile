@@ -22,9 +22,12 @@ QUICK = unit or servers or smoke
 test: $(VENV)/.dev
 	$(PYTEST) -m "$(QUICK)"
 
-# What `make test` leaves out.
+# What `make test` leaves out. Only files that may have such a test are read: reading all takes each process a quarter of
+# a minute.
+REST = $(addprefix tests/,acceptance chaos differential faults fuzz) \
+	$$(grep -rlE "mark\.(stack|proof)" tests --include="test_*.py")
 test-rest: $(VENV)/.dev
-	$(PYTEST) -m "not ($(QUICK))"
+	$(PYTEST) -m "not ($(QUICK))" $(REST)
 
 test-all: $(VENV)/.dev
 	$(PYTEST)

@@ -7,9 +7,11 @@ is not read either: it is compared with each node, in a thread that all tenants 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
+
+from crds.resources.amounts import JOBS, NOTHING, Amounts
 
 MOST_PARTS = 32
 """The most tolerations that are read, and the most terms and expressions of a node affinity together. With 1,000 nodes,
@@ -224,6 +226,46 @@ def _compares(operator: str, value: str | None, values: Sequence[Any]) -> bool:
 
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+class OfferingNode(Protocol):
+    """A node with what it offers."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def taints(self) -> tuple[Taint, ...]: ...
+    @property
+    def allocatable(self) -> Amounts:
+        """What pods may request from the node in total, including what is in use; empty if it is not known."""
+
+
+def could_hold(nodes: Sequence[OfferingNode], pods: Iterable[tuple[Amounts, str]], charge: Amounts) -> bool:
+    """Return whether nodes could hold pods, which have this charge together, if they were empty. Of each kind of pods,
+    what one pod asks for and its place condition are given.
+
+    By the answer, the pods of a job leave a cordoned node or stay there: for the worker that moves them, and for the
+    leader that counts their room. Each pod needs a node on which it may run. A node that does not report its resources
+    could hold anything.
+    """
+    kinds = [(demand, PlaceCondition.parse(where)) for demand, where in pods]
+    homeless, rest = set(range(len(kinds))), {**charge, JOBS: 0}
+    for node in nodes:
+        welcome = {at for at, (_, place) in enumerate(kinds) if place.allows(node.name, node.labels, node.taints)}
+        offered = node.allocatable
+        homeless -= {at for at in welcome if not offered or _covers(offered, kinds[at][0])}
+        if welcome:
+            rest = {name: amount - offered.get(name, 0) for name, amount in rest.items()} if offered else {}
+        if not homeless and _covers(NOTHING, rest):
+            return True  # with most nodes, few of them are looked at
+    return not homeless and _covers(NOTHING, rest)
+
+
+def _covers(room: Amounts, requests: Amounts) -> bool:
+    """Return whether room has at least what is asked for of each resource."""
+    return all(room.get(name, 0) >= amount for name, amount in requests.items())
 
 
 def _text(value: Any) -> str:

@@ -31,8 +31,12 @@ def render(
     values: Mapping[str, Any] | None = None, *, release: str = RELEASE, namespace: str = NAMESPACE, chart: Path = CHART
 ) -> list[Manifest]:
     """Return the objects that Helm renders without a cluster. Raises RefusedValues."""
-    return [document for text in templates(values, release=release, namespace=namespace, chart=chart).values()
-            for document in parse(text)]  # fmt: skip
+    return objects(templates(values, release=release, namespace=namespace, chart=chart))
+
+
+def objects(texts: Mapping[str, str]) -> list[Manifest]:
+    """Return the objects of rendered templates."""
+    return [document for text in texts.values() for document in parse(text)]
 
 
 def templates(

@@ -46,24 +46,23 @@ def check_files() -> list[str]:
 def check_case(case: Case, versions: list[str]) -> list[str]:
     """Return the problems of the objects that the chart renders from a case."""
     try:
-        documents = chart.render(case.values, release=case.release, namespace=case.namespace)
-        again = chart.render(case.values, release=case.release, namespace=case.namespace)
+        texts, again = (chart.templates(case.values, release=case.release, namespace=case.namespace) for _ in range(2))
     except RefusedValues as error:
         return [str(error)]
     found = installation.problems(
-        documents,
+        chart.objects(texts),
         versions,
         existing=case.existing,
         labels=case.values.get("commonLabels", {}),
         has_roles=case.values.get("rbac", {}).get("create", True),
     )
-    return found + ["two renders differ"] * (documents != again)
+    return found + ["two renders differ"] * (texts != again)
 
 
 def check_refusal(refusal: Refusal) -> list[str]:
     """Return the problem of the refusal of values: the values are accepted, or the message does not name the values."""
     try:
-        chart.render(refusal.values)
+        chart.templates(refusal.values)
     except RefusedValues as error:
         return [f"the message does not say {word}: {error}" for word in refusal.words if word not in str(error)]
     return ["the values are accepted"]

@@ -60,9 +60,8 @@ def connect(settings: ConnectionSettings | None = None, meter: Meter = NO_METER)
     configuration.connection_pool_maxsize = settings.pool_connections
     configuration.keep_alive = True
     server, pool = _pool(configuration)
-    return KubernetesCluster(
-        Transport(pool, server, authorization.Authorization(configuration), settings, meter), settings
-    )
+    header = authorization.Authorization(configuration, kubeconfig.forget)
+    return KubernetesCluster(Transport(pool, server, header, settings, meter, header.refuse), settings)
 
 
 def connect_others(settings: ConnectionSettings, meter: Meter = NO_METER) -> Callable[[str], "KubernetesCluster"]:

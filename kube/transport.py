@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import orjson
@@ -85,8 +86,11 @@ class Transport:
         authorization: Callable[[], str | None],
         settings: ConnectionSettings,
         meter: Meter = NO_METER,
+        refused: Callable[[], object] = lambda: None,
     ) -> None:
+        """`authorization` returns the header of a request; `refused` is called when the server does not accept it."""
         self.server = server
+        self._refused = refused
         self._meter = meter
         self.server_time = ServerTime()
         whole_requests.use(pool)
@@ -215,6 +219,8 @@ class Transport:
             self._raise_if_misconfigured(e)
             sent = not isinstance(e, NewConnectionError | ConnectTimeoutError)
             raise _AttemptFailed(Failure(sent=sent), self._unreachable(e)) from e
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self._refused()
         details = error_answers.read(body)
         error = error_answers.error(response.status, details, request.action, self._settings.permission_hint)
         retry_after = retries.retry_after(response.headers.get("Retry-After"))

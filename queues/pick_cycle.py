@@ -42,21 +42,6 @@ The store is idle while the first batch is picked, and no batch should take long
 commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class CycleResult:
-    """The result of one round."""
-
-    picked: int
-    refused: Refusal
-    """Why the store refused a pick and so ended the round; empty if it refused none."""
-    _commits: tuple[PendingCommit, ...]
-
-    @property
-    def reservations(self) -> tuple[Reservation, ...]:
-        """The reservations of the round. The values are decoded at each use, because few callers need them."""
-        return tuple(chain.from_iterable(commit.reservations() for commit in self._commits))
-
-
 class _Pending(NamedTuple):
     """A batch whose commit has begun, or is about to begin."""
 
@@ -69,6 +54,28 @@ class _Done(NamedTuple):
 
     pending: _Pending
     committed: CommitResult
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """The result of one round."""
+
+    picked: int
+    refused: Refusal
+    """Why the store refused a pick and so ended the round; empty if it refused none."""
+    _done: tuple[_Done, ...]
+
+    @property
+    def keys(self) -> Iterator[JobKey]:
+        """The jobs that were picked."""
+        for done in self._done:
+            for pick in done.pending.batch.picks[: done.committed.picked]:
+                yield JobKey.parse(pick.waiting.ticket[0])
+
+    @property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """The reservations of the round. The values are decoded at each use, because few callers need them."""
+        return tuple(chain.from_iterable(done.pending.commit.reservations() for done in self._done))
 
 
 class PickCycle:
@@ -192,7 +199,7 @@ class PickCycle:
         refused: Refusal = next((batch.committed.refused for batch in done if batch.committed.refused), "")
         self._picker = None if refused or picker.has_set_aside else picker
         picked = sum(batch.committed.picked for batch in done)
-        return CycleResult(picked, refused, tuple(batch.pending.commit for batch in done))
+        return CycleResult(picked, refused, tuple(done))
 
     @property
     def keeps_room(self) -> bool:

@@ -60,6 +60,7 @@ WORKERS = f"{WORK}workers"
 THREADS = f"{WORK}threads"
 MADE = f"{WORK}made"
 SETTLED = f"{WORK}settled:"
+BRIEF = f"{WORK}brief:"
 TALLY = f"{WORK}tally"
 HELD = f"{WORK}held"
 RECENT = f"{WORK}recent"
@@ -95,7 +96,7 @@ _KEYS = PRESERVED | {
     f"{PREFIX}none",  # a key that never exists: a check deletes it, which fails on a server that takes no writes
     *(RECORDS, READY_COUNT, *LANES, DELAYED, LEASES, HELD, RECENT, MADE),
 }
-_FAMILIES = (ORDER, READY, SETTLED, REPORTS)
+_FAMILIES = (ORDER, READY, SETTLED, BRIEF, REPORTS)
 
 _RQ_KEYS = frozenset(("rq:queues", "rq:workers", "rq:suspended", "rq:groups"))
 _RQ_FAMILIES = (RQ_JOB, RQ_RESULTS, "rq:worker:", "rq:execution:", "rq:executions:")

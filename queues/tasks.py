@@ -1,6 +1,6 @@
 """The keys that workers reconcile: offered by the leader, and leased to a worker as tasks.
 
-One rule: all are frozen and carry keys and numbers only, never a manifest.
+One rule: all are frozen and carry keys and numbers only, never a manifest. A brief is opaque here.
 """
 
 from dataclasses import dataclass, field
@@ -39,5 +39,7 @@ class Task:
     failures: int
     """The number of runs in a row that ended in an error, for the backoff."""
     reservation: Reservation | None
+    brief: bytes = b""
+    """What the leader has seen of the job (`reconcilers.views.job_brief`); empty if it told nothing."""
     times: TaskTimes | None = field(default=None, compare=False)
     """When the key became ready and was leased; None if that is not known."""

@@ -4,7 +4,7 @@ One rule: at most one worker runs a key, and offers during a run cause exactly o
 waits collapse into one. A key whose worker died comes back when its lease ends.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -18,6 +18,9 @@ from queues.values import Refusal
 SETTLED_SECONDS = 10
 """How long the work queue remembers which version a run has settled. The events of the run's own writes arrive within
 that time."""
+
+BRIEF_SECONDS = 60
+"""How long the work queue keeps a brief. A key that waits longer is read from the API server."""
 
 Lease = tuple[JobKey, str]
 """A key and its fencing token."""
@@ -44,7 +47,7 @@ class WorkSettings:
     """The wait after the first failure."""
     backoff_cap: float = 60.0
     """The longest wait after a failure."""
-    tenant_share: float = 0.125
+    tenant_share: float = 0.0625
     """The part of all threads, rounded up to two at least, that the keys of one tenant hold at most while another has
     had keys, too. So a key of a tenant with few keys waits for no run of another tenant. Its own run shares the Python
     of the worker, and the API server, with few others: more of them at a time end hardly sooner."""
@@ -87,6 +90,10 @@ class WorkSource(Protocol):
 
         A delayed key is forgotten, unless its last run failed: such a run may have left pods behind. A key that a
         worker runs is run once more, since the run may have begun before the deletion."""
+
+    def brief(self, briefs: Mapping[JobKey, bytes]) -> None:
+        """Keep these briefs for the next runs of their keys, at most BRIEF_SECONDS each. The first run that begins
+        takes the brief of its key (`Task.brief`)."""
 
     def dispatch(self) -> int:
         """Make keys ready that are due or whose lease ended. Then lease ready keys, those that free room first, fairly

@@ -1,6 +1,7 @@
 """The observation of one key: the job from the API server, its pods from this process's own cache.
 
-One rule: one GET, and a LIST only if the cache is behind a version that the coordinator or this process has seen.
+One rule: one GET, and none for a job of which the leader told enough. A LIST only if the cache is behind a version that
+the coordinator or this process has seen.
 """
 
 import threading
@@ -29,8 +30,9 @@ from queues.values import Reservation
 from reconcilers.restart_support import RestartSupport
 from reconcilers.settings import ReconcileSettings
 from reconcilers.values import NOT_ASKED, InvalidJob, Observation, Recording
-from reconcilers.views import node_view, pod_history, pod_view
+from reconcilers.views import job_brief, node_view, pod_history, pod_view
 from reconcilers.views.claimed_devices import ClaimReader
+from reconcilers.views.job_brief import KnownSpecs
 from reconcilers.views.node_view import NodeCache
 from reconcilers.views.pod_group_view import GroupCache, GroupReader
 from reconcilers.views.pod_view import PodView
@@ -135,6 +137,7 @@ class Observer:
     _requests: RequestReader = field(init=False)
     _restart_support: RestartSupport = field(init=False)
     _claims: ClaimReader = field(init=False)
+    _specs: KnownSpecs = field(default_factory=KnownSpecs)
 
     def __post_init__(self) -> None:
         self._groups = GroupReader(self.cluster, self.caches.groups, self.clock)
@@ -146,7 +149,18 @@ class Observer:
         """Return the current state of the key. Raises any ClusterError of the API server."""
         # The job is read first: pods that are newer than the job can only show more of the job's progress.
         manifest = self._read(task.key)
-        job = None if manifest is None else self._parse(task.key, manifest)
+        return self._observe(task, manifest, None if manifest is None else self._parse(task.key, manifest))
+
+    def observe_as_told(self, task: Task) -> Observation | None:
+        """Return the state of the key with the job as the leader has seen it, which may be outdated.
+
+        The result is None if the job has to be read. After a run that failed, it is unknown what that run has written.
+        """
+        told = job_brief.read(task.brief, task.key, self._specs) if task.brief and not task.failures else None
+        job = None if told is None else self._parse(task.key, told)
+        return self._observe(task, told, job) if isinstance(job, TorchJob) else None
+
+    def _observe(self, task: Task, manifest: Manifest | None, job: TorchJob | InvalidJob | None) -> Observation:
         pods = self._claims.with_devices(self._pods(task))
         if pods:
             self.wrote(task.key, max(pod.version for pod in pods))
@@ -284,9 +298,11 @@ class Observer:
 
     def _read(self, key: JobKey) -> Manifest | None:
         try:
-            return self.cluster.get(TORCHJOBS, key.name, key.namespace)
+            manifest = self.cluster.get(TORCHJOBS, key.name, key.namespace)
         except errors.NotFound:
             return None
+        self._specs.note(manifest)
+        return manifest
 
     def _requests_of(
         self, key: JobKey, manifest: Manifest | None, job: TorchJob | InvalidJob | None

@@ -27,14 +27,14 @@ from queues.task_times import TaskTimes
 from queues.tasks import Task
 from queues.values import Refusal
 from queues.work import RunVersions
-from reconcilers import facts, failure_text
+from reconcilers import facts, failure_text, values
 from reconcilers.apply.apply import Application, Outcome
 from reconcilers.facts import Fact
 from reconcilers.observe import NO_CACHES, Caches, Observer, PodCache
 from reconcilers.plan.plan import plan
 from reconcilers.plan.recovery import is_about_requests
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Blocker, EmitEvent, InvalidJob, Observation, Obstacle, Plan
+from reconcilers.values import Blocker, EmitEvent, InvalidJob, Observation, Obstacle, Plan, WriteStatus
 
 log = logging.getLogger(__name__)
 
@@ -152,14 +152,13 @@ class Reconciler:
         Returns the seconds after which to reconcile again, or None if an event will follow. Raises any ClusterError and
         ReconcileError; the caller tries again with a back-off.
         """
-        observation = self._observer.observe(task)
-        self._facts.settle(observation)
+        observation, first_plan = self._observe(task)
         carry_out = partial(self._carry_out, task.times, holds, partial(raise_charge, task.key, task.token))
-        outcome, met = carry_out(observation), dict[type[Obstacle], Outcome]()
+        outcome, met = carry_out(observation, first_plan), dict[type[Obstacle], Outcome]()
         while outcome.obstacle is not None and type(outcome.obstacle) not in met:
             met[type(outcome.obstacle)] = outcome
             observation = replace(self._observer.observe(task), obstacle=outcome.obstacle)
-            outcome = carry_out(observation)
+            outcome = carry_out(observation, self._decide(observation))
         match met.get(Blocker):
             case Outcome(obstacle=Blocker() as blocker, error=Exception() as error):
                 if isinstance(outcome.obstacle, Blocker) or not (blocker.passing and is_about_requests(blocker)):
@@ -180,6 +179,20 @@ class Reconciler:
         that has seen less must not conclude that the job has no pods, or that its pods still run.
         """
         return RunVersions(self._observer.newest(key), self._settled.pop(key, 0))
+
+    def _observe(self, task: Task) -> tuple[Observation, Plan]:
+        """Return the state of a key, and its plan.
+
+        What the leader told of the job serves only for a plan that begins with a write of its status: the API server
+        refuses that write if the job has changed meanwhile. No other plan follows from what may be outdated: a run that
+        then does nothing would miss the change that has called for it.
+        """
+        told = self._observer.observe_as_told(task)
+        if told is not None and _writes_status_first(first_plan := self._decide(told)):
+            return told, first_plan
+        observation = self._observer.observe(task)
+        self._facts.settle(observation)
+        return observation, self._decide(observation)
 
     def _settle(self, observation: Observation, outcome: Outcome) -> float | None:
         """Plan once more with the written job. Usually nothing is left to do. Without this step, the job would be read
@@ -203,8 +216,8 @@ class Reconciler:
         holds: Callable[[], bool],
         raise_charge: Callable[[int, Amounts], Refusal],
         observation: Observation,
+        current_plan: Plan,
     ) -> Outcome:
-        current_plan = self._decide(observation)
         application = Application(
             self._cluster,
             self._settings,
@@ -256,6 +269,12 @@ class Reconciler:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _writes_status_first(planned: Plan) -> bool:
+    """Return whether a write of the job's status comes before everything else that a plan does in the cluster."""
+    in_cluster = (action for action in planned.actions if not isinstance(action, values.RaiseCharge))
+    return isinstance(next(in_cluster, None), WriteStatus)
 
 
 def _status(job: TorchJob | InvalidJob | None) -> Mapping[str, Any]:

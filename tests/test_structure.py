@@ -41,6 +41,8 @@ LONGEST_FUNCTION = 50
 MOST_MODULES = 20
 MOST_MUTABLE_FIELDS = 15
 MOST_SHARED_NAMES = 8
+MOST_NAMESAKES = 40
+"""The most modules that have the name of another one: `errors` apart, which each package may have."""
 LONGEST_SUMMARY = 45
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 REFERENCE = re.compile(r"`([\w/]+\.py)(?::(\w+(?:\.\w+)*))?`")
@@ -158,6 +160,16 @@ def test_few_public_classes_share_a_name() -> None:
                 homes[node.name].add(name)
     shared = {name: sorted(places) for name, places in homes.items() if len(places) > 1}
     assert len(shared) <= MOST_SHARED_NAMES, shared
+
+
+def test_few_modules_have_the_name_of_another() -> None:
+    homes = defaultdict(set)
+    for name in modules():
+        # The tables of the history have the names of what they keep.
+        if name.partition("/")[0] in {"torchq", *INSTALLED} - {"history"} and not name.endswith("/errors.py"):
+            homes[name.rpartition("/")[2]].add(name)
+    shared = {name: sorted(places) for name, places in homes.items() if len(places) > 1}
+    assert sum(map(len, shared.values())) <= MOST_NAMESAKES, shared
 
 
 def test_no_import_hides_in_a_function() -> None:

@@ -96,3 +96,11 @@ def test_tests_are_chosen_by_their_tier_and_none_has_two(tmp_path: Path) -> None
 def test_every_use_has_a_smoke_test_on_a_whole_cluster() -> None:
     text = "".join(each.read_text() for each in (ROOT / "tests/acceptance").rglob("test_*.py"))
     assert sorted(re.findall(r'^@pytest\.mark\.smoke\("(.*)"\)$', text, re.MULTILINE)) == sorted(tiers.USES)
+
+
+def test_the_long_tests_are_in_the_files_that_make_test_rest_reads() -> None:
+    folders = re.search(r"^REST = \$\(addprefix tests/,(.*)\)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert folders is not None
+    assert {f"tests/{name}" for name in folders[1].split()} == tiers.FOLDERS.keys()
+    others = (each for each in (ROOT / "tests").rglob("*.py") if not each.name.startswith("test_"))
+    assert [each for each in others if re.search(r"mark\.(stack|proof)", each.read_text())] == []

@@ -11,6 +11,7 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -59,9 +60,7 @@ def run(options: Options) -> Figures:
 
 def _measure(options: Options, url: str, folder: Path) -> Figures:
     migrate(url)
-    bare = BareHistory(url, folder)
-    store = open_history(url, "")
-    try:
+    with closing(BareHistory(url, folder)) as bare, closing(open_history(url, "")) as store:
         years = [list(job_rows(number, options.jobs)) for number in range(options.jobs)]
         store.write(_setting())
         insert_s = _write(store, years, options.batch)
@@ -85,9 +84,6 @@ def _measure(options: Options, url: str, folder: Path) -> Figures:
             "prune_of_insert": round(prune_s / (insert_s * pruned / options.jobs), 2),
             "bytes_per_job": round(bytes_per_job),
         }
-    finally:
-        store.close()
-        bare.close()
 
 
 def job_rows(number: int, count: int) -> Iterator[Row]:

@@ -13,7 +13,7 @@ API server accepts. The other tenant's jobs arrive at a fixed rate, independent 
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,9 +89,9 @@ def run(options: Options) -> Figures:
 def _attack(torchq: Installation, evil: str, options: Options) -> Timetable:
     """Start the attack. With no rate, wait until all its jobs exist."""
     rate = options.attack_rate
-    make_job = ATTACKS[options.attack]
     jobs = [
-        Planned(number / rate if rate else 0.0, make_job(torchq.namespace, number)) for number in range(options.jobs)
+        Planned(number / rate if rate else 0.0, attacking(options.attack, torchq.namespace, number))
+        for number in range(options.jobs)
     ]
     table = open_loop.prepare(torchq, evil, jobs, 1, options.threads, "attacker")
     table.open()
@@ -127,32 +127,17 @@ def job(
     return manifests.job(name, queue, {"Master": manifests.task(labels, requests)}, **spec)
 
 
-def _names(_: str, number: int) -> Manifest:
-    return job(f"attack-{number}", f"invented-{number}", {}, suspend=True)
-
-
-def _victim(namespace: str, number: int) -> Manifest:
-    return job(f"attack-{number}", f"{namespace}-0", {}, suspend=True)
-
-
-def _waiting(namespace: str, number: int) -> Manifest:
-    return job(f"attack-{number}", f"{namespace}-evil", {RUN_LABEL: "3600000"})
-
-
-def _failing(namespace: str, number: int) -> Manifest:
-    return job(f"attack-{number}", f"{namespace}-evil", {FAILS_LABEL: "1"}, backoffLimit=MOST_RESTARTS)
-
-
-def _resources(namespace: str, number: int) -> Manifest:
+def attacking(attack: str, namespace: str, number: int) -> Manifest:
+    """Return a job of an attack on the tenant of a namespace."""
+    name, own_queue = f"attack-{number}", f"{namespace}-evil"
+    match attack:
+        case "names":
+            return job(name, f"invented-{number}", {}, suspend=True)
+        case "victim":
+            return job(name, f"{namespace}-0", {}, suspend=True)
+        case "waiting":
+            return job(name, own_queue, {RUN_LABEL: "3600000"})
+        case "failing":
+            return job(name, own_queue, {FAILS_LABEL: "1"}, backoffLimit=MOST_RESTARTS)
     requests = {f"example.com/r{number}-{index}": "1" for index in range(MOST_RESOURCES)}
-    return job(f"attack-{number}", f"{namespace}-evil", {}, requests, schedulingPolicy={"hold": True})
-
-
-ATTACKS: Mapping[str, Callable[[str, int], Manifest]] = {
-    "names": _names,
-    "victim": _victim,
-    "waiting": _waiting,
-    "failing": _failing,
-    "resources": _resources,
-}
-"""The name of an attack -> the function that makes its jobs, from the other tenant's namespace and a number."""
+    return job(name, own_queue, {}, requests, schedulingPolicy={"hold": True})

@@ -18,10 +18,10 @@ from bench.support import redis_server
 from bench.support.arena import GPU, START
 from bench.support.processes import room
 from coordinator import settings
-from coordinator.leader import gc_tuning
 from crds.keys import JobKey
 from crds.resources import amounts
 from crds.resources.amounts import Amounts
+from kube.process import gc_tuning
 from queues.pick_cycle import PickCycle
 from queues.picking import read_depth
 from queues.placement.gangs import EVERY, Gang, Members, Shape
@@ -30,7 +30,7 @@ from queues.placement.places import Places
 from queues.redis import connection
 from queues.storage.redis_store import RedisStore
 from queues.store import PendingCommit, QueueStore
-from queues.values import Batch, CommitResult, Entry, NextEntries, QueueSpec, Reservation, Snapshot
+from queues.values import Batch, CommitResult, Entry, QueueSpec, Reservation, Snapshot
 
 COHORT = 6
 """The number of queues that lend to each other."""
@@ -98,10 +98,6 @@ class TimedCommit:
     commit: PendingCommit
     begun: float = 0.0
 
-    @property
-    def name(self) -> str:
-        return self.commit.name
-
     def begin(self, change: int) -> None:
         self.begun = time.perf_counter()
         self.commit.begin(change)
@@ -115,11 +111,8 @@ class TimedCommit:
         self.timed.answered = now
         return committed
 
-    def reservations(self) -> tuple[Reservation, ...]:
-        return self.commit.reservations()
-
-    def next_entries(self) -> tuple[NextEntries, ...]:
-        return self.commit.next_entries()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.commit, name)
 
 
 @dataclass(slots=True)

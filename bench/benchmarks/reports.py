@@ -12,6 +12,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -86,16 +87,15 @@ class ReportSender:
     def _report(self, pod: ReportingPod, step: int) -> int:
         gauges = {"grad_norm": random.random(), "lr": 3e-4, "tokens_per_second": 1e5 * random.random()}
         body = {"pod": pod.name, "step": step, "samplesPerSecond": 81.5, "loss": random.random(), "gauges": gauges}
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
-        try:
+        with (
+            suppress(OSError),
+            closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)) as connection,
+        ):
             connection.request("POST", pod.path, orjson.dumps(body), {"Authorization": f"Bearer {pod.token}"})
             answer = connection.getresponse()
             answer.read()
             return answer.status
-        except OSError:
-            return 0
-        finally:
-            connection.close()
+        return 0
 
 
 def run(options: Options) -> Figures:

@@ -8,7 +8,7 @@ With a file of nodes, pods have to fit on single nodes (`bench.support.simulated
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.errors import BenchError
@@ -32,7 +32,11 @@ class Options:
     trace: str = option("", "a CSV file of tasks; each qos is a queue", path=FILE)
     scenario: str = option("", "a YAML file of queues, jobs and a pool", path=FILE)
     jobs: int = option(100_000, "jobs without a file")
-    nodes: str = option("", "a CSV file of nodes, on which the tasks of the trace are placed", path=FILE)
+    nodes: str = option(
+        "",
+        "a CSV file of nodes: the tasks of the trace, or of the list of pods beside it, are placed on them",
+        path=FILE,
+    )
     room: float = option(0.6, "the pool as a part of the trace's peak", above=0)
     cost: str = option(GPU, "dominant, jobs or a resource")
     """Usage is measured by the same resource, with `dominant` by GPUs."""
@@ -47,10 +51,12 @@ def run(options: Options) -> Figures:
     """Return the figures of the production picker, and the figures of other pickers under `against`. Raises BenchError
     for an invalid file.
     """
+    options = _with_trace(options)
     scenario = read(options)
     rules = PickRules(cost=options.cost)
     if options.nodes:
-        return on_nodes.run(scenario, scenarios.nodes(Path(options.nodes)), rules, options.seed)
+        figures = on_nodes.run(scenario, scenarios.nodes(Path(options.nodes)), rules, options.seed)
+        return {"trace": options.trace, **figures}
     pool, queues = scenario.pool, scenario.queues
     rivals: dict[str, Callable[[], Arena]] = {
         "fifo": lambda: Fifo(queues, pool),
@@ -76,10 +82,17 @@ def _panels(played: Mapping[str, Played]) -> Iterator[Panel]:
         yield Panel(f"queue {queue}", "waited at most, s", "% of jobs", lines)
 
 
+def _with_trace(options: Options) -> Options:
+    """Return the options with the trace that is played on nodes. Raises BenchError."""
+    if options.nodes and options.scenario:
+        raise BenchError("--nodes goes with a trace, not with a scenario")
+    if options.nodes and not options.trace:
+        return replace(options, trace=str(scenarios.pods_beside(Path(options.nodes))))
+    return options
+
+
 def read(options: Options) -> Scenario:
     """Return the scenario of the options. Raises BenchError."""
-    if options.nodes and not options.trace:
-        raise BenchError("nodes need a trace")
     if options.trace and options.scenario:
         raise BenchError("give a trace or a scenario, not both")
     if options.trace:

@@ -6,7 +6,7 @@ of an earlier read is reused.
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -267,9 +267,3 @@ PODS: Mapping[str, Make] = {
         ),
     ),
 }
-
-
-def shapes() -> Iterator[tuple[str, Make]]:
-    """Yield all shapes with their names."""
-    yield from ((f"job_{name}", make) for name, make in JOBS.items())
-    yield from ((f"pod_{name}", make) for name, make in PODS.items())

@@ -6,6 +6,7 @@ One rule: the same tables and indexes, the same rows, the same size of a transac
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,8 @@ class BareHistory:
     def compare_upserts(self, write: Callable[[SqlHistory], float], batch: int) -> tuple[float, float]:
         """Return the seconds that a store needs to write rows into empty tables, and that the driver needs."""
         ours = self._place("ours")
-        store = open_history(ours, "")
-        try:
+        with closing(open_history(ours, "")) as store:
             ours_s = write(store)
-        finally:
-            store.close()
         return ours_s, self._upsert(ours, self._place("bare"), batch)
 
     @property
@@ -77,8 +75,7 @@ class BareHistory:
         return self._url.startswith("sqlite")
 
     def _upsert(self, source: str, target: str, batch: int) -> float:
-        read, write = self._connect(source), self._connect(target)
-        try:
+        with closing(self._connect(source)) as read, closing(self._connect(target)) as write:
             shared = {table: read.execute(f"SELECT * FROM {table}").fetchall() for table in _SHARED}
             rows = {table: _by_job(read.execute(f"SELECT * FROM {table}")) for table in _OWN}
             texts = {table: self._text(read, table) for table in (*_SHARED, *_OWN)}
@@ -94,9 +91,6 @@ class BareHistory:
                         write.cursor().executemany(texts[table], values)
                     write.execute("COMMIT")
             return time.perf_counter() - begun
-        finally:
-            read.close()
-            write.close()
 
     def _text(self, database: Any, table: str) -> str:
         """Return the upsert of a table."""

@@ -95,6 +95,20 @@ def nodes(path: Path) -> Nodes:
     return found
 
 
+def pods_beside(nodes: Path) -> Path:
+    """Return the list of pods in the folder of a list of nodes, as published traces name both: NAME_node_list*.csv and
+    NAME_pod_list*.csv. Of several, the one that is named default. Raises BenchError.
+    """
+    prefix, node_list, _ = nodes.name.partition("node_list")
+    found = sorted(nodes.parent.glob("*pod_list*.csv")) if node_list else []
+    found = [each for each in found if each.name.startswith(f"{prefix}pod_list")]
+    chosen = [each for each in found if each.stem == f"{prefix}pod_list_default"] or found
+    if len(chosen) == 1:
+        return chosen[0]
+    reason = f"{len(found)} lists of pods are beside it" if found else "no list of pods that belongs to it is beside it"
+    raise BenchError(f"nodes {nodes}: {reason}: add --trace CSV")
+
+
 def _node(row: Mapping[str, str]) -> Amounts:
     offered = {"cpu": int(row["cpu_milli"]), "memory": int(row["memory_mib"]) * _MIB, GPU: int(row["gpu"])}
     return {**offered, amounts.PODS: _PODS}

@@ -135,5 +135,10 @@ class SecondLooks:
         )
 
 
+def holding(pod: PodView | None) -> object:
+    """Return what a pod holds of which node; None if it holds nothing, or is about to leave the node."""
+    return None if pod is None or pod.deleting else _place(pod)
+
+
 def _place(pod: PodView | None) -> object:
     return None if pod is None or not pod.occupies or not pod.node else (pod.job, pod.node, pod.demand)

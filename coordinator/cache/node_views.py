@@ -31,6 +31,9 @@ class NodeView:
     leaving: bool = False
     """Whether a taint says that the node is about to go away."""
     cordoned: bool = False
+    keeps_pods: bool = False
+    """Whether the pods on the node go on, though the node may take no new ones: its kubelet is ready, and the node is
+    not about to go away."""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
 
@@ -60,6 +63,7 @@ def node_view(manifest: Manifest, leaving_taints: Collection[str] = ()) -> NodeV
         embedded=(status.get("nodeInfo") or {}).get("kubeletVersion") == EMBEDDED,
         leaving=leaving,
         cordoned=cordoned,
+        keeps_pods="Ready" in true and not leaving,
         labels=manifest["metadata"].get("labels") or {},
         taints=read_taints(spec),
     )

@@ -27,7 +27,7 @@ from crds.torchjob.status import Admission, QueueStatus
 from crds.torchjob.torchjob import TorchJob
 from kube.api import Manifest
 from queues.placement.gangs import Gang
-from reconcilers.views import pod_outcome
+from reconcilers.views import job_brief, pod_outcome
 from reconcilers.views.pod_outcome import PodEnd, PodOutcome
 
 FINISHED_PODS = ("Succeeded", "Failed")
@@ -71,6 +71,8 @@ class JobView:
     """Whether a stage behind the first one has begun."""
     admission: Admission | None = None
     phase: str = ""
+    refuses_evictions: bool = False
+    """Whether its pods stay on nodes that are cordoned."""
     suspended: bool = False
     cancelled: bool = False
     held: bool = False
@@ -101,6 +103,8 @@ class JobView:
     """The message beside the reason, if only that job has it (NamespaceQuota, PortTaken, WaitingForScheduler)."""
     version: str = ""
     """The resourceVersion of the job."""
+    brief: bytes = b""
+    """What a worker is told of a job that holds no room (`reconcilers.views.job_brief`)."""
     observed: bool = True
     """Whether the job's status describes its newest spec."""
     room_duration: RoomDuration | None = None
@@ -233,6 +237,7 @@ def job_view(manifest: Manifest) -> JobView:
         is_past_first=any(str(stage.index) in job.status.stages for stage in job.spec.stages if stage.awaits),
         admission=job.admission,
         phase=job.status.phase,
+        refuses_evictions=job.spec.evictions == "Refuse",
         suspended=job.spec.suspend,
         cancelled=job.spec.cancel,
         held=job.spec.scheduling_policy.hold,
@@ -251,6 +256,7 @@ def job_view(manifest: Manifest) -> JobView:
         reason=waits.reason,
         reason_message=waits.message if waits.reason in OWN_MESSAGES else "",
         version=job.metadata.resource_version,
+        brief=b"" if job.admission is not None or job.is_finished else job_brief.write(manifest),
         observed=job.status.observed_generation == job.metadata.generation,
         room_duration=_room_duration(job),
         workers=worker_counts.of(job),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from coordinator.cache import node_views, noted_jobs, optional_kinds, urgency, views
 from coordinator.cache.dirty_keys import DirtyKeys, SettingsChanges
-from coordinator.cache.node_changes import NodeChanges, node_index
+from coordinator.cache.node_changes import NodeChanges, holding, node_index
 from coordinator.cache.node_views import NodeView
 from coordinator.cache.noted_jobs import Deadlines, EndedJobs, ImpliedQueues, NotedJobs, RaisedCharges, SeenEnds
 from coordinator.cache.optional_kinds import ForeignView, GangQueueKinds, OptionalKinds
@@ -218,7 +218,7 @@ class Watches:
             if pod.completed and after is not None and (before is None or not before.completed):
                 self.completed.add(pod.job)
             self._pods_changed(pod.job, before, after)
-        elif before != after:  # of a foreign pod only the room that it takes matters
+        if _changes_pool(before, after, self.nodes):
             self.touch_settings()
 
     def _pods_changed(self, key: JobKey, before: PodView | None, after: PodView | None) -> None:
@@ -263,6 +263,16 @@ class Watches:
             self.touch_settings()
             for key in node_views.losing_jobs(before, after, self.pods.values(), self.jobs.values()):
                 self._mark_soon(key, repeat=True)
+
+
+def _changes_pool(before: PodView | None, after: PodView | None, nodes: Informer[NodeView] | None) -> bool:
+    """Return whether the size of the pool depends on what has changed about a pod: on the room of a foreign pod, and
+    on what a job holds of a node that takes no new pods (`coordinator.routing.closed_nodes`)."""
+    pod = after or before
+    if pod is None or pod.job is None:
+        return before != after
+    node = nodes.get("", pod.node) if nodes is not None and pod.node else None
+    return node is not None and not node.ready and holding(before) != holding(after)
 
 
 def _subject(key: JobKey) -> str:

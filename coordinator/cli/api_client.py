@@ -34,7 +34,14 @@ from coordinator.query.questions import (
     parse_document,
     unknown_reports,
 )
-from coordinator.query.remote import Fetch, NoCoordinator, NoCoordinatorKnown, NoRecorder, RemoteQueries, Withheld
+from coordinator.query.remote_queries import (
+    Fetch,
+    NoCoordinator,
+    NoCoordinatorKnown,
+    NoRecorder,
+    RemoteQueries,
+    Withheld,
+)
 from coordinator.rbac.permissions import LEASE, RECORDER_LEASE, proxied
 from crds.api_resources import LEASES
 from crds.keys import JobKey
@@ -44,7 +51,7 @@ from kube.client import KubernetesCluster
 from queues.installation import Installation
 
 T = TypeVar("T")
-DIRECT = "coordinator.query.direct:connect"
+DIRECT = "coordinator.query.queries:connect"
 COORDINATOR, RECORDER = "coordinator", "recorder"
 """The kinds of processes that answer."""
 TIMEOUT_SECONDS = 10.0

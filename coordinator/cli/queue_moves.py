@@ -5,7 +5,7 @@ One rule: no job is moved unless all of the jobs can be moved; each step is safe
 
 import click
 
-from coordinator.cli.changes import ChangeOptions, author
+from coordinator.cli.change_options import ChangeOptions, author
 from coordinator.cli.jobs import selected
 from coordinator.cli.session import Session
 from coordinator.control import job_changes

@@ -139,27 +139,28 @@ class Session:
         """The same API for the leader's Lease. A request without an answer within `renew_seconds` fails and is not
         repeated. Two such requests fit into the duration of a lease."""
         seconds = min(self.settings.renew_seconds, self.settings.api_timeout)
-        once = RetrySettings(attempts=1)
-        return client.connect(
-            replace(
-                self.connection, read_timeout=seconds, connect_timeout=seconds, retries=once, requests_per_second=0
-            ),
-            self.meter,
-        )
+        return self._once(read_timeout=seconds, connect_timeout=seconds, requests_per_second=0.0)
 
     @cached_property
     def status_cluster(self) -> KubernetesCluster:
         """The same API for the statuses that the leader writes. A request that fails is not repeated, so that the
         statuses of other objects need not wait for the failed one."""
-        return client.connect(replace(self.connection, retries=RetrySettings(attempts=1)), self.meter)
+        return self._once()
 
     @cached_property
     def review_cluster(self) -> KubernetesCluster:
         """The same API for the reviews of tokens, which anybody can cause: they take nothing of the pace of other
         requests. A review that fails is not repeated."""
-        quick = replace(self.connection, read_timeout=REVIEW_SECONDS, connect_timeout=REVIEW_SECONDS)
-        paced = replace(quick, requests_per_second=float(REVIEWS_PER_SECOND), burst=REVIEWS_PER_SECOND)
-        return client.connect(replace(paced, retries=RetrySettings(attempts=1)), self.meter)
+        return self._once(
+            read_timeout=REVIEW_SECONDS,
+            connect_timeout=REVIEW_SECONDS,
+            requests_per_second=float(REVIEWS_PER_SECOND),
+            burst=REVIEWS_PER_SECOND,
+        )
+
+    def _once(self, **changes: Any) -> KubernetesCluster:
+        """Return the same API through a client that repeats no request, with other changes of its connection."""
+        return client.connect(replace(self.connection, retries=RetrySettings(attempts=1), **changes), self.meter)
 
     @property
     def namespace(self) -> str:

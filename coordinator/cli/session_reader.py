@@ -10,7 +10,7 @@ import click
 from coordinator.cli import api_client
 from coordinator.cli.session import Session
 from coordinator.query.questions import Document, Queries
-from coordinator.query.remote import Withheld
+from coordinator.query.remote_queries import Withheld
 from coordinator.routing.feasibility import Obstacle
 from coordinator.runs import feasibility_check
 from crds.keys import JobKey
@@ -31,11 +31,6 @@ class SessionReader:
     def cluster(self) -> KubernetesCluster:
         """See JobReader."""
         return self.session.cluster
-
-    @property
-    def is_embedded(self) -> bool:
-        """See JobReader."""
-        return self.session.is_embedded
 
     def ask(self, question: Callable[[Queries], T], otherwise: Callable[[Exception], T]) -> T:
         """See JobReader."""

@@ -11,12 +11,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from coordinator.cli import manifest_files
+from coordinator.cli import api_client, manifest_files
 from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.refusals import foreign, words
+from coordinator.cli.session import Session
 from coordinator.code.archive import Archive
-from coordinator.runs import in_place, launch, obstacles, printed_code, submitter, validation
+from coordinator.runs import feasibility_check, in_place, launch, obstacles, printed_code, submitter, validation
 from coordinator.runs.submission_findings import UNVETTED, CheckedJob, Vetting
 from coordinator.runs.validation import Submission
 from crds import labels
@@ -86,6 +87,11 @@ def submit(
     judged += [_warn(cluster, document, embedded=embedded) for document in documents]
     vetting.warn(judged)
     return [] if dry_run else _make_all(maker, documents, vetting.tell)
+
+
+def vetting(session: Session, *, anyway: bool, tell: Callable[[str], object]) -> Vetting:
+    """Return how the jobs of an invocation are vetted: by the coordinator that it names or finds."""
+    return Vetting(feasibility_check.FeasibilityCheck(partial(api_client.coordinator, session)), anyway, tell)
 
 
 def _make_all(maker: JobMaker, documents: list[Submission], tell: Callable[[str], object]) -> list[JobKey]:

@@ -4,11 +4,12 @@ One rule: pure. Each change is one patch of the TorchJob, safe to repeat. A job 
 refused in words; what else is not possible, the API server refuses.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from coordinator.control.changes import Change
+from coordinator.control.change_author import Change
 from coordinator.query.questions import ANOTHER, Document
 from coordinator.wording import job_columns, job_state
 from crds import labels, timestamps
@@ -62,7 +63,7 @@ def resume(item: Manifest, now: datetime) -> Change:
     is_held = bool((item["spec"].get("schedulingPolicy") or {}).get("hold"))
     if is_held:
         patch["spec"]["schedulingPolicy"] = {"hold": False}
-    if is_held or _is_delayed(item):
+    if is_held or is_delayed(item):
         patch |= _retry(now)  # also the time from which a job waits that was on hold
     return _change(item, patch, "JobResumed", "resumed")
 
@@ -73,20 +74,16 @@ def move(item: Manifest, queue: str, *, resumed: bool = False) -> Change:
     return _change(item, patch, "JobMoved", f"moved from queue {job_state.queue_of(item)} to {queue}")
 
 
-def refuse_bump(item: Manifest) -> None:
-    """Raise Conflict for a job that does not wait."""
+def bump(item: Manifest, read: Callable[[str], Document], now: datetime) -> Bump:
+    """Move a waiting job to the head of its queue, or as near as its priority can; `read` returns the figures of a
+    queue (`Queries.queue`). Raises Conflict for a job that does not wait."""
     if job_state.is_admitted(item) or job_state.is_finished(item):
         raise errors.Conflict(
             f"job {job_state.display_name(item)} does not wait, so its place in the queue cannot change"
         )
-
-
-def bump(item: Manifest, figures: Document, now: datetime) -> Bump:
-    """Move a waiting job to the head of its queue, or as near as its priority can; `figures` are those of the queue
-    (`Queries.queue`). Raises Conflict for a job that does not wait."""
-    refuse_bump(item)
-    queue, priority = job_state.queue_of(item), _priority_for_head(item, figures)
-    patch: dict[str, Any] = _retry(now) if _is_delayed(item) else {}
+    figures = read(queue := job_state.queue_of(item))
+    priority = _priority_for_head(item, figures)
+    patch: dict[str, Any] = _retry(now) if is_delayed(item) else {}
     if priority is not None:
         patch["spec"] = {"schedulingPolicy": {"priority": priority}}
     if not patch:
@@ -127,7 +124,7 @@ def _change(item: Manifest, patch: Manifest, code: str, text: str) -> Change:
     return Change(patch, code, f"job {job_state.display_name(item)} {text}")
 
 
-def _is_delayed(item: Manifest) -> bool:
+def is_delayed(item: Manifest) -> bool:
     """Return whether the job is parked or backs off."""
     queue = (item.get("status") or {}).get("queue") or {}
     return bool(queue.get("parked") or queue.get("notBefore"))

@@ -3,7 +3,7 @@
 One rule: pure. Each change is one patch of the TenantQueue, safe to repeat.
 """
 
-from coordinator.control.changes import Change
+from coordinator.control.change_author import Change
 from kube.api import Manifest
 
 

@@ -4,7 +4,7 @@ One rule: pure. A change names one element: it is removed, put into a section be
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from coordinator.dashboard.elements import Drawn, DrawnPage
 
@@ -35,7 +35,8 @@ def _of_section(
     section: str, shown: Sequence[str], drawn: Sequence[Drawn], known: Mapping[str, str]
 ) -> Iterator[Change]:
     """Yield the changes of a section. `known` has the versions of all sections: an element may come from another."""
-    staying = _in_order(shown, drawn)
+    names = [each.id for each in drawn]
+    staying = _in_order(shown, names)
     following = ""
     for each in reversed(drawn):
         place = {"id": each.id, "section": section, "before": following}
@@ -46,11 +47,13 @@ def _of_section(
         following = each.id
 
 
-def _in_order(shown: Sequence[str], drawn: Sequence[Drawn]) -> set[str]:
+def _in_order(shown: Sequence[str], wanted: Sequence[str]) -> Collection[str]:
     """Return the most elements that need not move, as they are in their new order already: the longest increasing
     subsequence of their old places."""
+    if shown == wanted:  # as mostly
+        return set(shown)
     old = {name: place for place, name in enumerate(shown)}
-    names = [each.id for each in drawn if each.id in old]
+    names = [name for name in wanted if name in old]
     ends: list[int] = []  # the lowest old place at which an increasing sequence of each length ends
     last: list[str] = []
     before: dict[str, str] = {}

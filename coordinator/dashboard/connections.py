@@ -6,6 +6,7 @@ One rule: who only holds connections open takes none of them from others for lon
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +21,7 @@ IDLE_SECONDS = 30.0
 """How long a connection without a request stays open."""
 LINE_BYTES, FIELD_BYTES = 8 * 1024, 32 * 1024
 """The longest address and the longest header: browsers send the cookies of all ports of this machine."""
+MOST_CHUNKS = 4
 NO_REQUEST = "the request cannot be read: it is no HTTP, or an address or a header of it is too long"
 _QUIET = logging.Logger("dashboard-requests", logging.CRITICAL + 1)
 """Takes what aiohttp says of requests that are no HTTP: it repeats their headers."""
@@ -56,6 +58,8 @@ class ConnectionOutlet:
     once, as a chunk if the answer is chunked.
     """
 
+    __slots__ = ("_is_chunked", "_transport")
+
     def __init__(self, transport: asyncio.Transport | None, *, is_chunked: bool) -> None:
         """`transport` is the connection; None if it was lost already."""
         self._transport, self._is_chunked = transport, is_chunked
@@ -69,14 +73,20 @@ class ConnectionOutlet:
         return self._transport is None or not self._transport.get_write_buffer_size()
 
     def send(self, text: bytes) -> None:
-        """Send a text, without waiting."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(b"%x\r\n%b\r\n" % (len(text), text) if self._is_chunked else text)
+        """Send a text, without waiting. A connection that is closed drops the text."""
+        if self._transport is not None:
+            self._transport.write(_chunk(text) if self._is_chunked else text)
 
     def abort(self) -> None:
         """Close the connection. What the reader has not taken yet is dropped."""
         if self._transport is not None:
             self._transport.abort()
+
+
+@lru_cache(MOST_CHUNKS)
+def _chunk(text: bytes) -> bytes:
+    """Return a text as a chunk of an answer: one object for all readers who get the same."""
+    return b"%x\r\n%b\r\n" % (len(text), text)
 
 
 class _Refused(asyncio.Protocol):

@@ -30,6 +30,7 @@ _ENVIRONMENT = Environment(
     autoescape=True,
     finalize=_shown,
     undefined=StrictUndefined,
+    auto_reload=False,
     trim_blocks=True,
     lstrip_blocks=True,
 )
@@ -76,7 +77,7 @@ def _drawn_once(element: Element) -> Drawn:
 def _drawn(element: Element) -> Drawn:
     text = _template(f"elements/{element.template}.html").render(it=element.values, mark=_MARK)
     version = hashlib.blake2s(text.encode(), digest_size=6).hexdigest()
-    mark = Markup('id="{}" data-version="{}"').format(element.id, version)
+    mark = f'id="{escape(element.id)}" data-version="{version}"'
     return Drawn(element.id, version, text.replace(_MARK, mark, 1).strip())
 
 

@@ -34,10 +34,9 @@ class Loads(Generic[V]):
         seconds: float,
         most: int = MOST,
         clock: Callable[[], float] = time.monotonic,
-        on_forget: Callable[[V], object] = lambda _: None,
     ) -> None:
-        """Keep at most `most` values. `on_forget` gets each value that nobody asks for any more."""
-        self._seconds, self._most, self._clock, self._on_forget = seconds, most, clock, on_forget
+        """Keep at most `most` values."""
+        self._seconds, self._most, self._clock = seconds, most, clock
         self._kept: dict[Hashable, _Kept] = {}
         """The values; that which was asked for last is last."""
         self._lock = threading.Lock()
@@ -76,14 +75,6 @@ class Loads(Generic[V]):
             kept = self._kept.pop(key, None) or _Kept()
             kept.asked_at = now
             self._kept[key] = kept
-            forgotten = self._forget(now)
-        for each in forgotten:
-            if each.is_known:
-                self._on_forget(cast(V, each.value))
+            while len(self._kept) > self._most or now - next(iter(self._kept.values())).asked_at > KEPT_SECONDS:
+                del self._kept[next(iter(self._kept))]
         return kept
-
-    def _forget(self, now: float) -> list[_Kept]:
-        forgotten = []
-        while len(self._kept) > self._most or now - next(iter(self._kept.values())).asked_at > KEPT_SECONDS:
-            forgotten.append(self._kept.pop(next(iter(self._kept))))
-        return forgotten

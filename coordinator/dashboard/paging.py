@@ -31,16 +31,22 @@ class Pager:
 
 def cut(items: Sequence[T], path: str, query: Mapping[str, str], name: str = "page") -> tuple[Sequence[T], Pager]:
     """Return the rows of the page that a query asks for, and the pager. `name` is the parameter with the number."""
-    pages = max(1, -(-len(items) // ROWS))
+    shown, pager = window(len(items), path, query, name)
+    return items[shown], pager
+
+
+def window(total: int, path: str, query: Mapping[str, str], name: str = "page") -> tuple[slice, Pager]:
+    """Return where the rows of the page are in a list of a length, and the pager; see `cut`."""
+    pages = max(1, -(-total // ROWS))
     number = min(pages, max(1, _number(query.get(name, ""))))
     first = (number - 1) * ROWS
-    shown = items[first : first + ROWS]
+    last = min(total, first + ROWS)
 
     def address(page: int) -> str:
         return paths.with_query(path, {**query, name: str(page) if page > 1 else ""}) if 1 <= page <= pages else ""
 
-    pager = Pager(min(first + 1, len(items)), first + len(shown), len(items), address(number - 1), address(number + 1))
-    return shown, pager
+    pager = Pager(min(first + 1, total), last, total, address(number - 1), address(number + 1))
+    return slice(first, last), pager
 
 
 @dataclass(frozen=True, slots=True)

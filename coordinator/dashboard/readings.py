@@ -53,6 +53,8 @@ class Reading:
     jobs_version: int = 0
     """Differs if the jobs differ."""
     queues: Sequence[Document] = ()
+    has_idle_growth: bool = False
+    """Whether a queue uses room by idle growth."""
     upcoming: Document = field(default_factory=dict)
     """The answer to `next` for the picks that fit now."""
     in_order: Document = field(default_factory=dict)
@@ -211,6 +213,7 @@ class Readings:
             jobs=jobs,
             jobs_version=self._jobs_version,
             queues=tuple(queues),
+            has_idle_growth=any(item["status"].get("idleUsage") for item in queues),
             upcoming=upcoming,
             in_order=ordered,
             status=status,

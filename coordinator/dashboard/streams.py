@@ -7,8 +7,9 @@ over until the reader has taken what was sent: so it gets the newest only, and n
 import asyncio
 import contextlib
 import logging
+import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -116,6 +117,17 @@ class _Stream:
             self.sent_at = now
 
 
+@dataclass(slots=True, eq=False)
+class _Making:
+    """A page that is made, or was, since the last reading."""
+
+    task: asyncio.Task[MadePage | None]
+    is_for_all: bool
+    """Whether several visitors are shown the page."""
+    is_wanted: bool = False
+    """Whether a stream has compared the page."""
+
+
 class Streams:
     """The streams of all visitors, on one event loop. One task goes through all of them: waking a task for each costs
     more than the comparison."""
@@ -129,9 +141,7 @@ class Streams:
         self._of_visitor: Counter[Visitor] = Counter()
         self._open: dict[_Stream, None] = {}
         self._news = asyncio.Event()
-        self._making: dict[_Key, asyncio.Task[MadePage | None]] = {}
-        self._shared: set[_Key] = set()
-        """The pages for several visitors that streams have compared since the last reading."""
+        self._making: dict[_Key, _Making] = {}
         self._ticker: asyncio.Task[None] | None = None
         self.stopping = False
 
@@ -167,16 +177,17 @@ class Streams:
                 async with asyncio.timeout(LONGEST_TICK):
                     await self._news.wait()
             self._news.clear()
-            self._making = {key: task for key, task in self._making.items() if not task.done()}
-            await self._make_shared()
+            before = self._making
+            self._making = {key: each for key, each in before.items() if not each.task.done()}
+            await self._make_shared([key for key, each in before.items() if each.is_for_all and each.is_wanted])
+            now = asyncio.get_running_loop().time()
             for stream in [*self._open]:
-                self._compare(stream)
+                self._compare(stream, now)
 
-    async def _make_shared(self) -> None:
+    async def _make_shared(self, wanted: Collection[_Key]) -> None:
         """Make the pages for several visitors first: so their streams need not wait one by one."""
-        shared, self._shared = self._shared, set()
-        if shared:
-            await asyncio.wait({self._made(key) for key in shared}, timeout=LONGEST_TICK)
+        if wanted:
+            await asyncio.wait({self._made(key).task for key in wanted}, timeout=LONGEST_TICK)
 
     async def follow(
         self, visitor: Visitor, asked: StreamRequest, outlet: Outlet, is_there: Callable[[], bool]
@@ -189,20 +200,21 @@ class Streams:
             outlet.send(FULL)
             return True
         loop = asyncio.get_running_loop()
+        address = sys.intern(asked.address)  # one text for all who look at the page
         stream = _Stream(
-            visitor, asked.address, outlet, is_there, asked.shown, loop.time(), loop.create_future(), asked.is_once
+            visitor, address, outlet, is_there, asked.shown, loop.time(), loop.create_future(), asked.is_once
         )
         self._of_visitor[visitor] += 1
         self._open[stream] = None
         try:
-            self._compare(stream)
+            self._compare(stream, loop.time())
             return await stream.ended
         finally:
             del self._open[stream]
             self._of_visitor[visitor] -= 1
             self._of_visitor += Counter()  # forgets visitors without streams
 
-    def _compare(self, stream: _Stream) -> None:
+    def _compare(self, stream: _Stream, now: float) -> None:
         """Compare what a stream has shown with the page as it is now, once this is made."""
         if stream.is_waiting or stream.ended.done():
             return
@@ -212,27 +224,29 @@ class Streams:
             key = self._lookers(stream.visitor, stream.address), stream.address
         except Exception as error:
             return stream.ended.set_exception(error)
-        if isinstance(key[0], Bounds):
-            self._shared.add(key)
-        task = self._made(key)
-        if task.done():
-            self._show(stream, task)
+        making = self._making.get(key) or self._made(key)
+        making.is_wanted = True
+        if making.task.done():
+            self._show(stream, making.task, now)
         else:
             stream.is_waiting = True
-            task.add_done_callback(partial(self._show, stream))
+            making.task.add_done_callback(partial(self._show_later, stream))
 
-    def _made(self, key: _Key) -> asyncio.Task[MadePage | None]:
+    def _made(self, key: _Key) -> _Making:
         """Return the page as it is now, made once for all streams that show it to the same lookers."""
-        task = self._making.get(key)
-        if task is None:
-            task = self._making[key] = asyncio.ensure_future(self._make(*key))
-        return task
+        found = self._making.get(key)
+        if found is None:
+            found = self._making[key] = _Making(asyncio.ensure_future(self._make(*key)), isinstance(key[0], Bounds))
+        return found
 
-    def _show(self, stream: _Stream, task: asyncio.Task[MadePage | None]) -> None:
+    def _show_later(self, stream: _Stream, task: asyncio.Task[MadePage | None]) -> None:
         stream.is_waiting = False
-        if stream.ended.done() or task.cancelled():
+        if not stream.ended.done():
+            self._show(stream, task, task.get_loop().time())
+
+    def _show(self, stream: _Stream, task: asyncio.Task[MadePage | None], now: float) -> None:
+        if task.cancelled():
             return
-        now = task.get_loop().time()
         try:
             made = task.result()
             if made is None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from coordinator.access.own_rights import AccessQuestion
 from coordinator.query.bounds import Bounds
 from coordinator.query.questions import Queries
-from coordinator.query.remote import History
+from coordinator.query.remote_queries import History
 from kube.client import KubernetesCluster
 
 

@@ -1,7 +1,8 @@
 """The leader's decisions about the target of one job, from the newest plan of resizes.
 
 One rule: pure. A target that no worker process has begun with is judged anew at each look, whoever wrote it. A target
-that a worker process has begun to carry out is left alone, but for a growth whose idle workers others need.
+that a worker process has begun to carry out is left alone, unless others need more idle workers: those of a growth, or
+further ones of a job that gives back already, whose target becomes smaller.
 
     target                          newest plan                 decision
     none                            resizes the job             write the target
@@ -9,6 +10,7 @@ that a worker process has begun to carry out is left alone, but for a growth who
     more workers than granted       lets it grow less far       write the smaller target
     more workers than granted       does not let it grow        withdraw the target
     fewer workers than granted      a waiting job needs them    -
+    fewer workers than granted      asks for more               write the smaller target
     fewer workers than granted      otherwise, or gives less    withdraw or raise the target, though not at once
     any, for too long               any                         withdraw the target, and say so
     what the job has                resizes the job             write the target
@@ -61,14 +63,24 @@ def decide(job: JobView, resize: Resize | None, needed: Collection[JobKey], now:
         return NOTHING_TO_DO
     if job.admission is None or job.admission.workers is None:
         return Decision(writes=True) if scaling.target is not None and not job.stopped else NOTHING_TO_DO
-    asks_back = resize is not None and resize.reason == GIVE_BACK and not scaling.leaving
-    if scaling.change == "Resizing" and not asks_back:
+    if scaling.change == "Resizing" and not (resize is not None and _may_ask_back(scaling, resize)):
         return NOTHING_TO_DO
     if resize is not None and not _is_written(scaling.target, resize, job.admission.workers):
         if _stands(scaling.target, now) and resize.workers > scaling.target.workers:
             return NOTHING_TO_DO
         return Decision(writes=True, target=_target(job, resize, now))
     return _judge(job, scaling, job.admission.workers, resize, job.key in needed, now)
+
+
+def _may_ask_back(scaling: Autoscaling, resize: Resize) -> bool:
+    """Return whether a job gives workers back although its number of workers changes: it grows, or it gives back
+    already and others need more."""
+    return resize.reason == GIVE_BACK and (not scaling.leaving or _gives_more(scaling.target, resize))
+
+
+def _gives_more(target: Target | None, resize: Resize) -> TypeGuard[Target]:
+    """Return whether a job that gives workers back is to give more of them."""
+    return target is not None and target.reason == resize.reason == GIVE_BACK and resize.workers < target.workers
 
 
 def go_back(job: JobView, workers: int, message: str, now: float) -> Decision:
@@ -127,12 +139,15 @@ def _is_written(target: Target | None, resize: Resize, granted: int) -> bool:
 
 
 def _target(job: JobView, resize: Resize, now: float) -> Target:
+    before = job.autoscaling.target if job.autoscaling is not None else None
+    # The job that was served before still needs the nodes of these workers.
+    first = before.victims if _gives_more(before, resize) else ()
     return Target(
         workers=resize.workers,
         reason=resize.reason,
         message=resize.message,
         recipient=digest(resize.for_key) if resize.for_key is not None else "",
-        victims=resize.victims[:MOST_AT_ONCE],
+        victims=tuple(dict.fromkeys((*first, *resize.victims)))[:MOST_AT_ONCE],
         since=_moment(now),
         wish=_wanted(job),
     )

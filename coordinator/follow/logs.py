@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Protocol
 
 from coordinator.errors import CoordinatorError
-from coordinator.follow import endings, job_feed, job_objects, pod_runs, present_logs, restart_notes, wait_reasons
+from coordinator.follow import endings, job_feed, job_objects, pod_runs, present_logs, wait_reasons
 from coordinator.follow.log_lines import LogLine, LogSelection, RawLine
 from coordinator.follow.log_source import LogSource
 from coordinator.follow.pod_runs import PodRuns
 from coordinator.follow.present_logs import JobMember, NoOutput
-from coordinator.follow.restart_notes import RestartCounts
 from coordinator.follow.slot_reader import SlotReader
+from coordinator.follow.wait_reasons import RestartCounts
 from crds.api_resources import PODS
 from crds.keys import JobKey
 from crds.torchjob import torchjob
@@ -217,15 +217,15 @@ class _Following:
         known = self._known()
         self._earlier = {pod.uid for pod in self._source.listed() if pod.uid not in known}
         item = next(self._changes, None)
-        counts = restart_notes.read(item) if item is not None else RestartCounts()
+        counts = wait_reasons.restart_counts(item) if item is not None else RestartCounts()
         while item is not None and not endings.is_finished(item):
             self._tell(item)
-            if note := restart_notes.describe(counts, item, time.time()):
+            if note := wait_reasons.describe_restart(counts, item, time.time()):
                 self._emit([LogLine("", note)])
                 if not self._has_restarted:
                     self._has_restarted = True
                     self._tell_new_files("go with the pod of rank 0")
-            counts = restart_notes.read(item)
+            counts = wait_reasons.restart_counts(item)
             item = next(self._changes, None)
         if not self._stop.is_set():
             self._finish(item)

@@ -1,16 +1,20 @@
-"""Why a job has no pods, or does not end, from its status.
+"""Why a job has no pods, does not end or was restarted, from its status.
 
 One rule: the coordinator and the workers have written the words.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.follow.endings import true_condition
+from crds import excerpts, timestamps
 from crds.torchjob.conditions import FINISHED, USUAL, WAITS_FOR_RANKS
 from kube.api import Manifest
 
 NEVER = ("ExceedsQuota", "QueueNotFound", "NotAllowed", "ClaimsNotCounted", "PriorityClassNotFound")
 """Reasons of a job that can never run, unless an admin changes something."""
+LONGEST_CAUSE = 400
+"""The most characters of the cause of a restart."""
 
 
 def is_waiting(item: Manifest) -> bool:
@@ -63,3 +67,42 @@ def of_pods(item: Manifest) -> tuple[str, str]:
 
 def _queue(item: Manifest) -> dict[str, Any]:
     return (item.get("status") or {}).get("queue") or {}
+
+
+@dataclass(frozen=True, slots=True)
+class RestartCounts:
+    """How often a job was restarted, by whose fault, and how many workers it has or is about to have."""
+
+    counted: int = 0
+    disruptions: int = 0
+    workers: int = 0
+    """0 if the job holds no room."""
+
+
+def restart_counts(item: Manifest) -> RestartCounts:
+    """Return the counts of a job."""
+    status = item.get("status") or {}
+    granted = (status.get("admission") or {}).get("workers") or 0
+    workers = min(granted, (status.get("scaling") or {}).get("to") or granted)
+    return RestartCounts(status.get("restartCount", 0), status.get("disruptions", 0), workers)
+
+
+def describe_restart(before: RestartCounts, item: Manifest, now: float) -> str:
+    """Return the line about a restart or a resize since the earlier counts; empty if there was none. `now` is in
+    seconds since the epoch.
+    """
+    status, after = item.get("status") or {}, restart_counts(item)
+    if after.counted > before.counted:
+        what = f"restart {after.counted} of {item['spec'].get('backoffLimit', 6)}"
+    elif after.disruptions > before.disruptions:
+        what = f"restart that is not the job's fault, number {after.disruptions}"
+    elif before.workers and after.workers and before.workers != after.workers:
+        return f"resize from {before.workers} to {after.workers} workers"
+    else:
+        return ""
+    due = timestamps.seconds_or_none(status.get("restartNotBefore"))
+    when = f" in {due - now:.0f}s" if after.counted > before.counted and due is not None and due > now + 1 else ""
+    admitted = true_condition(item, "Admitted")  # it says why a job restarts, until the job runs again
+    why = str(admitted.get("message") or "") if admitted.get("reason") == "Restarting" else ""
+    cause = excerpts.excerpt(excerpts.one_line(why), LONGEST_CAUSE)
+    return f"{what}{when}{f': {cause}' if cause else ''}"

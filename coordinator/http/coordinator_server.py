@@ -1,6 +1,7 @@
-"""The health and the status of a coordinator, and its read-only API, over HTTP.
+"""The health and the status of a coordinator, and its read-only API, over HTTP; and what it shows in metrics.
 
-One rule: no request changes anything in the coordinator, the store or the cluster.
+One rule: no request changes anything in the coordinator, the store or the cluster. A page of metrics waits for no
+Redis, no API server and no pick.
 
     /healthz   200 while every loop of the process turns, else 503 with those that do not
     /readyz    200 when the caches are read, else 503 with those that are not
@@ -17,42 +18,34 @@ The first two are also at a port of their own (coordinator.http.life_port). The 
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from coordinator import settings as settings_module
 from coordinator.access.readers import HEADER, NOBODY, Reader
 from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache import noted_jobs
 from coordinator.cache.routing_rules import DEFAULT_QUEUE
-from coordinator.cache.views import JobView
-from coordinator.elastic import dry_run
 from coordinator.http import json_answers, life_port, listening_ports, pool_reading
 from coordinator.http.bounded_server import Answer, HttpServer, Question
 from coordinator.http.json_answers import NotTold, refusal
-from coordinator.http.queue_api import QueueApi, StaleCaches, wait_percentiles
+from coordinator.http.queue_api import QueueApi, failing
 from coordinator.leader.coordinator import Coordinator
 from coordinator.life.health_checks import Check
-from coordinator.life.process_checks import cache_check, loop_checks
-from coordinator.query.bounds import Bounds
+from coordinator.life.process_checks import ProcessLife, cache_check
+from coordinator.metrics import leader_metrics, process_metrics, process_page
+from coordinator.metrics.queue_gauge_reader import QueueGaugeReader
+from coordinator.metrics.queue_names import QueueNames
+from coordinator.metrics.registry import Sample, number
 from coordinator.query.queries import StoreQueries
-from coordinator.query.questions import IDENTITY, Document
+from coordinator.query.questions import IDENTITY
 from coordinator.reports.tokens import ReportKey
-from coordinator.routing import eligibility, queue_specs
-from coordinator.routing.eligibility import Eligibility
-from coordinator.routing.feasibility import ClusterLimits
-from coordinator.settings import parse_pool
 from crds.resources.amounts import Amounts
-from kube.errors import ClusterError
+from queues.storage.stats import QueueStats
 
 SETTING = "health_port"
-WAITS_SECONDS = 5.0
-"""The largest age, in seconds, of the percentiles of waits. They are not computed for each request, because that reads
-all jobs."""
-UNREVIEWED = "the coordinator cannot ask the API server about the token of the request: try again"
 log = logging.getLogger(__name__)
 
 
@@ -64,7 +57,7 @@ def status(coordinator: Coordinator, reader: Reader) -> dict[str, Any]:
         "leader": leadership.holder,
         "epoch": leadership.epoch,
         "synced": coordinator.watches.synced,
-        "failing": _failing(coordinator),
+        "failing": failing(coordinator),
         "jobs": len(coordinator.watches.jobs.values()),
         "routed": counts.routed,
         "picked": counts.picked,
@@ -74,27 +67,6 @@ def status(coordinator: Coordinator, reader: Reader) -> dict[str, Any]:
         "skips": coordinator.watches.errors.times,
         **({"skipped": coordinator.watches.errors.summary} if reader.everywhere else {}),
     }
-
-
-class ApiStatus:
-    """The part of /v1/status that describes the coordinator, beside the numbers of the queues."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-        self._waits: dict[str, Any] = {}
-        self._until = 0.0
-
-    def __call__(self) -> dict[str, Any]:
-        coordinator, now = self._coordinator, time.monotonic()
-        if not self._waits or now > self._until:
-            self._waits, self._until = wait_percentiles(coordinator.watches.jobs.values()), now + WAITS_SECONDS
-        return {
-            "leader": coordinator.leadership.holder,
-            "answeredBy": coordinator.leadership.identity,
-            "synced": coordinator.watches.synced,
-            "failing": _failing(coordinator),
-            "waits": self._waits,
-        }
 
 
 def stop_policies(coordinator: Coordinator) -> dict[str, str]:
@@ -131,7 +103,7 @@ def serving(
         yield 0
         return
     address = coordinator.settings.health_address
-    api = queue_api(coordinator, queries) if queries else None
+    api = QueueApi(coordinator, queries) if queries else None
     handler = RequestHandler(coordinator, api, reviews or TokenReviews(coordinator.cluster), key)
     identity = {IDENTITY: coordinator.leadership.identity}
     server = HttpServer(handler.answer_probe, handler.answer, lambda: identity)
@@ -143,26 +115,11 @@ def serving(
         yield bound
 
 
-def _failing(coordinator: Coordinator) -> str:
-    late = "; ".join(f"{name} hangs" for name in coordinator.turns.late())
-    parts = (coordinator.failing, coordinator.watches.failing, coordinator.leadership.failing, late)
-    return "; ".join(dict.fromkeys(part for part in parts if part))
+def life(coordinator: Coordinator) -> ProcessLife:
+    """Return the checks of one coordinator, leading or not. While a server is away, users get the coordinator's own
+    message about that."""
 
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorLife:
-    """The checks of one coordinator, leading or not. A Redis or an API server that is away fails no check: users then
-    get the coordinator's own message about the failure."""
-
-    coordinator: Coordinator
-
-    def healthz(self) -> list[Check]:
-        """Return a check of each loop."""
-        return loop_checks(self.coordinator.turns)
-
-    def readyz(self) -> list[Check]:
-        """Return whether the caches are read, so that the coordinator can answer."""
-        coordinator = self.coordinator
+    def lacks() -> list[Check]:
         stopping = "the process is stopping" if coordinator.stop.is_set() else ""
         return [
             *map(cache_check, coordinator.watches.informers),
@@ -170,6 +127,8 @@ class CoordinatorLife:
             Check("leadership", note=coordinator.leadership.failing),
             Check("shutdown", stopping),
         ]
+
+    return ProcessLife(coordinator.turns, lacks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,29 +147,23 @@ class RequestHandler:
         """
         if not listening_ports.is_for_address(request.host, self.coordinator.settings.health_address):
             return life_port.WRONG_HOST
-        return life_port.probe_answer(CoordinatorLife(self.coordinator), request.path)
+        return life_port.probe_answer(life(self.coordinator), request.path)
 
     def answer(self, request: Question) -> Answer:
         """Return the answer to a request; an error becomes an answer as well."""
         try:
             return self.answer_probe(request) or self._answer(request.path, self._reader(request))
         except NotTold as error:
-            return json_answers.encode(*refusal(error.code, error))
-        except ClusterError as error:
-            log.warning("a token cannot be reviewed: %s", error)
-            return json_answers.encode(*refusal(HTTPStatus.SERVICE_UNAVAILABLE, UNREVIEWED))
+            return json_answers.encode(*refusal(error))
         except Exception:
             log.exception("GET %s", request.path[:100])
             return json_answers.text(500, "the request failed in the coordinator: see its log")
 
     def _reader(self, request: Question) -> Reader:
-        """Return who asks. Raises NotTold for a token that is not valid, or where one is missing, and ClusterError if
-        the API server does not answer."""
+        """Return who asks. Raises NotTold for a token that is not valid, or where one is missing, and if the API server
+        does not answer."""
         if request.token:
-            reader = self.reviews.reader(request.token)
-            if reader is None:
-                raise NotTold(HTTPStatus.UNAUTHORIZED, "the API server does not accept the token of the request")
-            return reader
+            return json_answers.reader_of(self.reviews, request.token, "coordinator")
         scheme, _, token = request.authorization.partition(" ")
         uid = self.key.uid(token.strip()) if self.key is not None and scheme.lower() == "bearer" else None
         if uid is not None:
@@ -228,83 +181,42 @@ class RequestHandler:
         return json_answers.text(404, "try /healthz, /readyz or /status")
 
 
-def queue_api(coordinator: Coordinator, queries: StoreQueries) -> QueueApi:
-    """Return the read-only API of a coordinator."""
-    watches, implicit = coordinator.watches, coordinator.settings.implicit_queues
-
-    def eligibility_of(job: JobView) -> Eligibility:
-        rules = replace(watches.rules(), implicit=implicit)
-        return eligibility.with_hint(eligibility.of(job, rules, time.time()), job, rules)
-
-    return QueueApi(
-        queries,
-        watches.jobs.get,
-        ApiStatus(coordinator),
-        eligibility_of,
-        lambda: limits(coordinator),
-        queries.suppose,
-        lambda: scale_plan(coordinator, queries),
-        lambda: pool(coordinator, queries),
-        lambda reader: bounds(coordinator, reader),
-        lambda: settings_module.describe(coordinator.settings),
-    )
-
-
-def bounds(coordinator: Coordinator, reader: Reader) -> Bounds:
-    """Return what a reader is told. A queue is listed to those for whom it was made, and to those whose jobs use it."""
-    watches = coordinator.watches
-    rules = replace(watches.rules(), implicit=coordinator.settings.implicit_queues)
-
-    def uses(queue: str) -> bool:
-        return any(eligibility.is_usable(queue, each, rules) for each in reader.namespaces or ("",))
-
-    def is_listed(queue: str) -> bool:
-        if queue in reader.namespaces:
-            return True
-        spec = rules.queues.get(queue)
-        if spec is not None and not spec.allows("", {}) and uses(queue):
-            return True
-        return any(reader.may_read(job.key.namespace) for job in watches.jobs.indexed(queue))
-
-    return Bounds(reader, uses, is_listed)
-
-
-def scale_plan(coordinator: Coordinator, queries: StoreQueries) -> Document:
-    """Return the plan of resizes as it would be now. Raises StaleCaches if the caches may be outdated."""
-    _check_caches(coordinator)
-    watches, leading, places = coordinator.watches, coordinator.leadership.leading, queries.node_places()
-    settings, snapshot = coordinator.settings, queries.snapshot
-    return dry_run.describe(watches, coordinator.memory, settings, snapshot, leading=leading, places=places)
-
-
-def pool(coordinator: Coordinator, queries: StoreQueries) -> Document:
-    """Return what is free on the nodes of the pool. Raises StaleCaches if the caches may be outdated."""
-    _check_caches(coordinator)
-    return pool_reading.document(coordinator, queries.node_places)
-
-
 def idle_usage(coordinator: Coordinator) -> dict[str, Amounts]:
     """Return by queue the amounts that the idle growth of its jobs uses."""
     return noted_jobs.idle_usage(coordinator.watches.autoscaled.values())
 
 
-def _check_caches(coordinator: Coordinator) -> None:
+def queue_gauge_reader(
+    coordinator: Coordinator, queries: StoreQueries, stats: Callable[[], QueueStats], queues: QueueNames
+) -> QueueGaugeReader:
+    """Return the reading of the queues for the gauges of a leader."""
+    return QueueGaugeReader(
+        snapshot=queries.snapshot,
+        stats=stats,
+        jobs=coordinator.watches.jobs.values,
+        policies=lambda: stop_policies(coordinator),
+        leading=lambda: coordinator.leadership.leading,
+        cost=coordinator.settings.cost,
+        queues=queues,
+        fragments=lambda: pool_reading.fragments(coordinator),
+    )
+
+
+def samples(coordinator: Coordinator) -> Iterator[Sample]:
+    """Yield who leads, whether the leader's loop turns, whether Redis answers and is fit, and how often watches began
+    again."""
+    leads = coordinator.leadership.leading
+    yield number(leader_metrics.MASTER_STATUS, leads, leader_metrics.LEASE_NAME)
+    if leads:
+        age = next((turn.age for turn in coordinator.turns.loops if turn.name == "term"), 0.0)
+        yield number(leader_metrics.LAST_TURN, time.time() - age)
+        if coordinator.last_epoch >= coordinator.leadership.epoch:  # else this term has not begun to rebuild
+            yield number(leader_metrics.EPOCH, coordinator.last_epoch)
+    if coordinator.redis.answers is not None:
+        yield number(process_metrics.REDIS_UP, coordinator.redis.answers)
+    if coordinator.redis.answers:
+        yield number(process_metrics.REDIS_FIT, not coordinator.redis.unfit)
     watches = coordinator.watches
-    if not watches.synced or watches.failing:
-        raise StaleCaches(watches.failing or "the coordinator has not read the cluster yet")
-
-
-def limits(coordinator: Coordinator) -> ClusterLimits:
-    """Return the limits that decide whether a job could ever run. Raises StaleCaches if the caches may be outdated.
-
-    A coordinator that does not lead knows the limits, too.
-    """
-    _check_caches(coordinator)
-    watches, settings = coordinator.watches, coordinator.settings
-    return ClusterLimits(
-        rules=replace(watches.rules(), implicit=settings.implicit_queues),
-        specs={queue.metadata.name: queue_specs.spec(queue) for queue in watches.queues.values()},
-        setting=parse_pool(settings.pool),
-        nodes=tuple(watches.nodes.values()) if watches.nodes else (),
-        longest_grace=settings.longest_grace,
+    yield from process_page.restarts(
+        (*watches.informers, *watches.foreign.informers, *watches.requests.kinds.informers)
     )

@@ -2,12 +2,6 @@
 
 One rule: answers are bounded, come from the store alone, and name nothing of a namespace whose TorchJobs the reader may
 not list. Who shows no token of an account is told nothing of the history.
-
-    /v1/history                   one page of jobs, newest submission first
-    /v1/history/NAMESPACE/NAME    one job with its holds; ?uid= names one of several of this name
-    /v1/usage                     who used how much in a span
-    /v1/timeline                  the share of a queue step by step, and its jobs in time
-    /v1/openapi.json              this API as an OpenAPI document (coordinator.http.openapi.history_description)
 """
 
 import logging
@@ -16,28 +10,72 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Any
 
-from coordinator.access.readers import HEADER, Reader
+from coordinator.access.readers import AUDIENCE, HEADER, Reader
 from coordinator.access.token_reviews import TokenReviews
 from coordinator.http import bounded_server, json_answers, life_port, listening_ports
 from coordinator.http.bounded_server import Answer, HttpServer, Question
-from coordinator.http.json_answers import NotTold
-from coordinator.http.openapi import history_description
+from coordinator.http.json_answers import REFUSALS, NotTold
+from coordinator.http.openapi import history_models
+from coordinator.http.openapi.operations import Description, Operation
 from coordinator.lease_settings import API_ANNOTATION, SERVICE_ANNOTATION
-from coordinator.query import history_answers, queue_timeline
-from coordinator.query.questions import UNKNOWN_PREFIX, Document, UnknownObject
+from coordinator.query import api_paths
+from coordinator.query.questions import Document
 from coordinator.rbac.permissions import RECORDER_SERVICE
 from coordinator.settings import Settings
-from history.errors import HistoryError, InvalidQuery
 from history.store import HistoryStore
-from kube.errors import ClusterError
 
+_SPAN = (
+    ("month", "a month, as 2026-11"),
+    ("since", "the beginning of the span: a time, a date, or how long ago, as 7d"),
+    ("until", "the end of the span, with since"),
+    ("tz", "the time zone of months and dates, as Europe/Berlin; UTC if it is not given"),
+)
+OPERATIONS = (
+    Operation(
+        "/v1/history", "Jobs, newest submission first", history_models.PastJobs,
+        (
+            ("namespace", "the namespace of the jobs; without it, all that the reader may read"),
+            ("queue", "the queue"),
+            ("user", "who submitted them"),
+            ("outcome", "Succeeded, Failed, Cancelled or Deleted"),
+            *_SPAN,
+            ("limit", "the most jobs of the page"),
+            ("continue", "what the page before has given"),
+        ),
+    ),
+    Operation(
+        "/v1/history/{namespace}/{name}", "One job with its holds", history_models.PastJobDetails,
+        (("uid", "one of several jobs of this name; without it, the newest"),),
+    ),
+    Operation(
+        "/v1/usage", "Who used how much", history_models.Usage,
+        (*_SPAN, ("by", "queue, namespace or user")),
+    ),
+    Operation(
+        "/v1/timeline", "The share of a queue step by step, and its jobs in time", history_models.Timeline,
+        (("queue", "the queue"), *_SPAN),
+    ),
+    Operation("/v1/openapi.json", "This document", dict[str, Any]),
+)  # fmt: skip
+API = Description(
+    title="torchq: read-only API of the recorder",
+    text="Users reach it through the API server's proxy of the recorders' Service. With the token of an account for "
+    f"the audience {AUDIENCE} in the header {HEADER}, answers are about the namespaces whose TorchJobs the account may "
+    "list. Without a token only this document is answered.",
+    operations=OPERATIONS,
+    errors={
+        "400": "the query is wrong; the message says how",
+        "401": "the request has no token, or the API server does not accept the token",
+        "403": "the token is of no account that may list the TorchJobs of this namespace",
+        "404": "there is no such job",
+        "503": "the database or the API server does not answer",
+    },
+)
 SETTING = "health_port"
 LIMITS = replace(bounded_server.LIMITS, seconds=75.0)
 """An answer about a year may take longer than others; commands wait for a minute."""
-KNOWN_PATHS = "try /v1/history, /v1/history/NAMESPACE/NAME, /v1/usage, /v1/timeline or /v1/openapi.json"
-UNREVIEWED = "the recorder cannot ask the API server about the token of the request: try again"
 log = logging.getLogger(__name__)
 
 
@@ -60,53 +98,30 @@ class HistoryApi:
         """Return the answer to a request; an error becomes an answer as well."""
         try:
             return json_answers.encode(HTTPStatus.OK, self._answer(request))
-        except UnknownObject as error:
-            return _refuse(HTTPStatus.NOT_FOUND, error)
-        except NotTold as error:
-            return _refuse(error.code, error)
-        except InvalidQuery as error:
-            return _refuse(HTTPStatus.BAD_REQUEST, error)
-        except HistoryError as error:
-            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, error)
-        except ClusterError as error:
-            log.warning("a token cannot be reviewed: %s", error)
-            return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, UNREVIEWED)
+        except REFUSALS as error:
+            return _refuse(error)
         except Exception:
             log.exception("GET %s", request.path[:100])
-            return _refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "the request failed in the recorder: see its log")
+            message = "the request failed in the recorder: see its log"
+            return _refuse(NotTold(HTTPStatus.INTERNAL_SERVER_ERROR, message))
 
     def _answer(self, request: Question) -> Document:
-        parts = urlsplit(request.path)
-        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        path = [unquote(part) for part in parts.path.strip("/").split("/")]
+        path, query = api_paths.parse(request.path)
         if path == ["v1", "openapi.json"]:
-            return history_description.document()
-        return self._answer_reader(path, query, self._reader(request.token))
-
-    def _answer_reader(self, path: list[str], query: Mapping[str, str], reader: Reader) -> Document:
-        now, namespaces = int(self.clock()), None if reader.everywhere else reader.namespaces
-        match path:
-            case ["v1", "history"]:
-                return history_answers.answer_jobs(self.store(), query, namespaces, now)
-            case ["v1", "history", namespace, name]:
-                if not reader.may_read(namespace):
-                    raise NotTold(HTTPStatus.FORBIDDEN, _untold(namespace))
-                return history_answers.answer_job(self.store(), namespace, name, query.get("uid", ""), now)
-            case ["v1", "usage"]:
-                prices, cost = self.settings.price_table, self.settings.cost
-                return history_answers.answer_usage(self.store(), query, namespaces, now, prices, cost)
-            case ["v1", "timeline"]:
-                return queue_timeline.answer_timeline(self.store(), query, namespaces, now, self.settings.cost)
-        raise UnknownObject(f"{UNKNOWN_PREFIX}/{'/'.join(path)} here; {KNOWN_PATHS}")
+            return API.document
+        reader = self._reader(request.token)
+        if path[:2] == ["v1", "history"] and len(path) == 4 and not reader.may_read(path[2]):
+            raise NotTold(HTTPStatus.FORBIDDEN, _untold(path[2]))
+        namespaces = None if reader.everywhere else reader.namespaces
+        prices, cost = self.settings.price_table, self.settings.cost
+        return api_paths.answer_history(path, query, self.store, namespaces, int(self.clock()), prices, cost)
 
     def _reader(self, token: str) -> Reader:
-        """Return who asks. Raises NotTold without the token of an account that may list TorchJobs, and ClusterError if
-        the API server does not answer."""
+        """Return who asks. Raises NotTold without the token of an account that may list TorchJobs, and if the API
+        server does not answer."""
         if not token:
             raise NotTold(HTTPStatus.UNAUTHORIZED, f"the request has no token: send one of an account in {HEADER}")
-        reader = self.reviews.reader(token)
-        if reader is None:
-            raise NotTold(HTTPStatus.UNAUTHORIZED, "the API server does not accept the token of the request")
+        reader = json_answers.reader_of(self.reviews, token, "recorder")
         if not (reader.everywhere or reader.namespaces):
             raise NotTold(
                 HTTPStatus.FORBIDDEN, "the token is of an account that may list the TorchJobs of no namespace"
@@ -139,8 +154,8 @@ def serving(
         yield {API_ANNOTATION: url} if is_local else {SERVICE_ANNOTATION: settings.recorder_service}
 
 
-def _refuse(code: int, error: Exception | str) -> Answer:
-    return json_answers.encode(*json_answers.refusal(code, error, RECORDER_SERVICE))
+def _refuse(error: Exception) -> Answer:
+    return json_answers.encode(*json_answers.refusal(error, RECORDER_SERVICE))
 
 
 def _untold(namespace: str) -> str:

@@ -1,4 +1,5 @@
-"""The port of a process for its probes and its metrics, apart from the answers that name jobs.
+"""The port of a process for its probes and its metrics, apart from the answers that name jobs, and what the process
+tells its supervisor: no metrics if it has a port of its own.
 
 One rule: no answer waits for anything, and none names a job.
 
@@ -13,7 +14,7 @@ answered at the same time.
 
 import hmac
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -21,11 +22,16 @@ from coordinator.access import key_files
 from coordinator.errors import SettingsError
 from coordinator.http import listening_ports
 from coordinator.http.bounded_server import Answer, HttpServer, Question, ServerLimits
-from coordinator.life import health_checks
+from coordinator.life import channel, health_checks
+from coordinator.life import children as life_children
+from coordinator.life.channel import Report
 from coordinator.life.health_checks import Probes
-from coordinator.metrics import exposition
+from coordinator.metrics import exposition, process_page
+from coordinator.metrics.increments import Increments
 from coordinator.metrics.page import MetricsPage
+from coordinator.metrics.process_page import ProcessMetrics
 from coordinator.port_settings import PortSettings
+from coordinator.settings import Settings
 
 SETTING, TOKEN_SETTING = "metrics_port", "metrics_token_file"
 LIMITS = ServerLimits(threads=1, rest=0.0)
@@ -98,3 +104,24 @@ def probe_answer(probes: Probes, path: str) -> Answer | None:
     parts = urlsplit(path)
     found = health_checks.answer(probes, parts.path, parts.query)
     return Answer(found.code, found.text.encode() + b"\n", "text/plain") if found else None
+
+
+@contextmanager
+def alive(
+    settings: Settings,
+    probes: Probes,
+    figures: ProcessMetrics,
+    queues: Callable[[], Iterable[str] | None] = lambda: None,
+) -> Iterator[None]:
+    """Answer probes and show metrics at the port of the settings, and tell the supervisor, while the block runs.
+
+    `queues` returns the names of all queues, if they are known.
+    """
+    told = Increments(figures.registry, queues, implicit=settings.implicit_queues)
+    with serving(settings, probes, figures.page) as url:
+
+        def report() -> Report:
+            return {**life_children.report(probes, url), **({} if url else {process_page.FIELD: told.report()})}
+
+        with channel.telling(report, figures.registry.news):
+            yield

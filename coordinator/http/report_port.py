@@ -6,7 +6,7 @@ One rule: without a key there is no port, and nothing else changes.
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -126,9 +126,8 @@ class _SavedJobs:
 class _JobReader:
     """Reads jobs from the API server, each at most once in a while, whoever asks."""
 
-    def __init__(self, cluster: Cluster, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._clock = clock
         self._lock = threading.Lock()
         self._jobs: OrderedDict[JobKey, tuple[float, TorchJob | None]] = OrderedDict()
 
@@ -136,10 +135,10 @@ class _JobReader:
         """Return a job; None if the job is gone or cannot be parsed. Raises ClusterError."""
         with self._lock:
             until, job = self._jobs.get(key, (0.0, None))
-            if self._clock() < until:
+            if time.monotonic() < until:
                 return job
             job = self._get(key)
-            self._jobs[key] = self._clock() + JOB_SECONDS, job
+            self._jobs[key] = time.monotonic() + JOB_SECONDS, job
             self._jobs.move_to_end(key)
             while len(self._jobs) > JOBS:
                 self._jobs.popitem(last=False)

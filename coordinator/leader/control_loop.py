@@ -202,6 +202,7 @@ class ControlLoop:
             log.debug("commit ended early: %s", committed.refused)
         self.unsettled = bool(committed.picked or committed.refused)
         self.counts.picked += committed.picked
+        self._router.hand_over(committed.keys)
         return committed.picked
 
     def _take_gang_room(self, key: JobKey, demand: Amounts) -> bool:

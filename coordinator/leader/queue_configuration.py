@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from coordinator.cache.routing_rules import RoutingRules
 from coordinator.cache.watches import Watches
-from coordinator.routing import eligibility, pod_charges, pool_capacity, queue_specs
+from coordinator.routing import closed_nodes, eligibility, pod_charges, pool_capacity, queue_specs
 from coordinator.settings import Settings, parse_pool
 from crds.api_resources import POD_GROUPS
 from crds.resources.amounts import Amounts
@@ -69,8 +69,8 @@ class QueueConfiguration:
         if setting != "nodes" or not nodes:
             return pool_capacity.capacity(setting, nodes, ())
         jobs = {job.key: job for job in watches.jobs.values()}
-        pods = pod_charges.pods_for_pool(watches.pods.values(), jobs, self.rules())
-        return pool_capacity.capacity(setting, nodes, pods)
+        pods = [*pod_charges.pods_for_pool(watches.pods.values(), jobs, self.rules())]
+        return pool_capacity.capacity(setting, nodes, pods, closed_nodes.held(nodes, pods, jobs))
 
     def apply(self) -> None:
         """Write the current queues and pool to the store, and mark the jobs that a change of queues or pool

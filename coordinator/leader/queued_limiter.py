@@ -1,8 +1,9 @@
 """The limit for reconciles that only write a status: that a job without room is queued, suspended or invalid.
 
-One rule: the number of these reconciles per second is limited, and tenants take turns. So the reconciles never delay
-the work for admitted jobs, however many jobs are submitted at once, and no tenant delays another. A job that is picked
-in the meantime is reconciled at once; its status never says Queued, and it takes no turn.
+One rule: the number of these reconciles per second is limited, and so is the number under way; tenants take turns. So
+the reconciles never delay the work for admitted jobs, however many jobs are submitted at once, and no tenant delays
+another. Where workers or the API server are busy, only a few statuses a second are written: a job that goes soon needs
+none. A job that is picked in the meantime is reconciled at once; its status never says Queued, and it takes no turn.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,13 @@ from queues.tasks import Offer
 
 PER_SECOND = 20.0
 AT_ONCE = 100
-"""Jobs that may be offered together before the limit applies."""
+"""Jobs that may be offered in a row before the limit applies."""
+MOST_UNDER_WAY = 4
+"""The most offers whose writes nobody has seen yet. Where they are seen within 0.2 s, this is no limit."""
+UNDER_WAY_SECONDS = 1.0
+"""After this time an offer no longer counts as under way: so a few offers a second are made at least."""
+UNANSWERED_SECONDS = 20.0
+"""How long a worker may still write after an offer: then it has lost the key."""
 
 
 class QueuedLimiter:
@@ -29,12 +36,14 @@ class QueuedLimiter:
         """The time at which the delay of each job ends, earliest first, since all delays are equally long."""
         self._ready: RoundRobin[JobKey] = RoundRobin()
         self._numbers = count()
+        self._unanswered: dict[JobKey, float] = {}
+        """When each offer was made whose job still needs the write, as far as is known, earliest first."""
         self._next = 0.0
         """The time at which the next offer would be due if all offers were evenly spaced."""
 
     def __len__(self) -> int:
         """Return the number of all entries that are kept."""
-        return len(self._offers) + len(self._delayed) + len(self._ready)
+        return len(self._offers) + len(self._delayed) + len(self._ready) + len(self._unanswered)
 
     def add(self, offer: Offer) -> None:
         """Let an offer wait for its turn; a job that already waits keeps its place."""
@@ -48,6 +57,7 @@ class QueuedLimiter:
 
     def discard(self, key: JobKey) -> None:
         """Remove a job that needs no turn any more: it was picked, its status was written, or it was deleted."""
+        self._unanswered.pop(key, None)
         if self._offers.pop(key, None) is not None and self._delayed.pop(key, None) is None:
             self._ready.discard(key)
 
@@ -59,7 +69,21 @@ class QueuedLimiter:
             self._ready.add(self._offers[rested].tenant, next(self._numbers), rested)
         offers: list[Offer] = []
         self._next = max(self._next, now - (AT_ONCE - 1) / PER_SECOND)
-        while self._next <= now and (key := self._ready.pop()) is not None:
+        under_way = self._under_way(now)
+        while self._next <= now and under_way < MOST_UNDER_WAY and (key := self._ready.pop()) is not None:
             offers.append(replace(self._offers.pop(key), delay=0.0))
+            self._unanswered.pop(key, None)
+            self._unanswered[key], under_way = now, under_way + 1
             self._next += 1 / PER_SECOND
         return offers
+
+    def is_unanswered(self, key: JobKey) -> bool:
+        """Return whether a worker may be writing the status of a job: no change of the job has answered its offer."""
+        return key in self._unanswered
+
+    def _under_way(self, now: float) -> int:
+        """Return how many offers are under way. Forget the offers that nobody answers any more."""
+        for lost in list(takewhile(lambda key: now - self._unanswered[key] > UNANSWERED_SECONDS, self._unanswered)):
+            del self._unanswered[lost]
+        latest = reversed(self._unanswered.values())
+        return sum(1 for _ in takewhile(lambda made: now - made < UNDER_WAY_SECONDS, latest))

@@ -6,11 +6,9 @@ leader dies before that, the next leader finds the request. Two requests at once
 """
 
 import secrets
-import time
-from collections.abc import Callable
-from typing import Any
 
 from coordinator.errors import CoordinatorError
+from coordinator.looks import looks
 from crds.api_resources import LEASES
 from crds.labels import GROUP
 from kube import errors
@@ -34,9 +32,7 @@ def pending_request(lease: Manifest) -> str:
     return request if request != annotations.get(DONE_ANNOTATION) else ""
 
 
-def request_rebuild(
-    cluster: Cluster, name: str, namespace: str, *, seconds: float, pause: Callable[[float], Any] = time.sleep
-) -> None:
+def request_rebuild(cluster: Cluster, name: str, namespace: str, *, seconds: float) -> None:
     """Request a rebuild of the queues, and wait until the leader has done it.
 
     Raises RebuildNotDone if there is no leader, or if the rebuild is not done within `seconds`.
@@ -45,14 +41,13 @@ def request_rebuild(
     if not _holder(cluster.get(LEASES, name, namespace)):
         raise RebuildNotDone("no coordinator leads, so the queues cannot be rebuilt: start one (torchq coordinator)")
     cluster.patch(LEASES, name, {"metadata": {"annotations": {REQUEST_ANNOTATION: request}}}, namespace)
-    deadline = time.monotonic() + seconds
-    while not _is_done(lease := _read(cluster, name, namespace), request):
-        if time.monotonic() > deadline:
-            raise RebuildNotDone(
-                f"the leader ({_holder(lease) or 'there is none now'}) has not rebuilt the queues within "
-                f"{seconds:.0f} s; the request stays on the Lease, see the coordinator's log"
-            )
-        pause(_LOOK_SECONDS)
+    for _ in looks(seconds, _LOOK_SECONDS):
+        if _is_done(lease := _read(cluster, name, namespace), request):
+            return
+    raise RebuildNotDone(
+        f"the leader ({_holder(lease) or 'there is none now'}) has not rebuilt the queues within {seconds:.0f} s; the "
+        "request stays on the Lease, see the coordinator's log"
+    )
 
 
 def _read(cluster: Cluster, name: str, namespace: str) -> Manifest:

@@ -144,6 +144,22 @@ class Router:
             raise
         return Flushed(len(dirty), freed)
 
+    def hand_over(self, picked: Iterable[JobKey]) -> None:
+        """Tell workers what is known of jobs that were just picked. Nobody writes any more that these jobs wait."""
+        keys = list(picked)
+        self._brief(key for key in keys if not self._is_being_written(key))
+        for key in keys:
+            self._limiter.discard(key)
+
+    def _is_being_written(self, key: JobKey) -> bool:
+        """Return whether somebody may be writing the status of a job, or has and the watch has not shown it yet."""
+        return self._limiter.is_unanswered(key) or (self.reasons is not None and self.reasons.lane.is_under_way(key))
+
+    def _brief(self, keys: Iterable[JobKey]) -> None:
+        briefs = {key: job.brief for key in keys if (job := self.watches.job(key)) is not None and job.brief}
+        if briefs:
+            self.work.brief(briefs)
+
     def offer_next(self) -> int:
         """Offer the jobs that only need a write of their status and whose turn has come; return how many.
 
@@ -152,6 +168,7 @@ class Router:
         due = self._limiter.take_due()
         try:
             if due:
+                self._brief(offer.key for offer in due)
                 self.work.offer(due)
         except BaseException:
             self.watches.mark_again([offer.key for offer in due])

@@ -3,6 +3,8 @@
 One rule: a loop that waits for Redis or the API server passes. A restart would not help.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from coordinator.life.health_checks import Check
@@ -23,3 +25,17 @@ def cache_check(informer: Informer[Any]) -> Check:
 
 def _check(name: str, age: float) -> Check:
     return Check(name, f"it has not turned for {age:.0f} s" if age > LATE_SECONDS else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLife:
+    """The checks of one process: each of its loops turns, and what the process lacks for its work. A server that is
+    away fails no check: a restart would not help."""
+
+    turns: Turns
+    readyz: Callable[[], Sequence[Check]]
+    """Returns the checks that pass once the process does its work."""
+
+    def healthz(self) -> Sequence[Check]:
+        """Return a check of each loop."""
+        return loop_checks(self.turns)

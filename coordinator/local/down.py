@@ -40,9 +40,7 @@ def down(data: Path, *, keep: bool = False, now: bool = False) -> None:
         return
     try:
         if pid is not None:
-            # A supervisor of the previous version must leave its pods, so that this version ends them gracefully.
-            leaves = keep or stack_state.predates(data)
-            _wait(data, pid, stack.LEAVE if leaves else HURRY if now else signal.SIGTERM)
+            _wait(data, pid, stack.LEAVE if keep else HURRY if now else signal.SIGTERM)
         if not keep:
             _end_pods(data, now=now)
     except KeyboardInterrupt:

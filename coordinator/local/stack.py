@@ -14,20 +14,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator import release
+from coordinator.cache import own_installation
 from coordinator.errors import LocalError
-from coordinator.local import (
-    option_checks,
-    redis_ownership,
-    remaining_pods,
-    stack_shutdown,
-    stack_state,
-    target,
-)
+from coordinator.local import option_checks, remaining_pods, stack_shutdown, stack_state, target
 from coordinator.local.stack_shutdown import CLUSTER, DATA, NODE, NODE_NAME, Say
 from coordinator.local.stack_start import START_SECONDS, Report, StackStart, StartInterrupted, ignore_report
 from coordinator.local.stack_state import Files
 from coordinator.local.supervisor import WATCH_SECONDS, Command, Supervisor
 from coordinator.local.torchq_processes import TorchqProcesses, noted_port
+from coordinator.looks import looks
 from coordinator.rbac.permissions import LEASE
 from coordinator.settings import Settings
 from crds import generate
@@ -42,13 +37,16 @@ from kube import client, errors
 from kube.api import Cluster
 from kube.settings import ConnectionSettings
 from kube.stop import PatientStop
+from queues import installation
 from queues.errors import QueueError
-from queues.redis import connection
+from queues.redis import connection, fitness
 
 log = logging.getLogger(__name__)
 
 PROGRAMS = {"apiserver": "embedded.apiserver.api_server", NODE_NAME: "embedded.node.node"}
 """The programs of the embedded cluster, by the names of their processes."""
+OWNER_SECONDS = 5.0
+"""The longest wait for an answer of Redis about whose queues it has."""
 PORT_SECONDS = 5.0
 """The longest time for which the API server of a killed stack may keep its port."""
 LEAVE = signal.SIGUSR1
@@ -171,7 +169,7 @@ def _start(options: StackOptions, start: StackStart) -> None:
         )  # workers ask once which kinds are served, and the node may be registered from the last start
         url = _start_redis(options, plan, files, supervisor)
         start.wait("Redis", "redis", lambda: connection.is_reachable(url))
-        redis_ownership.settle(cluster, url, _lease_namespace(options), is_own=plan is not None)
+        claim_redis(cluster, url, _lease_namespace(options), is_own=plan is not None)
         before = node_renew_times(cluster)
         supervisor.start(_node(files, _capacity(options)))
         # The Node object of the last start may offer more than this machine has now, and a coordinator would admit
@@ -325,10 +323,25 @@ def _listable(cluster: Cluster, resource: Resource) -> bool:
 
 
 def _until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
+    if not any(condition() for _ in looks(START_SECONDS, 0.02)):
+        raise LocalError(
+            f"the cluster did not start: waited {START_SECONDS:.0f} s in vain for {what}; see the logs folder"
+        )
+
+
+def claim_redis(cluster: Cluster, url: str, lease_namespace: str, *, is_own: bool) -> None:
+    """Make the cluster the owner of its own server (`is_own`). Raise LocalError for another server whose queues belong
+    to another installation; its coordinator would wait for ever."""
+    own = own_installation.read(cluster, lease_namespace)
+    client = connection.connect(url, client_name="torchq-local", timeout=OWNER_SECONDS)
+    try:
+        owner = fitness.read_ownership(client).owner
+        if installation.foreign(owner, own) and not is_own:
             raise LocalError(
-                f"the cluster did not start: waited {START_SECONDS:.0f} s in vain for {what}; see the logs folder"
+                f"Redis at {connection.address(client)} belongs to another installation ({installation.name(owner)}): "
+                "name another database with --redis, or delete the keys torchq:* in this one"
             )
-        time.sleep(0.02)
+        if installation.foreign(owner, own):
+            fitness.adopt(client, own)
+    finally:
+        client.close()

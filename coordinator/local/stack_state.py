@@ -8,7 +8,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from typing import Any
 import orjson
 
 from coordinator.errors import LocalError
+from coordinator.looks import looks
 from coordinator.settings import REDIS_URL_NOTE
 from embedded.layout import Layout
 
@@ -106,16 +106,6 @@ def supervisor_pid(data: Path) -> int | None:
     return None if holder is None else int(holder.split()[0])
 
 
-def predates(data: Path) -> bool:
-    """Return whether the previous version runs the stack of a data folder.
-
-    A supervisor of that version kills pods 5 s after its stop signal, and counts their exit codes as failures of the
-    jobs.
-    """
-    holder = _holder(data)
-    return holder is not None and " " not in holder and bool(_start_ticks(int(holder)))
-
-
 def original(data: Path) -> int | None:
     """Return the process that runs the stack from whose folder this folder was copied while it ran; else None.
 
@@ -127,20 +117,15 @@ def original(data: Path) -> int | None:
     except (OSError, UnicodeDecodeError):
         return None
     pid, _, ticks = signature.partition(" ")
-    deadline = time.monotonic() + _END_SECONDS
-    while ticks and pid.isdecimal() and int(pid) != os.getpid() and _is_alive(signature):
-        if time.monotonic() > deadline:
-            return int(pid)
-        time.sleep(_PAUSE_SECONDS)
-    return None
+    if not (ticks and pid.isdecimal()) or int(pid) == os.getpid():
+        return None
+    return int(pid) if all(_is_alive(signature) for _ in looks(_END_SECONDS, _PAUSE_SECONDS)) else None
 
 
 def members(data: Path) -> dict[str, int]:
     """Return the stack's processes by name; empty while the stack does not run or is not ready."""
     holder = _holder(data)
     note = {} if holder is None else _note(data)
-    if note and "processes" not in note:  # the previous version wrote it; its lock has the process id alone
-        return note if str(note.get("supervisor")) == holder else {}
     processes: dict[str, int] = note["processes"] if note and note.get("supervisor") == holder else {}
     return processes
 
@@ -161,17 +146,14 @@ def _note(data: Path) -> dict[str, Any]:
 
 def _holder(data: Path) -> str | None:
     """Return the signature of the process that holds the lock; None if no process holds it."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while (signature := _lock_text(data)) is not None:
-        if signature and _is_alive(signature):
+    for _ in looks(_PATIENCE_SECONDS, _PAUSE_SECONDS):
+        signature = _lock_text(data)
+        if signature is None or (signature and _is_alive(signature)):
             return signature
-        if time.monotonic() > deadline:
-            raise LocalError(
-                f"{Files(data).lock} is locked by a process that is not visible here: the cluster runs in another "
-                "container or on another machine; run the command there"
-            )
-        time.sleep(_PAUSE_SECONDS)
-    return None
+    raise LocalError(
+        f"{Files(data).lock} is locked by a process that is not visible here: the cluster runs in another container or "
+        "on another machine; run the command there"
+    )
 
 
 def _lock_text(data: Path) -> str | None:
@@ -194,14 +176,11 @@ def _lock_text(data: Path) -> str | None:
 
 def _take_lock(descriptor: int) -> bool:
     """Take the lock; return whether that succeeded. Waits for commands that hold the lock for an instant to test it."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
+    for _ in looks(_PATIENCE_SECONDS, _PAUSE_SECONDS):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_PAUSE_SECONDS)
+    return False
 
 
 def _signature(pid: int) -> str:

@@ -5,11 +5,12 @@ no job of a namespace that the reader may not read, and no queue that such jobs 
 that the reader's own jobs depend on.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 from coordinator.access.readers import Reader
-from coordinator.query.questions import ANOTHER, Document
+from coordinator.query.questions import ANOTHER, UNKNOWN_PREFIX, Document, Queries, UnknownObject
+from crds.keys import JobKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,13 @@ class Bounds:
     """A function that returns whether jobs that the reader may read could use a queue."""
     is_listed: Callable[[str], bool]
     """A function that returns whether a list of queues that the reader gets has a queue."""
+    _hash: int | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        # The streams of a dashboard look pages up by these bounds, each second each of them.
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash((self.reader, self.uses, self.is_listed)))
+        return self._hash or 0
 
     def shows(self, queue: str) -> bool:
         """Return whether the reader is told about a queue that it names."""
@@ -83,3 +91,50 @@ class Bounds:
 
 def _another_pick(item: Document) -> Document:
     return {"pick": item["pick"], "job": ANOTHER}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQueries:
+    """Queries, as `coordinator.query.questions.Queries` describes them, within the bounds of a reader."""
+
+    all: Queries
+    bounds: Callable[[Collection[str]], Bounds]
+    """A function that returns what the reader is told, also about the namespaces that are given."""
+
+    def queues(self) -> list[Document]:
+        """Return the queues that the reader may get."""
+        return self.bounds(()).queues(self.all.queues())
+
+    def queue(self, name: str) -> Document:
+        """Return one queue."""
+        bounds = self.bounds(())
+        if not bounds.shows(name):
+            raise UnknownObject(f"{UNKNOWN_PREFIX}queue {name} in the queues")
+        return bounds.queue(self.all.queue(name))
+
+    def next(self, count: int, *, roomy: bool = False) -> Document:
+        """Return the next picks."""
+        return self.bounds(()).picks(self.all.next(count, roomy=roomy))
+
+    def places(self, queues: Collection[str]) -> list[Document]:
+        """Return the places of the reader's jobs."""
+        return self.bounds(()).places(self.all.places(queues))
+
+    def job(self, key: JobKey) -> Document:
+        """Return the position of a job and why it waits."""
+        return self._bounds_of(key).job(self.all.job(key))
+
+    def reports(self, key: JobKey) -> Document:
+        """Return the reports of the pods of a job."""
+        self._bounds_of(key)
+        return self.all.reports(key)
+
+    def status(self) -> Document:
+        """Return the numbers of dispatch and of the queues. They name no job."""
+        return self.all.status()
+
+    def _bounds_of(self, key: JobKey) -> Bounds:
+        bounds = self.bounds((key.namespace,))
+        if not bounds.reader.may_read(key.namespace):
+            raise UnknownObject(f"{UNKNOWN_PREFIX}job {key.namespace}/{key.name}")
+        return bounds

@@ -24,11 +24,19 @@ MOST_HOLDERS = 3
 """The most jobs that an answer names as holders of room."""
 
 
-def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str] | None = None) -> list[Document]:
+def queues(
+    snapshot: Snapshot,
+    now: float,
+    cost: str,
+    policies: Mapping[str, str],
+    idle_usage: Mapping[str, Amounts],
+    is_deleted: Callable[[str], bool],
+) -> list[Document]:
     """Return every queue as a TenantQueue whose status has the current figures.
 
     `cost` is the price of a pick (`queues.rules`). `policies` are the stop policies of queues. For a queue without a
-    policy, the policy follows from whether the queue is open.
+    policy, the policy follows from whether the queue is open. `idle_usage` is what idle growth uses of each queue, and
+    `is_deleted` returns whether an admin has deleted a queue while jobs hold its room.
     """
     prices = Prices(cost, snapshot.pool, [view.spec for view in snapshot.queues])
     costs = {view.spec.name: prices.used(view.usage) for view in snapshot.queues}
@@ -39,7 +47,7 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
             "apiVersion": TENANT_QUEUES.api_version,
             "kind": TENANT_QUEUES.kind,
             "metadata": {"name": view.spec.name},
-            "spec": _spec(view, (policies or {}).get(view.spec.name)),
+            "spec": _spec(view, policies.get(view.spec.name)),
             "status": {
                 **_status(view, now),
                 "share": figures.percent(costs[view.spec.name], total),
@@ -47,26 +55,11 @@ def queues(snapshot: Snapshot, now: float, cost: str, policies: Mapping[str, str
                 # The cost by which the queue is behind its share; a negative cost if the queue is ahead of its share;
                 # None before the first pick.
                 "lag": round(lag(view.account, snapshot.clock), 3) if snapshot.clock.weights else None,
+                **({"idleUsage": figures.format_amounts(idle)} if (idle := idle_usage.get(view.spec.name)) else {}),
+                **({"deleted": True} if is_deleted(view.spec.name) else {}),
             },
         }
         for view in snapshot.queues
-    ]
-
-
-def with_idle_usage(items: Iterable[Document], usage: Mapping[str, Amounts]) -> list[Document]:
-    """Return queues with the part of their usage that is idle growth, where there is idle growth."""
-    idle = ((item, usage.get(item["metadata"]["name"])) for item in items)
-    return [
-        item if amounts is None else item | {"status": item["status"] | {"idleUsage": figures.format_amounts(amounts)}}
-        for item, amounts in idle
-    ]
-
-
-def with_deletions(items: Iterable[Document], is_deleted: Callable[[str], bool]) -> list[Document]:
-    """Return queues, with a mark at queues that an admin has deleted while jobs hold their room."""
-    return [
-        item | {"status": item["status"] | {"deleted": True}} if is_deleted(item["metadata"]["name"]) else item
-        for item in items
     ]
 
 

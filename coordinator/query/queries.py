@@ -9,15 +9,20 @@ from dataclasses import dataclass, field
 
 from coordinator.query import documents, report_documents
 from coordinator.query.questions import MOST_FORECAST_PICKS, UNKNOWN_PREFIX, Document, UnknownObject
-from coordinator.reports.report_store import ReportReader
+from coordinator.reports.report_store import RedisReports, ReportReader
 from crds.keys import JobKey
 from crds.resources.amounts import JOBS, PODS, Amounts
+from queues.installation import Installation
 from queues.picking import read_depth
 from queues.picking.explain import ScarceRoom, explain, suppose
 from queues.picking.picker import Picker
 from queues.picking.snapshot_cache import SnapshotCache
 from queues.placement.places import Places
+from queues.redis import connection
+from queues.redis.location import Location
 from queues.rules import PickRules
+from queues.storage import stats
+from queues.storage.redis_store import RedisStore
 from queues.storage.stats import QueueStats
 from queues.store import QueueReader
 from queues.values import Entry, QueuePosition, Snapshot
@@ -56,8 +61,8 @@ class StoreQueries:
     def queues(self) -> list[Document]:
         """See `Queries`."""
         self.check_owner()
-        found = documents.queues(self._snapshots.read(), self.clock(), self.rules.cost, self.policies())
-        return documents.with_deletions(documents.with_idle_usage(found, self.idle_usage()), self.is_deleted)
+        snapshot, cost = self._snapshots.read(), self.rules.cost
+        return documents.queues(snapshot, self.clock(), cost, self.policies(), self.idle_usage(), self.is_deleted)
 
     def queue(self, name: str) -> Document:
         """See `Queries`."""
@@ -130,3 +135,9 @@ class StoreQueries:
     def status(self) -> Document:
         """See `Queries`."""
         return documents.stats(self.stats())
+
+
+def connect(location: Location, rules: PickRules, own: Callable[[], Installation | None]) -> StoreQueries:
+    """Return queries about the queues in a Redis. `own` returns the installation of the cluster, if it is known."""
+    redis = connection.connect(location, client_name="torchq-reader")
+    return StoreQueries(RedisStore(redis), lambda: stats.read(redis, own()), rules, report_reader=RedisReports(redis))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from coordinator.errors import CoordinatorError
 from coordinator.metrics.recorder_metrics import ROWS
 from coordinator.recorder import absences
 from coordinator.recorder.database import DatabaseAccess
@@ -41,6 +42,8 @@ SWEEP_SECONDS = PRUNE_SECONDS = 3_600.0
 PRUNED_AT_ONCE = 500
 """The jobs that are pruned in one transaction."""
 DAY = 86_400
+POOL_SECONDS, POOL_AGAIN_SECONDS = 60.0, 5.0
+"""How often a coordinator is asked for the size of the pool, and how soon again if it did not answer."""
 log = logging.getLogger(__name__)
 
 
@@ -205,3 +208,40 @@ class Recorder:
             middle = len(rows) // 2
             self._write_batch(store, rows[:middle])
             self._write_batch(store, rows[middle:])
+
+
+class PoolReader:
+    """Asks a coordinator what the pool has, and notes the answer. Without one the pool stays as it was last known."""
+
+    def __init__(
+        self,
+        read: Callable[[], Amounts],
+        note: Callable[[Amounts], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`read` returns what the pool has, nothing if it has no limits, and may raise CoordinatorError, ClusterError
+        and ValueError."""
+        self._read = read
+        self._note = note
+        self._clock = clock
+        self._ask_at = clock()
+
+    def run(self, stop: threading.Event, turns: Turns) -> None:
+        """Ask until stopped, as one of the loops in `turns`."""
+        turn = turns.loop("pool")
+        self.step()  # before the first pause: jobs may run at once
+        for _ in turn.rounds(stop, POOL_AGAIN_SECONDS):
+            self.step()
+
+    def step(self) -> None:
+        """Ask if it is time."""
+        if self._clock() < self._ask_at:
+            return
+        try:
+            self._note(self._read())
+        except (CoordinatorError, errors.ClusterError, ValueError) as error:
+            log.debug("the size of the pool is not known: %s", error)
+            return
+        except Exception:
+            log.exception("the answer about the pool cannot be read")
+        self._ask_at = self._clock() + POOL_SECONDS

@@ -6,6 +6,7 @@ reason. Fields that are not known are ignored, because the training code may be 
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -28,13 +29,10 @@ class InvalidReport(ValueError):
 
 def parse(body: bytes) -> Report:
     """Return the report in a body. Raises InvalidReport."""
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise InvalidReport("the body is not JSON (NaN and Infinity are not)") from None
+    fields = load(body)
     if not isinstance(fields, dict):
         raise InvalidReport("the body is not a JSON object")
-    pod, step = fields.get("pod"), _whole(fields, "step")
+    pod, step = fields.get("pod"), whole(fields, "step")
     if not isinstance(pod, str) or not 0 < len(pod) <= LONGEST_NAME:
         raise InvalidReport("pod: must be the name of the pod")
     if step is None:
@@ -48,16 +46,25 @@ def parse(body: bytes) -> Report:
         samples_per_second=samples,
         loss=_reading(fields, "loss"),
         gauges=_gauges(fields.get("gauges")),
-        checkpoint=_whole(fields, "checkpoint"),
+        checkpoint=whole(fields, "checkpoint"),
         last=_flag(fields, "last"),
     )
 
 
-def _whole(fields: dict[str, Any], name: str) -> int | None:
+def load(body: bytes) -> Any:
+    """Return the JSON value of a body. Raises InvalidReport."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        raise InvalidReport("the body is not JSON (NaN and Infinity are not)") from None
+
+
+def whole(fields: Mapping[str, Any], name: str, most: int = LARGEST) -> int | None:
+    """Return a whole number; None if it is missing. Raises InvalidReport."""
     value = fields.get(name)
-    if value is None or (type(value) is int and 0 <= value <= LARGEST):
+    if value is None or (type(value) is int and 0 <= value <= most):
         return value
-    raise InvalidReport(f"{name}: must be a whole number from 0 to {LARGEST}")
+    raise InvalidReport(f"{name}: must be a whole number from 0 to {most}")
 
 
 def _flag(fields: dict[str, Any], name: str) -> bool:

@@ -12,12 +12,9 @@ their own in a report. All others are gauges. The time in the body is not used: 
 
 import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
-from coordinator.reports.body import LONGEST_TEXT, MOST_GAUGES, InvalidReport
+from coordinator.reports.body import LONGEST_TEXT, MOST_GAUGES, InvalidReport, load, whole
 from coordinator.reports.report_values import Progress, Reading, Report
 from crds.integers import LARGEST
 
@@ -31,16 +28,13 @@ _LONGEST_GAUGE = 63
 
 def parse(body: bytes, pod: str) -> Report | None:
     """Return the report of a pod in a body; None if the body has no status. Raises InvalidReport."""
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise InvalidReport("the body is not JSON (NaN and Infinity are not)") from None
+    fields = load(body)
     status = fields.get(STATUS) if isinstance(fields, dict) else fields
     if status is None:
         return None
     if not isinstance(status, dict):
         raise InvalidReport(f"{STATUS}: must be an object")
-    percent = _whole(status, "progressPercentage", COMPLETE)
+    percent = whole(status, "progressPercentage", COMPLETE)
     metrics = _metrics(status.get("metrics"))
     gauges = {_gauge_name(name): value for name, value in metrics.items() if name not in (STEP, STEPS, LOSS)}
     return Report(
@@ -51,17 +45,10 @@ def parse(body: bytes, pod: str) -> Report | None:
         last=percent == COMPLETE,
         progress=Progress(
             percent=percent,
-            remaining_seconds=_whole(status, "estimatedRemainingSeconds", LARGEST),
+            remaining_seconds=whole(status, "estimatedRemainingSeconds"),
             steps=_count(metrics.get(STEPS)),
         ),
     )
-
-
-def _whole(status: Mapping[str, Any], name: str, most: int) -> int | None:
-    value = status.get(name)
-    if value is None or (type(value) is int and 0 <= value <= most):
-        return value
-    raise InvalidReport(f"{name}: must be a whole number from 0 to {most}")
 
 
 def _metrics(entries: Any) -> dict[str, Reading]:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from coordinator.cache import gang_shapes, pod_grace, views
 from coordinator.errors import CoordinatorError
 from coordinator.query.questions import UnknownObject
-from coordinator.query.remote import Fetch, NoCoordinatorKnown
+from coordinator.query.remote_queries import Fetch, NoCoordinatorKnown
 from coordinator.routing import feasibility
 from coordinator.routing.feasibility import JobRequest, Obstacle
 from coordinator.runs.submission_findings import CheckUnavailable

@@ -14,7 +14,7 @@ from coordinator.code.archive import Archive
 from coordinator.code.config_map_store import ConfigMapStore
 from coordinator.code.folder_store import FolderStore
 from coordinator.code.stores import CodeStore
-from coordinator.runs import commands, launch, manifest, model_versions, names, obstacles, validation
+from coordinator.runs import commands, job_names, launch, manifest, model_versions, obstacles, validation
 from coordinator.runs.errors import InvalidRun
 from coordinator.runs.manifest import RunCode
 from coordinator.runs.model_versions import NoSuchModel
@@ -102,7 +102,7 @@ def prepare(
     request = _with_image(request, embedded=embedded)
     models = _models(cluster, request, embedded=embedded, tell=tell)
     first = next(iter(request.roles.values()))
-    name = request.name or names.generated(first.command, request.folder, _RANDOM.choice)
+    name = request.name or job_names.generated(first.command, request.folder, _RANDOM.choice)
     python = python_folder if embedded else ""
     if request.in_place:
         return PreparedRun(manifest.build(request, name, None, python, models), if_exists=request.if_exists)
@@ -174,7 +174,7 @@ def dry_run(cluster: Cluster, prepared: PreparedRun, vetting: Vetting = UNVETTED
     """Validate a run as `start` does, and create nothing. Raises the errors of `start`."""
     body = prepared.manifest
     if prepared.if_exists == "replace":  # the name is free later
-        stand_in = names.stand_in(body["metadata"]["name"], _RANDOM.choice)
+        stand_in = job_names.stand_in(body["metadata"]["name"], _RANDOM.choice)
         body = {**body, "metadata": {**body["metadata"], "name": stand_in}}
     document = Submission(SOURCE, body["metadata"]["namespace"], body)
     try:

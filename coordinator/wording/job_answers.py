@@ -34,10 +34,6 @@ class JobReader(Protocol):
     def cluster(self) -> KubernetesCluster:
         """The Kubernetes API."""
 
-    @property
-    def is_embedded(self) -> bool:
-        """Whether the cluster is a local one."""
-
     def ask(self, question: Callable[[Queries], T], otherwise: Callable[[Exception], T]) -> T:
         """Return the answer of a coordinator, or, if none answers, the result of `otherwise` for the error."""
 
@@ -66,10 +62,12 @@ def read_known(reader: JobReader, item: Manifest, now: datetime) -> KnownFacts:
     )
 
 
-def read_details(reader: JobReader, item: Manifest, now: datetime) -> tuple[JobContext, Document]:
-    """Return the objects around a job, and the document with everything about the job. Raises any ClusterError if pods
-    cannot be read."""
-    context = job_context.read(reader.cluster, item, now, embedded=reader.is_embedded)
+def read_details(
+    reader: JobReader, item: Manifest, now: datetime, *, embedded: bool = False
+) -> tuple[JobContext, Document]:
+    """Return the objects around a job, and the document with everything about the job; `embedded` means a local
+    cluster. Raises any ClusterError if pods cannot be read."""
+    context = job_context.read(reader.cluster, item, now, embedded=embedded)
     training = read_reports(reader, item, context.pods)
     return context, job_details.describe(item, context) | {
         "workers": read_growth(reader, item),

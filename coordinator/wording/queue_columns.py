@@ -1,6 +1,6 @@
 """The columns of the list of queues, over TenantQueues with the figures of `coordinator.query` in their status."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -34,14 +34,17 @@ def queue_columns(now: datetime) -> tuple[TableColumn, ...]:
     )
 
 
-def busy_first(queues: Sequence[Document]) -> list[Document]:
-    """Return the queues with those first that have jobs, so that they are seen first."""
-
-    def is_idle(queue: Document) -> bool:
+def busy_first(queues: Iterable[Document]) -> Iterator[Document]:
+    """Yield the queues with those first that have jobs, so that they are seen first. Of the others, none is looked into
+    before it is needed."""
+    idle = []
+    for queue in queues:
         status = status_of(queue)
-        return not (status.get("pending") or status.get("admitted"))
-
-    return sorted(queues, key=is_idle)
+        if status.get("pending") or status.get("admitted"):
+            yield queue
+        else:
+            idle.append(queue)
+    yield from idle
 
 
 def queue_state(queue: Document) -> str:

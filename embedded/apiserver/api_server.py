@@ -57,7 +57,7 @@ from embedded.apiserver.wire import request_target as wire_request
 from embedded.apiserver.wire.encoding import Encoder
 from embedded.apiserver.wire.options import WriteOptions
 from embedded.layout import Layout
-from kube.process import threads
+from kube.process import gc_tuning, threads
 
 _LOG = logging.getLogger(__name__)
 _HEALTH = frozenset(f"/{name}{part}" for name in ("healthz", "livez", "readyz") for part in ("", "/ping"))
@@ -327,6 +327,7 @@ async def _serve(layout: Layout, port: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await server.start()
+    gc_tuning.freeze_objects()
     print(f"API server ready at {server.url}, kubeconfig {server.kubeconfig}", flush=True)
     await stopped.wait()
     await server.stop()
@@ -342,6 +343,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     raise_limit()
+    gc_tuning.reduce_collections()
     threads.exit_on_thread_failure()
     try:
         asyncio.run(_serve(Layout(arguments.data), arguments.port))

@@ -6,6 +6,7 @@ One rule: a failed renewal says nothing of what the loader knows, which may be a
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from kube import errors
 
 _CREDENTIALS_SECONDS = 1.0
 """The time after which the loader is asked for a newer token; loaders renew a token minutes before it expires."""
+_REFUSED_SECONDS = 10.0
+"""How often a refused header is obtained again at most: that may run a program of the user."""
 
 
 class Authorization:
@@ -22,11 +25,12 @@ class Authorization:
     a request's CPU time.
     """
 
-    def __init__(self, configuration: Any) -> None:
-        self._configuration = configuration
+    def __init__(self, configuration: Any, forget: Callable[[Any], object] = lambda _: None) -> None:
+        """`forget` lets a configuration obtain a token at the next renewal that has not expired as far as it knows."""
+        self._configuration, self._forget = configuration, forget
         self._lock = threading.Lock()
         self._header: str | None = None
-        self._good_until = 0.0
+        self._good_until = self._forgotten_until = 0.0
 
     def __call__(self) -> str | None:
         with self._lock:
@@ -34,6 +38,14 @@ class Authorization:
                 self._header = self._renew()
                 self._good_until = time.monotonic() + _CREDENTIALS_SECONDS
             return self._header
+
+    def refuse(self) -> None:
+        """Note that the API server has refused the header: the next one has a token that was obtained again."""
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._forgotten_until:
+                self._forget(self._configuration)
+                self._good_until, self._forgotten_until = 0.0, now + _REFUSED_SECONDS
 
     def _renew(self) -> str | None:
         try:

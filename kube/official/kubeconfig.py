@@ -31,6 +31,13 @@ def load(path: str, context: str, configuration: Any) -> None:
     configuration.refresh_api_key_hook = _RenewedToken(files, read, configuration)
 
 
+def forget(configuration: Any) -> None:
+    """Let the files be read again at the next renewal, which runs the program that a user has for tokens: a token
+    without a time at which it ends may be refused at any time."""
+    if isinstance(configuration.refresh_api_key_hook, _RenewedToken):
+        configuration.refresh_api_key_hook.is_refused = True
+
+
 def _read(path: str, context: str, configuration: Any) -> Any:
     parts.config.load_kube_config(path, context=context, client_configuration=configuration)
     if (token_file := _token_file(path, context)) is not None:
@@ -57,14 +64,18 @@ class _RenewedToken:
         self._files, self._read = files, read
         self._renew = configuration.refresh_api_key_hook
         self._versions = _versions(files)
+        self.is_refused = False
+        """Whether the API server does not accept the present token."""
 
     def __call__(self, configuration: Any) -> None:
         """Give a configuration the newest token. The previous one stays in use while a file is being written."""
         versions = _versions(self._files)
-        if versions != self._versions:
+        is_changed, is_refused, self.is_refused = versions != self._versions, self.is_refused, False
+        if is_changed or is_refused:
             with contextlib.suppress(Exception):
                 fresh = self._read(parts.Configuration())
-                if fresh.host == configuration.host:
+                # A program that has failed leaves no token.
+                if fresh.host == configuration.host and (is_changed or fresh.api_key):
                     configuration.api_key, self._renew = fresh.api_key, fresh.refresh_api_key_hook
                 self._versions = versions
         if self._renew is not None:

@@ -7,7 +7,7 @@ import itertools
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
@@ -24,13 +24,14 @@ from queues.redis.scripts import Script
 from queues.registrations import Registration, StoreIdentity
 from queues.tasks import Offer, Task
 from queues.values import Refusal
-from queues.work import SETTLED_SECONDS, Lease, WorkSettings
+from queues.work import BRIEF_SECONDS, SETTLED_SECONDS, Lease, WorkSettings
 
 Item = TypeVar("Item")
 
 
 _PRELUDES = ("lib/clock", "lib/epoch", "lib/records", "lib/mark")
 _OFFER = Script("work/offer", preludes=_PRELUDES)
+_BRIEF = Script("work/brief")
 _DROP = Script("work/drop", preludes=("lib/records",))
 _DISPATCH = Script("work/dispatch", preludes=_PRELUDES)
 _BEGIN = Script("work/begin", preludes=_PRELUDES)
@@ -42,7 +43,7 @@ _SHORTEN = Script("work/shorten", preludes=("lib/clock",))
 _REGISTER = Script("work/register", preludes=_PRELUDES)
 _OFFERS_PER_CALL = 500
 """The most offers for one call of the script. Other clients wait meanwhile, a few milliseconds."""
-_TASK_FIELDS = 8
+_TASK_FIELDS = 9
 
 
 class _Group(Generic[Item]):
@@ -107,6 +108,14 @@ class RedisWork:
     def drop(self, keys: Iterable[JobKey]) -> None:
         """See WorkSource."""
         _DROP(self._connection, arguments=[str(key) for key in keys])
+
+    def brief(self, briefs: Mapping[JobKey, bytes]) -> None:
+        """See WorkSource."""
+        for chunk in chunks(list(briefs.items()), _OFFERS_PER_CALL):
+            arguments: list[str | bytes | int] = [BRIEF_SECONDS]
+            for key, brief in chunk:
+                arguments += (str(key), brief)
+            _BRIEF(self._connection, arguments=arguments)
 
     def dispatch(self) -> int:
         """See WorkSource."""
@@ -208,7 +217,8 @@ def _flatten(leases: Sequence[Lease]) -> list[str]:
 
 
 def _task(fields: Sequence[bytes], now: float) -> Task:
-    key, token, tenant, pods_version, failures, reservation, ready, leased = (field.decode() for field in fields)
+    *texts, brief = fields
+    key, token, tenant, pods_version, failures, reservation, ready, leased = (text.decode() for text in texts)
     job = JobKey.parse(key)
     return Task(
         key=job,
@@ -217,5 +227,6 @@ def _task(fields: Sequence[bytes], now: float) -> Task:
         seen=int(pods_version),
         failures=int(failures),
         reservation=codec.decode_reservation(job, reservation) if reservation else None,
+        brief=brief,
         times=task_times.from_ages(now, float(ready), float(leased)),
     )

@@ -57,11 +57,11 @@ class Giver:
 
     def __init__(self, job: ElasticJob, rank: int) -> None:
         """`rank` is the job's place among equally fulfilled jobs."""
-        whole = max(0, job.workers - job.least) // job.step * job.step
         self.job = job
         self.rank = rank
-        self.workers = job.workers
-        self.idle = min(whole, job.idle // job.step * job.step)
+        self.workers = job.workers - job.leaving
+        whole = max(0, self.workers - job.least) // job.step * job.step
+        self.idle = min(whole, max(0, job.idle - job.leaving) // job.step * job.step)
         """The idle growth that can go."""
         self.paid = whole - self.idle if _may_give_paid(job) else 0
         """The further workers above the least that can go."""
@@ -73,16 +73,22 @@ class Giver:
 
     @property
     def given(self) -> int:
-        """How many workers the job gives."""
+        """How many workers the job gives, with those that are on their way out."""
         return self.job.workers - self.workers
+
+    @property
+    def asked(self) -> int:
+        """How many workers the job is asked for by this plan."""
+        return self.given - self.job.leaving
 
 
 def _may_give_idle(job: ElasticJob) -> bool:
-    return job.idle > 0 and (job.yields or not job.busy)
+    is_giving = not job.leaving or job.leaving_for is not None
+    return job.idle > job.leaving and is_giving and (job.yields or not job.busy)
 
 
 def _may_give_paid(job: ElasticJob) -> bool:
-    return job.autoscale and not job.busy
+    return job.autoscale and not job.busy and not job.leaving
 
 
 def fulfilment(job: ElasticJob, workers: int) -> float:
@@ -99,12 +105,9 @@ def rank(job: ElasticJob, shares: Shares) -> tuple[float, float, JobKey]:
 
 
 def by_queue(jobs: Iterable[ElasticJob], shares: Shares) -> dict[str, list[Giver]]:
-    """Return the jobs that can give workers back, by queue. A job with workers on their way out is left alone."""
-    able = [
-        job
-        for job in jobs
-        if not job.leaving and job.workers > job.least and (_may_give_idle(job) or _may_give_paid(job))
-    ]
+    """Return the jobs that can give workers back, by queue. A job that gives workers to another job already can give
+    more of its idle growth, and nothing else; a job with other workers on their way out is left alone."""
+    able = [job for job in jobs if job.workers > job.least and (_may_give_idle(job) or _may_give_paid(job))]
     found: dict[str, list[Giver]] = {}
     for place, job in enumerate(sorted(able, key=lambda job: rank(job, shares))):
         giver = Giver(job, place)

@@ -88,7 +88,7 @@ class GivingBack:
     @property
     def resizes(self) -> tuple[Resize, ...]:
         """The jobs that are asked, each for all that it gives."""
-        given = ((giver, waiting) for giver, waiting in self._asked.items() if giver.given)
+        given = ((giver, waiting) for giver, waiting in self._asked.items() if giver.asked)
         return tuple(_resize(giver, waiting, self._nodes.victims(giver.job.key)) for giver, waiting in given)
 
     def needed(self) -> frozenset[JobKey]:
@@ -107,7 +107,7 @@ class GivingBack:
         """Let jobs keep room that is not needed because other jobs gave more than the waiting job took."""
         for giver in reversed(self._asked):
             step = amounts.scale(giver.job.unit, giver.job.step)
-            while giver.given and self._room.fits(self._queues[giver.job.queue], step):
+            while giver.asked and self._room.fits(self._queues[giver.job.queue], step):
                 if not self._nodes.return_workers(giver.job.key, giver.job.step):
                     break
                 self._room.give(giver.job, -giver.job.step, idle=False)

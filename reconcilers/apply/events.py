@@ -26,6 +26,9 @@ PER_SECOND = 5.0
 AT_ONCE = 50
 """The Events that one process may write together before `PER_SECOND` applies, and that may wait to be written."""
 
+SLOWED = 10.0
+"""What an Event costs of the budget beyond itself for each second that the API server took for the one before: where it
+is slow, all other writes are more important."""
 _FULL_SECONDS = AT_ONCE / PER_SECOND
 """For how long a namespace has a part of the budget after its latest Event: until an empty budget is full again."""
 
@@ -70,15 +73,16 @@ class EventBudget:
         self._left: dict[str, tuple[float, float]] = {}
         """The Events that a namespace has left, and the time of its latest Event."""
 
-    def takes(self, namespace: str, now: float) -> bool:
-        """Take one Event from the part of a namespace; return whether one was left. `now` never goes back."""
+    def takes(self, namespace: str, now: float, price: float = 1.0) -> bool:
+        """Take one Event from the part of a namespace; return whether one was left. `now` never goes back. An Event may
+        cost more than one: it is written, and those after it wait longer."""
         self._left = {name: each for name, each in self._left.items() if now - each[1] < _FULL_SECONDS}
         before = self._left.get(namespace)
         parts = len(self._left) + (before is None)
         most = max(1.0, AT_ONCE / parts)
         left, since = before or (most, now)
         left = min(most, left + (now - since) * PER_SECOND / parts)
-        self._left[namespace] = left - (left >= 1.0), now
+        self._left[namespace] = left - (left >= 1.0) * price, now
         return left >= 1.0
 
 
@@ -96,6 +100,8 @@ class LifeEventWriter:
         self._lock = threading.Lock()
         self._budget = EventBudget()
         self._waiting = 0
+        self._took = 0.0
+        """The seconds that the API server took for the last Event."""
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="life-events")
 
     def tell(self, key: JobKey, event: EmitEvent) -> None:
@@ -104,6 +110,10 @@ class LifeEventWriter:
             with contextlib.suppress(RuntimeError):  # the writer was closed
                 self._executor.submit(self._write, key, event, self._clock())
 
+    @property
+    def _price(self) -> float:
+        return min(1.0 + SLOWED * self._took, AT_ONCE)
+
     def close(self) -> None:
         """Drop the Events that wait."""
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -111,12 +121,13 @@ class LifeEventWriter:
     def _takes(self, namespace: str) -> bool:
         """Take a place for one Event of a namespace; return whether a place was free."""
         with self._lock:
-            if self._waiting >= AT_ONCE or not self._budget.takes(namespace, self._elapsed()):
+            if self._waiting >= AT_ONCE or not self._budget.takes(namespace, self._elapsed(), self._price):
                 return False
             self._waiting += 1
             return True
 
     def _write(self, key: JobKey, event: EmitEvent, now: float) -> None:
+        began = self._elapsed()
         try:
             self._cluster.create(EVENTS, manifest(key, event, now, owned=True), key.namespace)
         except errors.ClusterError as error:
@@ -124,3 +135,4 @@ class LifeEventWriter:
         finally:
             with self._lock:
                 self._waiting -= 1
+                self._took = self._elapsed() - began

@@ -6,13 +6,12 @@ been on it for a while. The cache of nodes may be behind the cache of pods.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Protocol
 
-from crds import timestamps
+from crds import node_requirements, timestamps
 from crds.api_resources import NODES
-from crds.node_requirements import PlaceCondition, Taint, is_inside, place_condition, read_taints
-from crds.resources.amounts import JOBS, NOTHING, Amounts, add
+from crds.node_requirements import Taint, is_inside, place_condition, read_taints
+from crds.resources.amounts import NOTHING, Amounts
 from crds.torchjob import demand
 from crds.torchjob.jobspec import TorchJobSpec
 from crds.torchjob.torchjob import TorchJob
@@ -198,21 +197,10 @@ def _others(nodes: NodeCache | None, without: Collection[str], leaving_taints: C
 
 
 def _could_hold(nodes: Sequence[NodeView], spec: TorchJobSpec, charge: Amounts) -> bool:
-    """Return whether nodes could hold the pods of a job, which have this charge together, if they were empty.
-
-    Each pod needs a node on which its template lets it run. A node that does not report its resources could hold
-    anything.
-    """
-    usable: dict[str, NodeView] = {}
-    for task in spec.torch_task_specs.values():
-        pod, place = demand.pod_charge(task), PlaceCondition.parse(place_condition(task.template["spec"]))
-        welcoming = [node for node in nodes if place.allows(node.name, node.labels, node.taints)]
-        if not any(not node.allocatable or _covers(node.allocatable, pod) for node in welcoming):
-            return False
-        usable |= {node.name: node for node in welcoming}
-    together = reduce(add, (node.allocatable for node in usable.values()), NOTHING)
-    unknown = any(not node.allocatable for node in usable.values())
-    return unknown or _covers(together, {**charge, JOBS: 0})
+    """Return whether nodes could hold the pods of a job, which have this charge together, if they were empty."""
+    tasks = spec.torch_task_specs.values()
+    pods = ((demand.pod_charge(task), place_condition(task.template["spec"])) for task in tasks)
+    return node_requirements.could_hold(nodes, pods, charge)
 
 
 def ready_again(nodes: NodeCache | None, moment: float) -> float | None:
@@ -239,10 +227,6 @@ def fits_elsewhere(nodes: NodeCache | None, avoided: Iterable[str], spec: TorchJ
     inside = (node for node in nodes.values() if is_inside(domain, node.labels)) if nodes is not None else ()
     usable = (node for node in inside if node.ready and node.open and node.allocatable)
     return _could_hold([node for node in usable if node.name not in excluded], spec, demand.job_charge(spec))
-
-
-def _covers(room: Amounts, requests: Amounts) -> bool:
-    return all(room.get(name, 0) >= amount for name, amount in requests.items())
 
 
 def _oldest_pod_times(pods: Iterable[PodView]) -> dict[str, float | None]:

@@ -34,7 +34,7 @@ def test_the_fluid_share_keeps_a_lead_and_drops_a_debt_when_a_queue_empties() ->
     assert fluid.ahead == {"a": 2, "b": -2}, "the lag of queue c is not kept"
 
 
-@pytest.mark.servers
+@pytest.mark.proof
 def test_no_submission_pattern_gains_more_than_one_largest_job() -> None:
     done = CliRunner().invoke(main, ["fairness", "--games", "--picks", "6000", "--json"])
     assert done.exit_code == 0, done.output

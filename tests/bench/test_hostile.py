@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bench.benchmarks import hostile
-from bench.benchmarks.hostile import ATTACKS, Options
+from bench.benchmarks.hostile import Options
 from crds.torchjob import torchjob
 from crds.torchjob.demand import MOST_RESOURCES
 from crds.torchjob.torchjob import TorchJob
@@ -15,7 +15,7 @@ OURS = "bench-1"
 
 def submitted(attack: str, number: int) -> TorchJob:
     """Return a job of the attacker, as an API server stores it."""
-    job: dict[str, Any] = ATTACKS[attack](OURS, number)
+    job: dict[str, Any] = hostile.attacking(attack, OURS, number)
     stored = {"namespace": f"{OURS}-evil", "uid": str(number), "creationTimestamp": "2026-01-01T00:00:00Z"}
     return torchjob.parse({**job, "metadata": {**job["metadata"], **stored}})
 

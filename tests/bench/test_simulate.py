@@ -166,6 +166,30 @@ def test_tasks_are_placed_on_nodes_until_none_has_room_and_under_the_picker(tmp_
         assert 0 < each["utilisation_percent"] < 100.1
 
 
+@pytest.mark.parametrize(
+    ("nodes", "beside", "played"),
+    [
+        ("openb_node_list_gpu_node.csv", ["openb_pod_list_default.csv", "openb_pod_list_cpu050.csv"], 0),
+        ("openb_node_list_gpu_node.csv", ["openb_pod_list_cpu050.csv", "other_pod_list_default.csv"], 0),
+        ("openb_node_list_gpu_node.csv", ["openb_pod_list_cpu050.csv", "openb_pod_list_cpu100.csv"], None),
+        ("openb_node_list_gpu_node.csv", ["other_pod_list_default.csv"], None),
+        ("nodes.csv", ["pod_list.csv"], None),
+    ],
+)
+def test_nodes_alone_play_the_list_of_pods_that_belongs_to_them(
+    tmp_path: Path, nodes: str, beside: list[str], played: int | None
+) -> None:
+    (tmp_path / nodes).write_text(NODES)
+    for each in beside:
+        (tmp_path / each).write_text(TRACE)
+    options = simulate.Options(nodes=str(tmp_path / nodes))
+    if played is None:
+        with pytest.raises(BenchError, match=rf"{nodes}: .*add --trace CSV"):
+            simulate.run(options)
+    else:
+        assert simulate.run(options)["trace"] == str(tmp_path / beside[played])
+
+
 @pytest.mark.parametrize("text", [None, "sn\nx\n", NODES.replace("9000,8", "9000,x"), "sn,cpu_milli,memory_mib,gpu\n"])
 def test_an_invalid_list_of_nodes_is_rejected_with_its_file(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "nodes.csv"

@@ -10,9 +10,15 @@ from reconcilers.views import pod_view
 SIZE = 300_000
 
 
-@pytest.mark.parametrize(("name", "make"), list(worst.shapes()), ids=[name for name, _ in worst.shapes()])
-def test_each_worst_case_object_can_be_decoded_and_has_its_size(name: str, make: worst.Make) -> None:
-    body = worst.fitting(make, SIZE)
+SHAPES = {
+    **{f"job_{name}": make for name, make in worst.JOBS.items()},
+    **{f"pod_{name}": make for name, make in worst.PODS.items()},
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_each_worst_case_object_can_be_decoded_and_has_its_size(name: str) -> None:
+    body = worst.fitting(SHAPES[name], SIZE)
     text = worst.text({"type": "ADDED", "object": body})
     assert SIZE / 4 < len(text) < 2 * SIZE
     (event,) = streams.events([text, b"\n"], "watch")

@@ -68,15 +68,19 @@ def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
     """Delete the objects of a test after the test, since informers see all namespaces and queues have no namespace.
     Before the first test of a module, delete the objects that tests of other folders have left on the same server.
     """
-    names = ("cluster", "embedded_cluster")
-    used = [request.getfixturevalue(name) for name in names if name in request.fixturenames]
+    names = {"cluster": "server", "embedded_cluster": "embedded_server"}
+    used = [
+        (request.getfixturevalue(name), request.getfixturevalue(server).may_have)
+        for name, server in names.items()
+        if name in request.fixturenames
+    ]
     if used and request.module.__name__ not in _CLEARED:
         _CLEARED.add(request.module.__name__)
         for each in used:
-            clear(each)
+            clear(*each)
     yield
     for each in used:
-        clear(each)
+        clear(*each)
 
 
 @pytest.fixture

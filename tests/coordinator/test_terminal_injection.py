@@ -17,7 +17,6 @@ from click.testing import CliRunner
 
 from coordinator.cli import api_client, main
 from coordinator.cli.history import sources
-from coordinator.cli.history.sources import OwnHistory
 from coordinator.cli.jobs import followed_output
 from coordinator.errors import CoordinatorError
 from coordinator.follow.log_lines import LogLine
@@ -230,10 +229,11 @@ def lines(*_: Any, **__: Any) -> Iterator[LogLine]:
 @pytest.fixture(autouse=True)
 def _evil_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_client, "coordinator", lambda _: answer)
+    own = sources.own_history
     monkeypatch.setattr(
         sources,
         "find",
-        lambda _: OwnHistory(lambda: nullcontext(history()), {"nvidia.com/gpu": Decimal(1)}, "dominant"),
+        lambda _: own(lambda: nullcontext(history()), {"nvidia.com/gpu": Decimal(1)}, "dominant"),
     )
     monkeypatch.setattr(followed_output, "follow", lines)
 

@@ -131,7 +131,7 @@ def test_every_value_has_a_type_in_the_schema() -> None:
     assert document["properties"].keys() == values.keys() | {"global"}
     for each in values_table.described((CHART / "values.yaml").read_text()):
         with pytest.raises(RefusedValues, match=each.path.rpartition(".")[2]):
-            chart.render(_with(values, each.path, object_of_another_type(each.default)))
+            chart.templates(_with(values, each.path, object_of_another_type(each.default)))
 
 
 def test_no_object_in_the_values_takes_unknown_fields() -> None:
@@ -150,8 +150,8 @@ def test_no_object_in_the_values_takes_unknown_fields() -> None:
 
 def test_a_value_that_is_taken_away_is_named_or_not_needed() -> None:
     text = (CHART / "values.yaml").read_text()
-    paths = [each.path for each in values_table.described(text)]
-    said = {path: check.check_refusal(_taken_away(yaml.safe_load(text), path)) for path in paths}
+    values, paths = yaml.safe_load(text), [each.path for each in values_table.described(text)]
+    said = {path: check.check_refusal(_taken_away(values, path)) for path in paths}
     wrong = {path: problems for path, problems in said.items() if problems not in ([], ["the values are accepted"])}
     assert wrong == {}
     assert said["worker.replicas"] == []

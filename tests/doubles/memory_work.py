@@ -8,7 +8,7 @@ import json
 import math
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Literal
@@ -21,7 +21,7 @@ from queues.inspection_values import RqJob, WorkInspection, WorkRecord
 from queues.registrations import Member, Registration, StoreIdentity
 from queues.tasks import Offer, Task
 from queues.values import Refusal, Reservation
-from queues.work import SETTLED_SECONDS, Lease, WorkSettings, backoff
+from queues.work import BRIEF_SECONDS, SETTLED_SECONDS, Lease, WorkSettings, backoff
 from queues.work_kinds import EIGHT, KINDS, TURNS, WorkKind, lane, more_urgent
 
 DOUBT = 2**53
@@ -93,6 +93,8 @@ class MemoryWork:
         self._settled: dict[JobKey, tuple[int, int, float]] = {}
         """Key -> the versions of the job and its pods that the last run has settled, and the time until which this
         counts."""
+        self._briefs: dict[JobKey, tuple[bytes, float]] = {}
+        """Key -> its brief, and the time until which the brief is kept."""
 
     def mark(self, key: JobKey, tenant: str, pods_version: int = 0, kind: WorkKind = "begins") -> None:
         """Mark a key as work. The store's commit calls this for every pick, and `offer` for an offer without delay."""
@@ -122,6 +124,12 @@ class MemoryWork:
                     self._mark_changed(offer)
                 else:
                     self.mark(offer.key, offer.tenant, offer.seen, offer.kind)
+
+    def brief(self, briefs: Mapping[JobKey, bytes]) -> None:
+        """See WorkSource."""
+        until = self._clock() + BRIEF_SECONDS
+        with self._lock:
+            self._briefs.update({key: (brief, until) for key, brief in briefs.items()})
 
     def drop(self, keys: Iterable[JobKey]) -> None:
         """See WorkSource."""
@@ -206,7 +214,10 @@ class MemoryWork:
             self._dispatched = 0
 
     def _clear(self) -> None:
-        for content in (self._records, self._ready, self._batches, self._pods_versions, self._settled):
+        for content in (
+            *(self._records, self._ready, self._batches),
+            *(self._pods_versions, self._settled, self._briefs),
+        ):
             content.clear()
         for lanes in self._turns.values():
             lanes.clear()
@@ -433,6 +444,7 @@ class MemoryWork:
         now = self._clock()
         record.epoch, record.due = epoch, now + self._settings.running_lease
         pods_version = self._pods_versions.get(key, 0)
+        brief, until = self._briefs.pop(key, (b"", now))
         return Task(
             key=key,
             token=record.token,
@@ -440,6 +452,7 @@ class MemoryWork:
             seen=record.seen if pods_version == DOUBT else max(record.seen, pods_version),
             failures=record.failures,
             reservation=reservation,
+            brief=brief if until > now else b"",
             times=task_times.from_ages(now, now - record.since, now - record.leased),
         )
 

@@ -13,7 +13,7 @@ from kube.client import KubernetesCluster
 from kube.official import authorization
 from kube.settings import ConnectionSettings, RetrySettings
 from tests.support.kube import scripted
-from tests.support.kube.scripted import Answer, pod
+from tests.support.kube.scripted import Answer, pod, status
 
 URL = "http://127.0.0.1:1"
 ONCE = RetrySettings(attempts=1)
@@ -152,6 +152,44 @@ def test_client_uses_the_credential_plugin_of_the_kubeconfig(nowhere: Path) -> N
         with connected(ConnectionSettings(kubeconfig=str(path), retries=ONCE)) as cluster:
             cluster.get(PODS, "p", "a")
         assert server.requests[0].headers["Authorization"] == "Bearer fresh"
+
+
+@pytest.mark.servers
+def test_the_credential_plugin_is_run_again_for_a_token_that_is_refused(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authorization, "_CREDENTIALS_SECONDS", 3600.0)
+    version, printed = "client.authentication.k8s.io/v1", nowhere / "printed"
+
+    def write(token: str) -> None:
+        credential = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": token}}
+        printed.write_bytes(orjson.dumps(credential))
+
+    write("first")
+    plugin = {"apiVersion": version, "command": "cat", "args": [str(printed)], "interactiveMode": "Never"}
+    with scripted.running() as server:
+        path = scripted.kubeconfig(nowhere, server.url)
+        config = orjson.loads(path.read_bytes())
+        config["users"][0]["user"] = {"exec": plugin}
+        path.write_bytes(orjson.dumps(config))
+        with connected(ConnectionSettings(kubeconfig=str(path), retries=ONCE)) as cluster:
+
+            def ask(answer: Answer) -> str | None:
+                server.otherwise = answer
+                with contextlib.suppress(errors.Unauthorized):
+                    cluster.get(PODS, "p", "a")
+                return server.requests[-1].headers["Authorization"]
+
+            refused = status(401, "Unauthorized")
+            assert ask(refused) == "Bearer first"
+            write("second")
+            assert ask(refused) == "Bearer second"
+            write("third")
+            assert ask(refused) == "Bearer second", "it is not run for each refusal"
+            monkeypatch.setattr(cluster._transport._authorization, "_forgotten_until", 0.0)
+            ask(refused)
+            printed.unlink()
+            assert ask(Answer(body=pod("p"))) == "Bearer second", "the program has failed"
 
 
 def test_connect_without_configuration_explains_how_to_name_one() -> None:

@@ -13,7 +13,7 @@ import pytest
 from coordinator.access.readers import ACCOUNT, AUDIENCE, HEADER, TOKEN_SECONDS
 from coordinator.access.shown_tokens import ShownTokens
 from coordinator.access.token_reviews import TokenReviews
-from coordinator.cli.dashboard import token as token_command
+from coordinator.cli.dashboard import login_token as token_command
 from coordinator.dashboard.access.logins import Logins
 from coordinator.dashboard.access.rights import KEPT_SECONDS, ReviewPace
 from coordinator.dashboard.access.visits import SeenNames, Visits
@@ -22,7 +22,7 @@ from coordinator.errors import CoordinatorError
 from coordinator.http.bounded_server import Question
 from coordinator.http.history_api import HistoryApi
 from coordinator.query.questions import ANOTHER, Document, UnknownObject
-from coordinator.query.remote import Fetch
+from coordinator.query.remote_queries import Fetch
 from coordinator.rbac import account_manifests
 from coordinator.rbac.account_manifests import Tenant
 from coordinator.rbac.permissions import RECORDER, USER

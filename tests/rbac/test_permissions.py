@@ -69,18 +69,19 @@ def stage(
     access: Access, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> Iterator[Stage]:
     yield Stage(access, monkeypatch, caplog, tmp_path)
-    clear(access.admin)
-    for name in (LEASE, RECORDER_LEASE):
-        remove(access.admin, LEASES, name, account_manifests.LEASE_NAMESPACE)
-    remove(access.admin, RESOURCE_QUOTAS, "team", TENANT)
-    remove(access.admin, POD_DISRUPTION_BUDGETS, "train-evictions-1", TENANT)
+    has = access.server.may_have
+    clear(access.admin, has)
+    leases = [(LEASES, name, account_manifests.LEASE_NAMESPACE) for name in (LEASE, RECORDER_LEASE)]
+    budget, quota = (POD_DISRUPTION_BUDGETS, "train-evictions-1", TENANT), (RESOURCE_QUOTAS, "team", TENANT)
+    for kind, name, namespace in (*leases, quota, budget, (NODES, "here", "")):
+        if has(kind):
+            remove(access.admin, kind, name, namespace)
     for item in access.admin.list(CONFIG_MAPS, TENANT).items:
         if item["metadata"]["name"].startswith(("code", config_maps.PREFIX)):
             remove(access.admin, CONFIG_MAPS, item["metadata"]["name"], TENANT)
-    for item in access.admin.list(MODEL_VERSIONS, TENANT).items:
+    for item in access.admin.list(MODEL_VERSIONS, TENANT).items if has(MODEL_VERSIONS) else ():
         remove(access.admin, MODEL_VERSIONS, item["metadata"]["name"], TENANT)
-    remove(access.admin, NODES, "here", "")
-    for kind in filter(access.admin.serves, OTHERS):
+    for kind in filter(access.admin.serves, filter(has, OTHERS)):
         remove(access.admin, kind, "train-0", TENANT)
 
 

@@ -4,6 +4,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -229,6 +230,7 @@ def worlds(draw: st.DrawFn) -> Anywhere:
     )
 
 
+@pytest.mark.proof
 @given(world=worlds(), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_reconciles_from_any_state_reach_a_steady_state(world: Anywhere, data: st.DataObject) -> None:
@@ -238,6 +240,7 @@ def test_reconciles_from_any_state_reach_a_steady_state(world: Anywhere, data: s
     world.settle()
 
 
+@pytest.mark.proof
 @given(world=worlds(), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_job_in_any_state_finishes_once_its_pods_finish(world: Anywhere, data: st.DataObject) -> None:

@@ -4,6 +4,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -17,6 +18,8 @@ from reconcilers.views.pod_view import PodView
 from reconcilers.views.recreate_request import RecreateView
 from tests.support.reconcilers.builders import ADMISSION, NOW, RESERVATION, manifest, pod, status, task
 from tests.support.reconcilers.simulation import Simulation
+
+pytestmark = pytest.mark.proof
 
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 SHAPES: tuple[dict[str, Any], ...] = (

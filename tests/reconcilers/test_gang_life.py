@@ -108,6 +108,7 @@ def goes_on(world: GangSimulation) -> None:
     raise AssertionError(f"no end to it: {world.pods}")
 
 
+@pytest.mark.proof
 @given(world=worlds())
 @settings(max_examples=60, deadline=None)
 def test_undisturbed_job_succeeds_without_restarts(world: GangSimulation) -> None:
@@ -120,6 +121,7 @@ def test_undisturbed_job_succeeds_without_restarts(world: GangSimulation) -> Non
     assert not world.groups, "the groups would hold the room that they requested"
 
 
+@pytest.mark.proof
 @given(world=worlds(), data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_disturbed_job_succeeds(world: GangSimulation, data: st.DataObject) -> None:

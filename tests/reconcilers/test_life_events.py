@@ -10,7 +10,7 @@ from crds.keys import JobKey
 from kube import errors
 from kube.api import Manifest
 from reconcilers import facts
-from reconcilers.apply.events import AT_ONCE, PER_SECOND, EventBudget, LifeEventWriter
+from reconcilers.apply.events import AT_ONCE, PER_SECOND, SLOWED, EventBudget, LifeEventWriter
 from reconcilers.values import EmitEvent
 from tests.support.clock import Clock
 from tests.support.reconcilers.bench import Bench
@@ -95,6 +95,21 @@ def test_a_flood_of_one_namespace_leaves_another_its_part_of_the_budget() -> Non
     assert [taken("flood", 4.0), taken("ours", 4.0)] == [2 * PER_SECOND, 2 * PER_SECOND]
     assert taken("flood", 13.0) == AT_ONCE / 2 - 3, "9 s of half of the budget"
     assert taken("flood", 15.0) == 2 * PER_SECOND, "alone again"
+
+
+def test_a_slow_api_server_gets_fewer_events() -> None:
+    cluster, clock = Recorder(), Clock()
+    writer = LifeEventWriter(cluster, clock, clock)  # type: ignore[arg-type]
+    writer.tell(KEY, HAPPENED)
+    clock.step(0.4)
+    cluster.go_on.set()
+    until(lambda: writer._waiting == 0)
+    clock.step(60.0)  # the budget is full again
+    for _ in range(AT_ONCE):
+        writer.tell(KEY, HAPPENED)
+    until(lambda: writer._waiting == 0)
+    assert len(cluster.made) - 1 == AT_ONCE / (1 + 0.4 * SLOWED)
+    writer.close()
 
 
 def test_writer_goes_on_after_an_error() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import torchq
 import torchq.aio
-from coordinator.cli.rpc import methods
+from coordinator.cli.rpc import rpc_server
 from deploy.client.calls import FLAVOURS, FOLDER, Flavour
 from torchq._calls import CALLS, OF_CLIENT, OF_JOB
 from torchq._table import ANSWER_KINDS, PARAMETER_KINDS
@@ -25,7 +25,7 @@ def test_the_methods_are_those_of_the_table(flavour: Flavour) -> None:
 
 
 def test_the_program_answers_every_call_of_the_table() -> None:
-    assert set(methods.METHODS) == set(CALLS)
+    assert set(rpc_server.METHODS) == set(CALLS)
 
 
 def test_every_kind_of_the_table_is_known() -> None:

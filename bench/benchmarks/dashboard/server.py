@@ -15,7 +15,7 @@ from bench.benchmarks.dashboard.scene import Scene
 from coordinator.dashboard import server
 from coordinator.dashboard.server import Frame
 from coordinator.dashboard.visitors import Visitor
-from coordinator.leader import gc_tuning
+from kube.process import gc_tuning
 
 ADDRESS = "127.0.0.1"
 COOKIE, SECRET = "bench", "secret"

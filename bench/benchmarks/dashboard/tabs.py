@@ -10,6 +10,7 @@ import http.client
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -29,22 +30,18 @@ class Browser:
 
     def page(self, path: str) -> bytes:
         """Return a page or a file."""
-        connection = http.client.HTTPConnection(self.server, timeout=60)
-        try:
+        with closing(http.client.HTTPConnection(self.server, timeout=60)) as connection:
             connection.request("GET", path, headers={"Cookie": self.cookie})
             answer = connection.getresponse()
             text = answer.read()
-        finally:
-            connection.close()
         if answer.status != http.client.OK:
             raise OSError(f"{path}: {answer.status} {text[:200]!r}")
         return text
 
     def changes(self, path: str) -> Iterator[bytes]:
         """Yield the messages of the stream of a page, and empty ones for signs of life."""
-        connection = http.client.HTTPConnection(self.server, timeout=60)
         head, body = request(self, path)
-        try:
+        with closing(http.client.HTTPConnection(self.server, timeout=60)) as connection:
             connection.request("POST", "/stream", body, head)
             answer = connection.getresponse()
             while line := answer.readline():
@@ -52,17 +49,14 @@ class Browser:
                     yield line[6:]
                 elif line.startswith(b":"):
                     yield b""
-        finally:
-            connection.close()
 
 
 def opened(address: str) -> Browser:
     """Return a browser that has opened the address which the command printed."""
     parts = urlsplit(address)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=60)
-    connection.request("GET", f"{parts.path}?{parts.query}")
-    cookie = connection.getresponse().headers["Set-Cookie"].partition(";")[0]
-    connection.close()
+    with closing(http.client.HTTPConnection(parts.netloc, timeout=60)) as connection:
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        cookie = connection.getresponse().headers["Set-Cookie"].partition(";")[0]
     browser = Browser(parts.netloc, cookie)
     found = re.search(rb'data-secret="([^"]*)"', browser.page("/"))
     browser.secret = found[1].decode() if found else ""

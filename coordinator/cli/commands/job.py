@@ -3,21 +3,24 @@
 One rule: the client only requests. Once the handle is printed, the job is in the cluster and needs the client no more.
 """
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import click
 
-from coordinator.cli import api_client, job_sheet, output, submission
+from coordinator import terminal
+from coordinator.cli import output, submission
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.making import JobMaker
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.manifest_files import BadManifest
 from coordinator.cli.session import Session, pass_session, with_namespace
 from coordinator.cli.session_reader import SessionReader
-from coordinator.runs import feasibility_check
-from coordinator.runs.submission_findings import Vetting
-from coordinator.wording import job_answers
+from coordinator.query.questions import Document
+from coordinator.wording import job_answers, job_facts
 from kube.api import Manifest
+
+LABEL = 12
 
 
 @click.command()
@@ -43,8 +46,7 @@ def submit(session: Session, files: tuple[str, ...], dry_run: bool, anyway: bool
     documents = submission.read(files, session.namespace, submission.folder())
     if not documents:
         raise BadManifest(f"{', '.join(files)}: the file contains no TorchJob")
-    check = feasibility_check.FeasibilityCheck(partial(api_client.coordinator, session))
-    vetting = Vetting(check, anyway, partial(click.echo, err=True))
+    vetting = submission.vetting(session, anyway=anyway, tell=partial(click.echo, err=True))
     submission.submit(
         session.cluster,
         documents,
@@ -74,8 +76,25 @@ def show(session: Session, jobs: JobChoice, form: str | None) -> None:
 
 
 def _show(session: Session, item: Manifest, form: str | None) -> None:
-    context, document = job_answers.read_details(SessionReader(session), item, output.now())
+    reader, embedded = SessionReader(session), session.is_embedded
+    context, document = job_answers.read_details(reader, item, output.now(), embedded=embedded)
     if form in ("json", "yaml"):
         output.print_document({**item, "details": document}, form)
     else:
-        click.echo(job_sheet.format_job(item, document, context.pods, wide=form == "wide"))
+        click.echo(format_job(item, document, context.pods, wide=form == "wide"))
+
+
+def format_job(item: Manifest, document: Document, pods: Iterable[Manifest], *, wide: bool = False) -> str:
+    """Format everything about a job, in paragraphs; with `wide`, ranks of pods and labels of their nodes, too."""
+    notes = map(terminal.one_line, document["notes"])
+    facts = output.facts(job_facts.facts(item, document), LABEL)
+    return "\n\n".join(filter(None, [facts, *_tables(item, document, pods, wide), *notes]))
+
+
+def _tables(item: Manifest, document: Document, pods: Iterable[Manifest], wide: bool) -> Iterator[str]:
+    yield output.table(job_facts.tasks(document))
+    yield output.table(job_facts.workloads(document))
+    yield "\n".join(job_facts.blockers(document))
+    yield output.table(job_facts.conditions(item))
+    yield output.table(job_facts.pods(pods, wide=wide))
+    yield output.table(job_facts.events(document))

@@ -4,17 +4,19 @@ One rule: each change is one patch of the TorchJob, safe to repeat; a refused pa
 is not the one that was named is never touched: each request has its uid.
 """
 
-import time
+from collections.abc import Callable
 
 import click
 
 from coordinator.cli import api_client, job_ref, output, queue_moves
-from coordinator.cli.changes import ChangeOptions, author, change_options
+from coordinator.cli.change_options import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
 from coordinator.control import job_changes
+from coordinator.control.change_author import Change
 from coordinator.errors import CoordinatorError
+from coordinator.looks import looks
 from coordinator.wording import job_state
 from crds.api_resources import TORCHJOBS
 from kube import errors
@@ -34,11 +36,7 @@ class MoveFailed(CoordinatorError):
 @pass_session
 def suspend(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Delete a job's pods and free its charge. The job keeps its age."""
-
-    def act(item: Manifest) -> None:
-        author(session, change).change_job(item, job_changes.suspend(item))
-
-    jobs.for_each(session, act, prepare=selected.idle_first)
+    _change_each(session, jobs, change, job_changes.suspend, prepare=selected.idle_first)
 
 
 @click.command()
@@ -47,11 +45,7 @@ def suspend(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 @pass_session
 def hold(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Keep a waiting job out of the order. `resume` returns it; the job keeps its age."""
-
-    def act(item: Manifest) -> None:
-        author(session, change).change_job(item, job_changes.hold(item))
-
-    jobs.for_each(session, act, prepare=selected.idle_first)
+    _change_each(session, jobs, change, job_changes.hold, prepare=selected.idle_first)
 
 
 @click.command()
@@ -68,11 +62,7 @@ def cancel(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     torchq job cancel train-x7k2p
     torchq job cancel -l sweep=lr --reason "wrong data"
     """
-
-    def act(item: Manifest) -> None:
-        author(session, change).change_job(item, job_changes.cancel(item))
-
-    jobs.for_each(session, act, prepare=selected.idle_first)
+    _change_each(session, jobs, change, job_changes.cancel, prepare=selected.idle_first)
 
 
 @click.command()
@@ -102,11 +92,18 @@ def delete(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 @pass_session
 def resume(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
     """Resume a suspended, held or delayed job. A job that is parked or backs off is tried again at once."""
+    _change_each(session, jobs, change, lambda item: job_changes.resume(item, output.now()))
 
-    def act(item: Manifest) -> None:
-        author(session, change).change_job(item, job_changes.resume(item, output.now()))
 
-    jobs.for_each(session, act)
+def _change_each(
+    session: Session,
+    jobs: JobChoice,
+    change: ChangeOptions,
+    make: Callable[[Manifest], Change],
+    prepare: Callable[[list[Manifest]], list[Manifest]] = list,
+) -> None:
+    """Make the same change of each of the jobs, in the order that `prepare` returns."""
+    jobs.for_each(session, lambda item: author(session, change).change_job(item, make(item)), prepare=prepare)
 
 
 @click.command()
@@ -119,9 +116,7 @@ def bump(session: Session, jobs: JobChoice, change: ChangeOptions) -> None:
 
 
 def _bump(session: Session, item: Manifest, change: ChangeOptions) -> None:
-    job_changes.refuse_bump(item)
-    figures = api_client.find(session).queue(job_state.queue_of(item))
-    bumped = job_changes.bump(item, figures, output.now())
+    bumped = job_changes.bump(item, lambda queue: api_client.find(session).queue(queue), output.now())
     if bumped.change is None:
         click.echo(bumped.note)
         return
@@ -210,15 +205,14 @@ def _release(
     item = author(session, change).change_job(item, suspended)
     if change.dry_run:
         return item
-    name, deadline = job_state.display_name(item), time.monotonic() + timeout
-    while job_state.is_admitted(item) or (item.get("status") or {}).get("phase") != "Suspended":
+    name = job_state.display_name(item)
+    for _ in looks(timeout, _LOOK_SECONDS):
+        item = job_ref.find(session, str(job_ref.key(item)))
+        if not job_state.is_admitted(item) and (item.get("status") or {}).get("phase") == "Suspended":
+            return item
         if job_state.is_finished(item):
             raise MoveFailed(f"job {name} finished before it could be suspended")
-        if time.monotonic() > deadline:
-            raise MoveFailed(
-                f"job {name} is suspended but still holds its room after {timeout:.0f} s; "
-                "run the same command again to continue"
-            )
-        time.sleep(_LOOK_SECONDS)
-        item = job_ref.find(session, str(job_ref.key(item)))
-    return item
+    raise MoveFailed(
+        f"job {name} is suspended but still holds its room after {timeout:.0f} s; run the same command again to "
+        "continue"
+    )

@@ -7,7 +7,7 @@ import secrets
 
 import click
 
-from coordinator.cli.changes import ChangeOptions, author, change_options
+from coordinator.cli.change_options import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session

@@ -13,13 +13,14 @@ from typing import Any, Literal
 import click
 
 from coordinator.cli import job_ref
-from coordinator.cli.changes import ChangeOptions, author, change_options
+from coordinator.cli.change_options import ChangeOptions, author, change_options
 from coordinator.cli.jobs import selected
 from coordinator.cli.jobs.selected import JobChoice
 from coordinator.cli.session import Session, pass_session
 from coordinator.control import job_changes
 from coordinator.errors import CoordinatorError
 from coordinator.follow import wait_reasons
+from coordinator.looks import looks
 from coordinator.wording import job_state
 from crds import scale_request
 from crds.api_resources import TORCHJOBS
@@ -225,8 +226,8 @@ def _create(session: Session, item: Manifest, body: Manifest, dry_run: bool) -> 
 
 def _wait(session: Session, item: Manifest, workers: int, timeout: float) -> str:
     """Wait until the job has that number of workers, and return what to say."""
-    name, deadline = job_state.display_name(item), time.monotonic() + timeout
-    while True:
+    name = job_state.display_name(item)
+    for _ in looks(timeout, _LOOK_SECONDS):
         item = job_ref.find(session, str(job_ref.key(item)))
         if job_state.is_finished(item):
             raise ScaleFailed(f"job {name} has finished before it had {workers} workers")
@@ -243,19 +244,16 @@ def _wait(session: Session, item: Manifest, workers: int, timeout: float) -> str
             return f"job {name} has {workers} workers{more}"
         if ranks := wait_reasons.for_ranks(item):
             raise ScaleFailed(f"job {name} keeps its {granted} workers until it ends: {ranks}")
-        if time.monotonic() > deadline:
-            raise ScaleFailed(
-                f"job {name} has {granted} of {workers} workers after {timeout:.0f} s; it still wants all of them"
-            )
-        time.sleep(_LOOK_SECONDS)
+    raise ScaleFailed(
+        f"job {name} has {granted} of {workers} workers after {timeout:.0f} s; it still wants all of them"
+    )
 
 
 def _follow(session: Session, item: Manifest, request: Manifest) -> str:
     """Wait until a request is over, and return what to say. Raises ScaleFailed if it has failed."""
     metadata, resource = request["metadata"], scale_request.RESOURCES[request["kind"]]
     name = f"{request['kind']} {metadata['namespace']}/{metadata['name']}"
-    deadline = time.monotonic() + request["spec"]["timeoutSeconds"] + _SPARE_SECONDS
-    while True:
+    for _ in looks(request["spec"]["timeoutSeconds"] + _SPARE_SECONDS, _LOOK_SECONDS):
         try:
             status = session.cluster.get(resource, metadata["name"], metadata["namespace"]).get("status") or {}
         except errors.NotFound as error:
@@ -266,6 +264,4 @@ def _follow(session: Session, item: Manifest, request: Manifest) -> str:
             return f"{name} has succeeded: {message}"
         if phase == "Failed":
             raise ScaleFailed(f"{name} has failed ({status.get('reason', '')}): {message}")
-        if time.monotonic() > deadline:
-            raise ScaleFailed(f"{name} is still {phase}: {message or 'no worker has taken it up'}")
-        time.sleep(_LOOK_SECONDS)
+    raise ScaleFailed(f"{name} is still {phase}: {message or 'no worker has taken it up'}")

@@ -22,9 +22,7 @@ from coordinator.cache import own_installation
 from coordinator.cli.session import Session, pass_session, start_log
 from coordinator.health.completions import Completions
 from coordinator.health.hang_watch import HangWatch
-from coordinator.http import coordinator_metrics, coordinator_server, life_port, report_port, signs_of_life
-from coordinator.http.coordinator_server import CoordinatorLife
-from coordinator.leader import gc_tuning
+from coordinator.http import coordinator_server, life_port, report_port
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.node_places import NodePlaces
 from coordinator.leader.queue_statuses import QueueStatuses
@@ -42,11 +40,10 @@ from coordinator.reports.report_store import RedisReports
 from coordinator.reports.tokens import ReportKey
 from coordinator.settings import Settings, parse_pool
 from coordinator.worker import process
-from coordinator.worker.worker_life import WorkerLife
-from coordinator.worker.worker_metrics import WorkerSource
+from coordinator.worker.worker_life import WorkerLife, WorkerSource
 from kube.client import KubernetesCluster
 from kube.errors import ClusterError
-from kube.process import threads
+from kube.process import gc_tuning, threads
 from kube.process.turns import Turns
 from kube.stop import Stop, drain
 from queues import rules
@@ -115,7 +112,7 @@ def coordinator(session: Session, health_port: int | None) -> None:
     hangs = HangWatch(lane, watches, RedisStore(reports), RedisReports(reports))
     key, reviews = _report_key(settings), TokenReviews(session.review_cluster)
     with (
-        signs_of_life.alive(session.settings, CoordinatorLife(coordinator), figures),
+        life_port.alive(session.settings, coordinator_server.life(coordinator), figures),
         _checked(session, COORDINATOR),
         coordinator_server.serving(coordinator, settings.health_port, queries, reviews, key),
         report_port.serving(coordinator, key, RedisReports(reports)) as port,
@@ -148,10 +145,10 @@ def _metrics(
     coordinator: Coordinator, figures: ProcessMetrics, queries: StoreQueries, read: Callable[[], QueueStats]
 ) -> list[_Loop]:
     """Let the coordinator's page show what its parts know. Return what reads the queues for it."""
-    figures.registry.add_source(lambda: coordinator_metrics.samples(coordinator))
+    figures.registry.add_source(lambda: coordinator_server.samples(coordinator))
     if not coordinator.settings.metrics_port:
         return []
-    reader = coordinator_metrics.queue_gauge_reader(
+    reader = coordinator_server.queue_gauge_reader(
         coordinator, queries, read, QueueNames(coordinator.settings.metrics_queues)
     )
     figures.registry.add_source(reader.samples)
@@ -254,7 +251,7 @@ def _run_worker(session: Session) -> None:
     source = WorkerSource(life, session.settings.implicit_queues)
     figures.registry.add_source(source.samples)
     figures.registry.queues.exists = source.exists
-    with signs_of_life.alive(session.settings, life, figures, source.names):
+    with life_port.alive(session.settings, life, figures, source.names):
         process.run(session.cluster, session.settings, life, figures.registry)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from coordinator.cli import api_client, output
-from coordinator.cli.changes import ChangeOptions, author, change_options
+from coordinator.cli.change_options import ChangeOptions, author, change_options
 from coordinator.cli.jobs import completion, selected
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
@@ -17,7 +17,7 @@ from coordinator.cli.queue_moves import empty
 from coordinator.cli.session import Session, pass_session
 from coordinator.control import queue_changes
 from coordinator.query.questions import UnknownObject
-from coordinator.query.remote import NoCoordinatorKnown
+from coordinator.query.remote_queries import NoCoordinatorKnown
 from coordinator.rbac.permissions import QUEUE_ADMIN, USER
 from coordinator.wording import draining, queue_columns, queue_facts, room_holders
 from crds import tenantqueue

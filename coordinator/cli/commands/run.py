@@ -11,16 +11,15 @@ from typing import Any
 import click
 import yaml
 
-from coordinator.cli import api_client, manifest_files, output, submission
+from coordinator.cli import manifest_files, output, submission
 from coordinator.cli.jobs import completion, followed_output
 from coordinator.cli.session import Session, pass_session
 from coordinator.code import ignore_rules
 from coordinator.code.errors import FolderRefused
 from coordinator.code.ignore_rules import PatternLine
-from coordinator.runs import caller_python, feasibility_check, project, request, run, variables
+from coordinator.runs import caller_python, project, request, run, variables
 from coordinator.runs.errors import InvalidRun
 from coordinator.runs.run import PreparedRun
-from coordinator.runs.submission_findings import Vetting
 from kube.api import Manifest
 
 EXAMPLES = """\b
@@ -123,8 +122,7 @@ def run_command(
         if warning := prepared.code.warning():
             click.echo(f"note: {warning}", err=True)
     submit = run.dry_run if dry_run else run.start
-    check = feasibility_check.FeasibilityCheck(partial(api_client.coordinator, session))
-    vetting = Vetting(check, anyway, partial(click.echo, err=True))
+    vetting = submission.vetting(session, anyway=anyway, tell=partial(click.echo, err=True))
     try:
         key = submit(session.cluster, prepared, vetting)
     except run.RunNameTaken as error:

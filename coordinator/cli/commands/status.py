@@ -11,12 +11,13 @@ import click
 from coordinator.cli import api_client, output
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.session import Session, pass_session
-from coordinator.cli.top import status_text
 from coordinator.query.questions import Document
 from coordinator.rbac.permissions import LEASE
 from coordinator.wording import system_health
 from crds.api_resources import LEASES
 from kube import errors
+
+LABEL = 14
 
 
 @click.command()
@@ -32,7 +33,7 @@ def status(session: Session, seconds: float, form: str | None) -> None:
     """Show the health of the whole system. That is leader, workers, waits, Redis and API server, and rates if they are
     measured. Exit code 1: something is wrong."""
     document = {"cluster": session.cluster_name, **_status(session, seconds)}
-    output.show(document, form, status_text.format_status)
+    output.show(document, form, format_status)
     sys.exit(1 if document["trouble"] else 0)
 
 
@@ -61,3 +62,8 @@ def read_lease(session: Session) -> Document:
     except errors.ClusterError as error:
         return {"apiServer": str(error)}
     return system_health.leader_of(document, output.now())
+
+
+def format_status(document: Document) -> str:
+    """Format the health of the system, one line per part."""
+    return output.facts(system_health.facts(document), LABEL)

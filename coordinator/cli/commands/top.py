@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -20,12 +20,15 @@ from coordinator.cli.commands import status as status_command
 from coordinator.cli.lazy_group import USER_ERRORS
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import Session, pass_session
-from coordinator.cli.top import live, status_text
+from coordinator.cli.top import live
 from coordinator.cli.top.screen import ScreenReading
-from coordinator.cli.top.training import TrainingReports
 from coordinator.follow.job_feed import Inbox, JobFeed
-from coordinator.query.questions import Document
+from coordinator.query.questions import Document, Queries
 from coordinator.wording import job_state, pick_columns, queue_columns, system_health
+from crds.keys import JobKey
+
+MOST_REPORTS = 10
+"""The most jobs whose reports one look asks for: a request for each."""
 
 
 @click.command()
@@ -61,7 +64,7 @@ def _run_live(session: Session, every: float, count: int, picks: int, listing: T
             keys = map(job_ref.key, items)
             training = reports.read(partial(api_client.find, session), keys) if before and items else {}
             ordered = listing.sort(queue_columns.queue_columns(output.now()), found.queues)
-            queues = ordered if listing.sort_by else queue_columns.busy_first(ordered)
+            queues = ordered if listing.sort_by else [*queue_columns.busy_first(ordered)]
             return replace(found, queues=queues, jobs=items, training=training)
 
         live.run(read, every, count, Console(file=terminal.beneath(sys.stdout)))  # `screen` has cleaned all lines
@@ -79,6 +82,26 @@ class RunningJobs:
             items = [item for item in self._feed.all(self._inbox) if job_state.is_admitted(item)]
             return sorted(items, key=job_state.submission_order)
         return []
+
+
+class TrainingReports:
+    """What the training code of jobs reports. A look asks for few jobs, those first that were asked for longest ago.
+    The others keep what they have said."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._found: dict[JobKey, tuple[int, Document]] = {}
+        """The reports of each job, with a number that rises with each request."""
+
+    def read(self, find: Callable[[], Queries], jobs: Iterable[JobKey]) -> dict[JobKey, Document]:
+        """Return what is known of the jobs. `find` returns the source of queries; once that does not answer, it is not
+        asked for another job."""
+        self._found = {key: self._found.get(key, (0, {})) for key in jobs}
+        with contextlib.suppress(*USER_ERRORS):
+            queries = find()
+            for key in sorted(self._found, key=lambda key: self._found[key][0])[:MOST_REPORTS]:
+                self._found[key] = next(self._numbers), queries.reports(key)
+        return {key: reports for key, (_, reports) in self._found.items()}
 
 
 def _ticks(every: float, count: int) -> Iterator[None]:
@@ -112,7 +135,7 @@ def _read(session: Session, before: Document, picks: int) -> tuple[ScreenReading
 
 def _format(found: ScreenReading, listing: TableOptions) -> str:
     parts = [
-        status_text.format_status(found.status),
+        status_command.format_status(found.status),
         listing.table(queue_columns.queue_columns(output.now()), found.queues) if found.queues else "",
         listing.table(pick_columns.PICK_COLUMNS, found.picks) if found.picks else "",
     ]

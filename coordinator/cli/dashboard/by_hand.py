@@ -28,11 +28,11 @@ from coordinator.dashboard.server import Frame
 from coordinator.dashboard.visitors import OneVisitor, Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.follow.job_feed import JobFeeds
-from coordinator.leader import gc_tuning
 from coordinator.query.bounds import Bounds
 from coordinator.runs import submitter
 from crds.api_resources import NAMESPACES
 from kube import client, errors
+from kube.process import gc_tuning
 
 ADDRESS = "127.0.0.1"
 FIRST_PORT, TRIED_PORTS = 8470, 20

@@ -8,7 +8,7 @@ import click
 from coordinator.cli.lazy_group import LazyGroup, find
 
 COMMANDS = {
-    "token": "coordinator.cli.dashboard.token:token",
+    "token": "coordinator.cli.dashboard.login_token:token",
     "serve": "coordinator.cli.dashboard.serve:serve",
 }
 

@@ -7,6 +7,7 @@ the system makes of a process that fails.
 import asyncio
 import logging
 import resource
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -20,26 +21,26 @@ from coordinator.cli import api_client
 from coordinator.cli.dashboard.by_hand import until_signal
 from coordinator.cli.session import REVIEW_SECONDS, Session, pass_session, start_log
 from coordinator.dashboard import server
-from coordinator.dashboard.access.dashboard_life import DashboardLife
 from coordinator.dashboard.access.logins import Logins
 from coordinator.dashboard.access.visits import SeenNames, Visits
 from coordinator.dashboard.readings import Readings
 from coordinator.dashboard.server import Frame
 from coordinator.errors import CoordinatorError, SettingsError
 from coordinator.follow.job_feed import JobFeeds
-from coordinator.http import listening_ports, signs_of_life
-from coordinator.leader import gc_tuning
+from coordinator.http import life_port, listening_ports
+from coordinator.life.health_checks import Check
+from coordinator.life.process_checks import ProcessLife
 from coordinator.local import supervisor
 from coordinator.local.target import IN_CLUSTER
 from coordinator.metrics import dashboard_metrics, process_page
 from coordinator.port_settings import ANY_PORT, ServiceName
 from coordinator.query.questions import Queries
-from coordinator.query.remote import Fetch, NoRecorder, RemoteQueries
+from coordinator.query.remote_queries import Fetch, NoRecorder, RemoteQueries
 from coordinator.rbac import preflight
 from coordinator.rbac.permissions import DASHBOARD, USER
 from coordinator.settings import Settings
 from kube import client
-from kube.process import threads
+from kube.process import gc_tuning, threads
 from kube.process.turns import Turns
 from kube.settings import RetrySettings
 
@@ -85,18 +86,25 @@ def serve(session: Session) -> None:
             turns.loop("event loop"),
             clock,
         )
-        life = DashboardLife(turns, readings)
-        with signs_of_life.alive(settings, life, figures):
+        opened = threading.Event()
+        life = ProcessLife(turns, partial(_lacks, readings, opened))
+        with life_port.alive(settings, life, figures):
             preflight.check(session.cluster, DASHBOARD, settings)
-            _run(frame, settings, life)
+            _run(frame, settings, opened)
     session.cluster.close()
 
 
-def _run(frame: Frame, settings: Settings, life: DashboardLife) -> None:
+def _lacks(readings: Readings, opened: threading.Event) -> list[Check]:
+    """Return whether pages are answered. Servers that are away are a note."""
+    away = "; ".join(f"{part}: {text}" for part, text in readings.present.problems.items())
+    return [Check("pages", "" if opened.is_set() else "not answered yet"), Check("cluster", note=away)]
+
+
+def _run(frame: Frame, settings: Settings, opened: threading.Event) -> None:
     address, port = settings.dashboard_address, settings.dashboard_port
 
     def ready(bound: int) -> None:
-        life.is_open = True
+        opened.set()
         log.info("the pages are at %s", listening_ports.url(address, bound))
 
     try:

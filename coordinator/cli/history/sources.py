@@ -6,9 +6,8 @@ while the cluster is down. On Kubernetes only the recorder opens the database.
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +18,9 @@ from coordinator.cli.session import Session
 from coordinator.errors import LocalError
 from coordinator.history_settings import parse_prices
 from coordinator.local import target
-from coordinator.query import history_answers, queue_timeline
+from coordinator.query import api_paths
 from coordinator.query.questions import Document, parse_document
-from coordinator.query.remote import History, RecorderHistory
+from coordinator.query.remote_queries import History
 from crds import timestamps
 from history.prices import Prices
 from history.store import HistoryStore
@@ -34,43 +33,24 @@ FRESH_SECONDS = 60
 """Commands say where a history ends that ended longer ago than this."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnHistory:
-    """The history in the database of this machine, all of which its owner may read. The database is open during a
-    question alone, because a dashboard asks for days."""
-
-    opened: Callable[[], AbstractContextManager[HistoryStore]]
-    """A function that opens the database."""
-    prices: Prices
-    cost: str
-
-    def jobs(self, query: Mapping[str, str]) -> Document:
-        """See History."""
-        with self.opened() as store:
-            return history_answers.answer_jobs(store, query, None, int(time.time()))
-
-    def job(self, namespace: str, name: str, uid: str) -> Document:
-        """See History."""
-        with self.opened() as store:
-            return history_answers.answer_job(store, namespace, name, uid, int(time.time()))
-
-    def usage(self, query: Mapping[str, str]) -> Document:
-        """See History."""
-        with self.opened() as store:
-            return history_answers.answer_usage(store, query, None, int(time.time()), self.prices, self.cost)
-
-    def timeline(self, query: Mapping[str, str]) -> Document:
-        """See History."""
-        with self.opened() as store:
-            return queue_timeline.answer_timeline(store, query, None, int(time.time()), self.cost)
-
-
 def find(session: Session) -> History:
     """Return the source of the answers for an invocation."""
     data = session.target.data
     if data is None:
-        return RecorderHistory(api_client.recorder(session))
-    return OwnHistory(partial(_opened, _url(session, data)), *_rules(session))
+        return History(api_client.recorder(session))
+    return own_history(partial(_opened, _url(session, data)), *_rules(session))
+
+
+def own_history(opened: Callable[[], AbstractContextManager[HistoryStore]], prices: Prices, cost: str) -> History:
+    """Return the history in the database of this machine, all of which its owner may read. The database is open during
+    a question alone, because a dashboard asks for days."""
+
+    def fetch(path: str, namespace: str = "") -> Document:  # noqa: ARG001
+        parts, query = api_paths.parse(path)
+        with opened() as store:
+            return api_paths.answer_history(parts, query, lambda: store, None, int(time.time()), prices, cost)
+
+    return History(fetch)
 
 
 def _opened(url: str) -> AbstractContextManager[HistoryStore]:

@@ -16,7 +16,7 @@ from coordinator.cli.manifest_files import BadManifest
 from coordinator.code.errors import CodeTooLarge, FolderRefused
 from coordinator.errors import CoordinatorError, LocalError, SettingsError
 from coordinator.query.questions import UnknownObject
-from coordinator.query.remote import NoCoordinator
+from coordinator.query.remote_queries import NoCoordinator
 from coordinator.runs.errors import InvalidRun
 from crds.errors import InvalidObject
 from kube import errors

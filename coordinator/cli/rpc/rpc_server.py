@@ -1,22 +1,37 @@
-"""The server of `torchq rpc`: reads requests, runs each on a thread, and writes answers.
+"""`torchq rpc`: serves a Python program that has imported `torchq`. The server reads requests, runs each on a thread,
+and writes answers.
 
-One rule: the thread that reads never waits for a call, and every line is written whole. The end of standard input ends
-the server, after the changes that are being made.
+One rule: the thread that reads never waits for a call, and every line is written whole. Standard output has the
+protocol and nothing else; the end of standard input ends the server, after the changes that are being made.
 """
 
 import json
 import logging
+import os
+import sys
 import threading
 from collections.abc import Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import IO, Any
 
+import click
+
 from coordinator import terminal
-from coordinator.cli.rpc import call_errors
+from coordinator.cli import session as sessions
+from coordinator.cli.rpc import (
+    call_errors,
+    command_calls,
+    command_output,
+    followed_jobs,
+    job_reads,
+    output_files,
+    submissions,
+)
 from coordinator.cli.rpc.call_context import ClusterAccesses, OpenCall
 from coordinator.cli.rpc.call_errors import CallError
 from coordinator.cli.rpc.command_calls import Method
-from coordinator.cli.rpc.methods import METHODS
+from coordinator.cli.session import Session, pass_session
 from torchq import _protocol
 from torchq._calls import CALLS
 from torchq._outbox import Outbox
@@ -24,6 +39,44 @@ from torchq._parameters import check
 from torchq._protocol import LONGEST_LINE, encode
 from torchq._table import Call
 from torchq._version import PROTOCOL, VERSION
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "run": submissions.run,
+        "dry_run": submissions.dry_run,
+        "submit": submissions.submit,
+        "job": job_reads.find,
+        "jobs": job_reads.list_jobs,
+        "wait": followed_jobs.wait,
+        "as_completed": followed_jobs.as_completed,
+        **{verb: command_calls.changes_all(verb) for verb in ("cancel", "delete", "suspend", "hold")},
+        "queues": command_calls.queues,
+        "queue": command_calls.reads("queue", "show", of="name"),
+        "next_picks": command_calls.next_picks,
+        "status": command_calls.reads("status", "--seconds=0"),
+        "command": command_calls.command,
+        "job.phase": job_reads.phase,
+        "job.why": command_calls.reads("job", "why", of="job"),
+        "job.position": command_calls.position,
+        "job.pods": job_reads.pods,
+        "job.details": command_calls.reads("job", "show", of="job"),
+        "job.logs": followed_jobs.logs,
+        "job.reports": followed_jobs.reports,
+        "job.wait": followed_jobs.wait_for_one,
+        "job.result": followed_jobs.result,
+        "job.outputs": output_files.outputs,
+        "job.download": output_files.download,
+        "job.restart": command_calls.restart,
+        "job.move": command_calls.move,
+        "job.scale": command_calls.scale,
+        **{
+            f"job.{verb}": command_calls.changes(verb)
+            for verb in ("suspend", "resume", "cancel", "delete", "hold", "bump")
+        },
+    }
+)
+"""The method of each call in the table `torchq._calls`. A method gets the cluster, checked parameters and its open
+call, and returns JSON; the method of a stream yields JSON values."""
 
 logger = logging.getLogger(__name__)
 
@@ -151,3 +204,25 @@ class Server:
 
     def _fail(self, number: Any, call_error: CallError) -> None:
         self._outbox.send(encode({"id": number, "error": call_error.document}))
+
+
+@click.command()
+@pass_session
+def rpc(session: Session) -> None:
+    """Answer programs that `import torchq`.
+
+    A program that imports `torchq` starts this command and speaks JSON-RPC with it, a JSON object a line, over standard
+    input and output. The end of the input ends it.
+    """
+    if sys.stdin is None or sys.stdin.isatty():
+        raise click.UsageError("this command answers Python programs: use `import torchq` in one, see docs/python.md")
+    requests, answers = os.dup(0), os.dup(1)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    sessions.start_log(session.settings)
+    with command_output.thread_streams(), os.fdopen(requests, "rb") as lines:
+        Server(ClusterAccesses(session.with_user_agent("torchq-python")), lines, answers).run()
+    # Threads of streams that wait for a server would delay the end.
+    sys.stderr.flush()
+    os._exit(0)

@@ -4,14 +4,13 @@ One rule: the calls make the same checks as the commands; all jobs of a call are
 """
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from coordinator.cli import api_client, submission
+from coordinator.cli import submission
 from coordinator.cli.rpc.call_context import ClusterAccess, OpenCall, Params
 from coordinator.code.selection import SECRET
-from coordinator.runs import caller_python, feasibility_check, project, request
+from coordinator.runs import caller_python, project, request
 from coordinator.runs import run as runs
 from coordinator.runs.run import PreparedRun
 from coordinator.runs.submission_findings import Vetting
@@ -84,5 +83,5 @@ def _prepare(access: ClusterAccess, params: Params, call: OpenCall) -> PreparedR
 
 
 def _vetting(access: ClusterAccess, params: Params, call: OpenCall) -> Vetting:
-    check = feasibility_check.FeasibilityCheck(partial(api_client.coordinator, access.session))
-    return Vetting(check, params.get("anyway", False), lambda text: call.tell(text, "warning"))
+    anyway = params.get("anyway", False)
+    return submission.vetting(access.session, anyway=anyway, tell=lambda text: call.tell(text, "warning"))

@@ -12,14 +12,13 @@ from functools import partial
 from typing import Any
 
 from coordinator.access.shown_tokens import ShownTokens
-from coordinator.dashboard.access.bound_queries import BoundQueries
 from coordinator.dashboard.access.rights import ReviewPace, Rights
 from coordinator.dashboard.readings import Reading, Readings
 from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
-from coordinator.query.bounds import Bounds
+from coordinator.query.bounds import BoundQueries, Bounds
 from coordinator.query.questions import Queries
-from coordinator.query.remote import Fetch, History, RecorderHistory
+from coordinator.query.remote_queries import Fetch, History
 from kube.client import KubernetesCluster
 
 _ACCOUNT = "system:serviceaccount:"
@@ -105,4 +104,4 @@ class Visits:
             except CoordinatorError as error:
                 raise CoordinatorError("; ".join([str(error), *notes])) from error
 
-        return RecorderHistory(fetch)
+        return History(fetch)

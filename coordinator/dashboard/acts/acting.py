@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from coordinator.control import job_changes
-from coordinator.control.changes import ChangeAuthor
+from coordinator.control.change_author import ChangeAuthor
 from coordinator.dashboard import paths
 from coordinator.dashboard.acts import verbs
 from coordinator.dashboard.acts.verbs import JOB, QUEUE, VERBS, Verb
@@ -17,7 +17,6 @@ from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.follow import job_objects
 from coordinator.query.questions import UNKNOWN_PREFIX, UnknownObject
-from coordinator.wording import job_state
 from crds.api_resources import TENANT_QUEUES
 from crds.keys import JobKey
 from kube import errors
@@ -91,8 +90,7 @@ def act(visitor: Visitor, asked: AskedChange, fields: Mapping[str, str]) -> list
         weight = _weight(fields.get("weight", "")) if asked.verb.name == "weight" else 0
         author.change_queue(asked.name, verbs.change_queue(asked.verb.name, asked.name, weight))
     elif asked.verb.name == "bump":
-        job_changes.refuse_bump(item)
-        bumped = job_changes.bump(item, visitor.queries().queue(job_state.queue_of(item)), now)
+        bumped = job_changes.bump(item, lambda queue: visitor.queries().queue(queue), now)
         if bumped.change is not None:
             author.change_job(item, bumped.change)
         said += [bumped.note] if bumped.note else []

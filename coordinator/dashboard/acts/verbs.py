@@ -10,7 +10,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from coordinator.control import job_changes, queue_changes
-from coordinator.control.changes import Change
+from coordinator.control.change_author import Change
 from coordinator.wording import job_state
 from kube.api import Manifest
 
@@ -49,11 +49,6 @@ def _is_held(item: Manifest) -> bool:
     return bool(_scheduling(item).get("hold"))
 
 
-def _is_delayed(item: Manifest) -> bool:
-    queue = (item.get("status") or {}).get("queue") or {}
-    return bool(queue.get("parked") or queue.get("notBefore"))
-
-
 def _waits(item: Manifest) -> bool:
     return _is_open(item) and not job_state.is_admitted(item) and not _is_suspended(item)
 
@@ -64,7 +59,7 @@ def _policy(item: Manifest) -> str:
 
 JOB_VERBS = (
     Verb("resume", "Resume", "Let the job go: it takes its place in its queue.",
-         lambda item: _is_open(item) and (_is_suspended(item) or _is_held(item) or _is_delayed(item))),
+         lambda item: _is_open(item) and (_is_suspended(item) or _is_held(item) or job_changes.is_delayed(item))),
     Verb("hold", "Hold", "Keep the job out of the order of its queue. The job keeps its age.",
          lambda item: _waits(item) and not _is_held(item)),
     Verb("bump", "Bump", "Move the job to the head of its queue, or as near as its priority can.",

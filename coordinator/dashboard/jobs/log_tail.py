@@ -14,7 +14,7 @@ from itertools import count
 from coordinator import terminal
 from coordinator.errors import CoordinatorError
 from coordinator.follow import logs
-from coordinator.follow.job_feed import Inbox
+from coordinator.follow.job_feed import JobChanges
 from coordinator.follow.log_lines import LogLine, LogSelection
 from crds import excerpts
 from crds.errors import InvalidObject
@@ -59,13 +59,12 @@ class Tail:
     is_over: bool = False
 
 
-class ToldJob(Iterator[Manifest | None]):
+class ToldJob(JobChanges):
     """The states of one job as a page reads them. It stands for a feed of jobs, so a log costs no watch of its own."""
 
     def __init__(self, key: JobKey) -> None:
+        super().__init__()
         self._key = key
-        self._inbox = Inbox()
-        self._deleted = False
 
     def tell(self, item: Manifest | None) -> None:
         """Note the newest state; None: the job is deleted."""
@@ -74,18 +73,6 @@ class ToldJob(Iterator[Manifest | None]):
     def changes(self, key: JobKey) -> "ToldJob":  # noqa: ARG002
         """Return the states of the job (`coordinator.follow.logs.JobStates`)."""
         return self
-
-    def __next__(self) -> Manifest | None:
-        """Wait for the next state."""
-        news = None if self._deleted else self._inbox.take()
-        if news is None:
-            raise StopIteration
-        self._deleted = news[1] is None
-        return news[1]
-
-    def close(self) -> None:
-        """End the wait."""
-        self._inbox.close()
 
 
 Follow = Callable[[Cluster, ToldJob, JobKey, LogSelection, threading.Event], Iterator[LogLine]]

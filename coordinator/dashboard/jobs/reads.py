@@ -201,7 +201,7 @@ def _known(reader: "VisitorReader", item: Manifest, now: datetime) -> KnownFacts
 
 
 def _objects(reader: "VisitorReader", item: Manifest, now: datetime) -> JobContext:
-    found = job_context.read(reader.cluster, item, now, embedded=reader.is_embedded)
+    found = job_context.read(reader.cluster, item, now)
     return replace(found, pods=tuple(map(_trimmed, found.pods)))
 
 
@@ -233,11 +233,6 @@ class VisitorReader:
     def cluster(self) -> KubernetesCluster:
         """See JobReader."""
         return self.visitor.cluster
-
-    @property
-    def is_embedded(self) -> bool:
-        """See JobReader."""
-        return False
 
     def ask(self, question: Callable[[Queries], T], otherwise: Callable[[Exception], T]) -> T:
         """See JobReader."""

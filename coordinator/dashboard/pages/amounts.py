@@ -3,8 +3,10 @@
 One rule: pure. GPUs of all kinds are counted together; where no queue and no node has any, CPUs are counted.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from coordinator.dashboard.readings import Reading
@@ -14,7 +16,9 @@ from crds.holds import GPU
 from crds.resources import quantities
 
 CPU, MEMORY = "cpu", "memory"
-_UNITS = {CPU: "CPUs", MEMORY: "Memory"}
+GPUS, CPUS = "GPUs", "CPUs"
+MOST_COUNTED = 8
+_UNITS = {CPU: CPUS, MEMORY: "Memory"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +27,8 @@ class Counted:
 
     unit: str
     """GPUs or CPUs."""
-    names: frozenset[str]
-    """The resources that are counted together."""
     whole: float | None
     """What the pool has of them; None if the pool has no limit."""
-    is_idle: bool
-    """Whether idle growth uses a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,31 @@ def room(reading: Reading) -> Counted:
 
 def _room(reading: Reading) -> Counted:
     capacity = _capacity(reading)
-    used, limits, is_idle = set[str](), set[str](), False
-    for item in reading.queues:
-        status = status_of(item)
-        used.update(_mapping(status.get("usage")))
-        limits.update(_mapping(item["spec"].get("quota")))
-        is_idle = is_idle or bool(status.get("idleUsage"))
-    named = {*capacity, *used, *map(quantities.canonical, limits)}
-    gpus = frozenset(name for name in named if name.endswith(GPU))
-    names = gpus or frozenset({CPU})
-    whole = sum(_amount(capacity.get(name)) for name in names) if capacity else None
-    return Counted("GPUs" if gpus else "CPUs", names, whole, is_idle)
+    # Most pools have GPUs: then no queue has to be asked.
+    named = chain(capacity, chain.from_iterable(map(_names, reading.queues)))
+    unit = GPUS if any(name.endswith(GPU) for name in named) else CPUS
+    whole = sum(_amount(most) for name, most in capacity.items() if _is_counted(name, unit)) if capacity else None
+    return _counted(unit, whole)
+
+
+@lru_cache(MOST_COUNTED)
+def _counted(unit: str, whole: float | None) -> Counted:
+    """Return the same object for the same values, as rows are compared with it."""
+    return Counted(unit, whole)
+
+
+def _is_counted(name: str, unit: str) -> bool:
+    return name.endswith(GPU) if unit == GPUS else name == CPU
+
+
+def _names(item: Document) -> Iterator[str]:
+    """Yield the resources that a queue uses, and those that its quota limits."""
+    return chain(_usage(item), _mapping(status_of(item).get("idleUsage")), _quota(item))
+
+
+def counted(item: Document, room: Counted) -> QueueUse:
+    """Return what a queue uses of what the bars count."""
+    return of_queue(item, {name for name in _names(item) if _is_counted(name, room.unit)})
 
 
 def of_queue(item: Document, names: Iterable[str]) -> QueueUse:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +16,7 @@ from coordinator.dashboard.pages import amounts
 from coordinator.dashboard.pages.amounts import Counted
 from coordinator.dashboard.pages.kept_rows import KeptRows
 from coordinator.dashboard.pages.problems import problems
+from coordinator.dashboard.paging import Pager
 from coordinator.query.questions import ANOTHER, Document
 from coordinator.wording import pick_columns, queue_columns, system_health
 from coordinator.wording.amounts import format_amounts
@@ -40,6 +42,7 @@ HEADINGS = (
 """The titles of columns, the names by which the address sorts by them, and the classes of their cells."""
 SHOWN_STATUS = ("share", "target", "usage", "idleUsage", "pending", "admitted", "lag", "deleted")
 """What a row shows of the status of a queue. The rest may change each second."""
+MOST_HEADINGS = 64
 USAGE_AT = 2
 """The place of the column of what is used of the quota, which has no order."""
 
@@ -104,43 +107,49 @@ class PoolPart:
 
 def page(asked: Asked) -> Page:
     """Return the page."""
-    listed = _sorted(asked)
+    query = asked.query("sort", "page")
+    rows, pager = _rows(asked, query)
     room = amounts.room(asked.reading)
-    rows, pager = paging.cut(listed, PATH, asked.query("sort", "page"))
     return Page(
         template="queues",
         title="Queues",
         sections={
             "problems": tuple(problems(asked)),
             "facts": tuple(_facts(asked)),
-            "pool": tuple(_pool(asked, room)),
+            "pool": tuple(_pool(asked)),
             "queues": tuple(_row(asked, item, room) for item in rows),
             "queues-others": asked.reading.once(("others", asked.bounds), partial(_others, asked, room)),
-            "queues-pager": (Element("queues-pages", "pager", (pager, "queues", _none(asked, listed))),),
+            "queues-pager": (Element("queues-pages", "pager", (pager, "queues", _none(asked, pager))),),
             "picks": tuple(_picks(asked)),
             "picks-note": tuple(_picks_note(asked)),
         },
-        fixed=MappingProxyType({"headings": _headings(asked, room.unit)}),
+        fixed=MappingProxyType({"headings": _headings(tuple(query.items()), room.unit)}),
     )
 
 
-def _headings(asked: Asked, unit: str) -> Sequence[paging.Heading]:
-    query = asked.query("sort", "page")
-    found = [paging.heading(text, name, PATH, query, kind=kind) for text, name, kind in HEADINGS]
+@lru_cache(MOST_HEADINGS)
+def _headings(query: tuple[tuple[str, str], ...], unit: str) -> Sequence[paging.Heading]:
+    found = [paging.heading(text, name, PATH, dict(query), kind=kind) for text, name, kind in HEADINGS]
     return [*found[:USAGE_AT], paging.Heading(unit, "", kind="gauge"), *found[USAGE_AT:]]
 
 
-def _sorted(asked: Asked) -> Sequence[Document]:
-    """Return the queues that the visitor sees in the wanted order; the usual one has those with jobs first."""
+def _rows(asked: Asked, query: Mapping[str, str]) -> tuple[Sequence[Document], Pager]:
+    """Return the queues that the page shows of those that the visitor sees. The usual order has those with jobs
+    first."""
     column, descending = paging.sorted_by(asked.parameters, SORTS)
+    queues = asked.reading.queues
+    if column is None and asked.bounds.reader.everywhere:
+        # Nearly all visitors look at the first page, and the queues behind it need not be looked into.
+        shown, pager = paging.window(len(queues), PATH, query)
+        return [*islice(queue_columns.busy_first(queues), shown.start, shown.stop)], pager
 
     def in_order() -> Sequence[Document]:
         if column is None:
-            return queue_columns.busy_first(asked.reading.queues)
-        return column_order(asked.reading.queues, column, descending=descending)
+            return [*queue_columns.busy_first(queues)]
+        return column_order(queues, column, descending=descending)
 
     name = f"queues {'-' * descending}{column.title if column else ''}"
-    return asked.bounds.queues(asked.reading.once(name, in_order))
+    return paging.cut(asked.bounds.queues(asked.reading.once(name, in_order)), PATH, query)
 
 
 def column_order(queues: Sequence[Document], column: TableColumn, *, descending: bool) -> Sequence[Document]:
@@ -166,7 +175,7 @@ def _made_row(
     item = {"metadata": {"name": name} | ({"uid": ""} if is_object else {}), "spec": spec, "status": status}
     share, target = (str(status.get(each) or "-") for each in ("share", "target"))
     of_target = f"share {share}, target {target}"
-    used = amounts.of_queue(item, room.names)
+    used = amounts.counted(item, room)
     row = ShownQueue(
         name=name,
         address=paths.of_queue(name),
@@ -196,7 +205,7 @@ def _others(asked: Asked, room: Counted) -> tuple[Element, ...]:
     if not hidden:
         return ()
     share, target = (sum(queue_columns.part(item, each) or 0.0 for item in hidden) for each in ("share", "target"))
-    uses = [amounts.of_queue(item, room.names) for item in hidden]
+    uses = [amounts.counted(item, room) for item in hidden]
     used, idle = sum(each.used for each in uses), sum(each.idle for each in uses)
     words = f"share {share:.0%}, target {target:.0%}"
     row = OtherQueues(
@@ -216,8 +225,8 @@ def _settings(item: Document) -> str:
     return f"weight {SORTS['weight'].text(item)}" + (f", cohort {cohort}" if cohort else "")
 
 
-def _none(asked: Asked, listed: Sequence[Document]) -> str:
-    if listed:
+def _none(asked: Asked, pager: Pager) -> str:
+    if pager.total:
         return ""
     if asked.reading.queues:
         return "There is no queue that you may see."
@@ -235,8 +244,8 @@ def _facts(asked: Asked) -> Iterator[Element]:
             yield Element(f"fact-{title.lower()}", "fact", (title, str(found[title])))
 
 
-def _pool(asked: Asked, room: Counted) -> Iterator[Element]:
-    queues = asked.bounds.queues(asked.reading.queues) if room.is_idle else ()
+def _pool(asked: Asked) -> Iterator[Element]:
+    queues = asked.bounds.queues(asked.reading.queues) if asked.reading.has_idle_growth else ()
     use = partial(amounts.pool, asked.reading, queues)
     for each in asked.reading.once("pool", use) if asked.bounds.reader.everywhere else use():
         part = PoolPart(each.name, each.text, charts.parts_bar(each.parts, each.whole, each.sentence))
@@ -255,18 +264,26 @@ def picks(asked: Asked) -> list[Document]:
 def _picks(asked: Asked) -> Iterator[Element]:
     for pick in picks(asked):
         queue = pick.get("queue", "")
-        row = ShownPick(
-            number=pick["pick"],
-            queue=queue,
-            queue_address=paths.of_queue(queue) if queue else "",
-            job=pick["job"],
-            job_address="" if pick["job"] == ANOTHER else paths.of_job(pick["job"]),
-            is_now=pick["when"] == pick_columns.NOW,
-            when=pick["when"],
-            since=moments.stamp(asked.reading.began.get(readings.pick_wait(pick))),
-            demand=format_amounts(pick.get("demand")),
-        )
-        yield Element(f"pick-{pick['pick']}", "pick", row)
+        shown = pick["pick"], queue, pick["job"], pick["when"], pick.get("demand")
+        yield _PICKS.get(shown[:3], *shown, asked.reading.began.get(readings.pick_wait(pick)))
+
+
+def _made_pick(number: int, queue: str, job: str, when: str, demand: Document | None, began: float | None) -> Element:
+    row = ShownPick(
+        number=number,
+        queue=queue,
+        queue_address=paths.of_queue(queue) if queue else "",
+        job=job,
+        job_address="" if job == ANOTHER else paths.of_job(job),
+        is_now=when == pick_columns.NOW,
+        when=when,
+        since=moments.stamp(began),
+        demand=format_amounts(demand),
+    )
+    return Element(f"pick-{number}", "pick", row)
+
+
+_PICKS = KeptRows(_made_pick)
 
 
 def _picks_note(asked: Asked) -> Iterator[Element]:

@@ -1,11 +1,11 @@
 """The answers of the recorder: the history of jobs, and usage.
 
-One rule: that of `coordinator.http.openapi.models`. Sums of amount x seconds are exact, and therefore texts.
+One rule: that of `coordinator.http.openapi.queue_models`. Sums of amount x seconds are exact, and therefore texts.
 """
 
 from pydantic import Field
 
-from coordinator.http.openapi.models import AnswerModel, Quantities
+from coordinator.http.openapi.queue_models import AnswerModel, Quantities
 
 
 class HeldAmounts(AnswerModel):

@@ -5,13 +5,14 @@ One rule: what an API answers comes from its models, and every refusal is a Stat
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
 from coordinator import release
-from coordinator.http.openapi import models
+from coordinator.http.openapi import queue_models
 
 _REFERENCES = "#/components/schemas/{model}"
 
@@ -42,7 +43,7 @@ class Operation:
         return in_path + in_query
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Description:
     """A read-only API."""
 
@@ -53,11 +54,12 @@ class Description:
     errors: Mapping[str, str]
     """What a status code of a refusal means."""
 
+    @cached_property
     def document(self) -> dict[str, Any]:
-        """Return the OpenAPI document."""
+        """The OpenAPI document."""
         adapters = [(each.path, "serialization", TypeAdapter(each.answer)) for each in self.operations]
         answers, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REFERENCES)  # type: ignore[arg-type]
-        _, failures = models_json_schema([(models.FailureStatus, "serialization")], ref_template=_REFERENCES)
+        _, failures = models_json_schema([(queue_models.FailureStatus, "serialization")], ref_template=_REFERENCES)
         return {
             "openapi": "3.1.0",
             "info": {"title": self.title, "version": release.version() or "0", "description": self.text},
@@ -69,7 +71,7 @@ class Description:
         }
 
     def _describe(self, operation: Operation, answer: dict[str, Any]) -> dict[str, Any]:
-        failure = {"$ref": _REFERENCES.format(model=models.FailureStatus.__name__)}
+        failure = {"$ref": _REFERENCES.format(model=queue_models.FailureStatus.__name__)}
         return {
             "summary": operation.summary,
             "parameters": operation.parameters,

@@ -1,11 +1,11 @@
 """The answers about the processes of the installation: their health and their settings.
 
-One rule: that of `coordinator.http.openapi.models`.
+One rule: that of `coordinator.http.openapi.queue_models`.
 """
 
 from pydantic import Field
 
-from coordinator.http.openapi.models import AnswerModel
+from coordinator.http.openapi.queue_models import AnswerModel
 
 
 class JobCounts(AnswerModel):

@@ -40,6 +40,7 @@
 --   torchq:work:made            hash    key with a reservation -> newest resourceVersion of its pods that a worker knew when it
 --                                       gave the key back; DOUBT after a run that failed or whose worker died, until the next
 --                                       run succeeds
+--   torchq:work:brief:<key>     string  what the leader has seen of the job (reconcilers/views/job_brief.py), for the next run; expires soon
 --   torchq:work:settled:<key>   string  "<version> <made>": the job's resourceVersion at which the last run found nothing left to
 --                                       do, and the newest version of its pods that the run knew; expires soon
 

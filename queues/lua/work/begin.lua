@@ -7,7 +7,8 @@
 --       4 a random word for this call: by it a repeated call recognizes its own runs; for another call the keys are lost
 --       then for each lease: key, token
 -- Returns: flat list of key, token, tenant, seen, failures, reservation (JSON, empty if there is none), seconds since the key
--- became ready, seconds since it was leased; one run after the other. Missing keys were lost. Error STORELOST (lib/epoch.lua).
+-- became ready, seconds since it was leased, brief (empty if there is none); one run after the other. Missing keys were lost.
+-- Error STORELOST (lib/epoch.lua).
 --
 -- Further keys:
 --   torchq:reservations   read only; see queues/redis_keys.py
@@ -30,6 +31,16 @@ local function age(time)
   return seconds(now - (tonumber(time or '') or now))
 end
 
+-- Return the brief of a key, and forget it: only the run that begins now may trust it.
+local function take_brief(key)
+  local name = 'torchq:work:brief:' .. key
+  local brief = redis.call('GET', name)
+  if brief then
+    redis.call('DEL', name)
+  end
+  return brief or ''
+end
+
 local tasks = {}
 for i = 5, #ARGV, 2 do
   local key, token = ARGV[i], ARGV[i + 1]
@@ -40,8 +51,8 @@ for i = 5, #ARGV, 2 do
     redis.call('ZADD', 'torchq:work:leases', ends, key)
     local seen, failures = newest(key, record.seen or '0'), tostring(record.failures or 0)
     local reservation = redis.call('HGET', 'torchq:reservations', key) or ''
-    local waits = { age(record.since), age(record.leased) }
-    for _, value in ipairs({key, token, record.tenant or '', seen, failures, reservation, waits[1], waits[2]}) do
+    local waits, brief = { age(record.since), age(record.leased) }, take_brief(key)
+    for _, value in ipairs({key, token, record.tenant or '', seen, failures, reservation, waits[1], waits[2], brief}) do
       tasks[#tasks + 1] = value
     end
   end

@@ -160,16 +160,50 @@ def test_the_keyboard_alone_reaches_everything(user: User, scene: Scene) -> None
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_be_focused()
     link = row(page, scene.queue).get_by_role("link", name=scene.queue)
-    for _ in range(30):
-        page.keyboard.press("Tab")
-        if link.evaluate("each => each === document.activeElement"):
-            break
-    expect(link).to_be_focused()
+    tab_to(page, link)
     weight(scene, 2)
     expect(row(page, scene.queue)).to_contain_text("weight 2")
     expect(link).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text(scene.queue)
+
+
+def test_filters_details_questions_and_all_pages_are_reached_by_the_keyboard(user: User, scene: Scene) -> None:
+    page = user.open("/jobs")
+    tab_to(page, page.get_by_role("textbox", name="Name", exact=True))
+    page.keyboard.type(scene.waiting)
+    page.keyboard.press("Enter")
+    jobs = page.get_by_role("table", name="Jobs, newest first").get_by_role("rowheader")
+    expect(jobs).to_have_text([scene.waiting])
+    tab_to(page, jobs.get_by_role("link"))
+    page.keyboard.press("Enter")
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_contain_text(scene.waiting)
+    tab_to(page, page.locator(".life summary"))
+    page.keyboard.press("Space")
+    expect(page.get_by_role("table", name="The life of the job")).to_be_visible()
+    page.goto(page.url)  # to the first of all that has the focus again
+    tab_to(page, page.get_by_role("link", name="Hold", exact=True))
+    page.keyboard.press("Enter")
+    expect(heading).to_contain_text("Hold: job")
+    tab_to(page, page.get_by_role("textbox", name="Reason"))
+    tab_to(page, page.get_by_role("button", name="Hold the job"))
+    tab_to(page, page.get_by_role("link", name="Leave it as it is"))
+    page.keyboard.press("Enter")
+    expect(heading).to_contain_text(scene.waiting)
+    tab_to(page, page.get_by_role("link", name="Usage"))
+    page.keyboard.press("Enter")
+    expect(heading).to_have_text("Usage")
+
+
+def tab_to(page: Page, wanted: Locator) -> None:
+    """Press the tabulator until an element has the focus."""
+    expect(wanted).to_be_visible()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if wanted.evaluate("each => each === document.activeElement"):
+            break
+    expect(wanted).to_be_focused()
 
 
 def test_the_focus_stays_in_a_row_that_moves(user: User, scene: Scene) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.cli import api_client
-from coordinator.cli import job_sheet as job_text
+from coordinator.cli.commands import job
 from coordinator.wording import explanations as cli_text
 from coordinator.wording import job_details, job_facts, job_growth
 from coordinator.wording.job_details import JobContext
@@ -321,7 +321,7 @@ def test_events_are_shown_with_who_says_that_it_wrote_them() -> None:
     ]
     document = job_details.describe(item(), JobContext(events=tuple(told)))
     assert [each["from"] for each in document["events"]] == ["torchq", "kubelet on n1", "scheduler on s-0", "unknown"]
-    text = job_text.format_job(item(), document, ())
+    text = job.format_job(item(), document, ())
     header, *rows = [line.split("   ") for line in text.partition("EVENT")[2].splitlines()]
     assert [cell.strip() for cell in header if cell] == ["FROM", "REASON", "MESSAGE"]
     assert [[cell.strip() for cell in row if cell] for row in rows][1] == ["-", "kubelet on n1", "Pulled"]
@@ -446,7 +446,7 @@ def test_job_show_prints_image_command_and_folder_of_a_task(
     document = job_details.describe(found, JobContext(embedded=embedded))
     task = document["tasks"][0]
     assert (task["image"], task["command"], task["folder"]) == expected
-    lines = job_text.format_job(found, document, ()).splitlines()
+    lines = job.format_job(found, document, ()).splitlines()
     header = next(number for number, line in enumerate(lines) if line.split() == ["TASK", "IMAGE", "FOLDER", "COMMAND"])
     image, command, folder = expected
     shown = ["Master", image or "-", folder or "-", shlex.join(command) or "-"]
@@ -455,9 +455,9 @@ def test_job_show_prints_image_command_and_folder_of_a_task(
 
 def test_who_submitted_a_job_is_shown_beside_the_time() -> None:
     found = item()
-    assert f"\nSubmitted:  {NOW}\n" in job_text.format_job(found, job_details.describe(found, JobContext()), ())
+    assert f"\nSubmitted:  {NOW}\n" in job.format_job(found, job_details.describe(found, JobContext()), ())
     found["metadata"]["annotations"] = {labels.SUBMITTED_BY: "ann\x1b[2J"}
-    shown = job_text.format_job(found, job_details.describe(found, JobContext()), ())
+    shown = job.format_job(found, job_details.describe(found, JobContext()), ())
     assert f"\nSubmitted:  {NOW} by ann\\x1b[2J\n" in shown
 
 
@@ -470,12 +470,10 @@ def test_a_long_command_is_cut_between_words() -> None:
         "first line\nsecond line",
         *(f"--option-number-{each}" for each in range(9)),
     ]
-    shown = job_text.format_job(found, job_details.describe(found, JobContext()), ())
+    shown = job.format_job(found, job_details.describe(found, JobContext()), ())
     assert "python -c 'first line second line' --option-number-0 --option-number-1 ..." in shown
     container["command"] = ["/" + "long/" * 40 + "train.py", "--fast"]
-    assert "/" + "long/" * 40 + "train.py ..." in job_text.format_job(
-        found, job_details.describe(found, JobContext()), ()
-    )
+    assert "/" + "long/" * 40 + "train.py ..." in job.format_job(found, job_details.describe(found, JobContext()), ())
 
 
 def test_why_prints_the_message_of_a_condition_once() -> None:
@@ -523,7 +521,7 @@ def test_job_show_names_what_restarts_in_place_and_why(
 ) -> None:
     found = item(**({} if in_place is None else {"inPlace": in_place}))
     document = job_details.describe(found, JobContext(embedded=embedded))
-    assert f"\nIn place:   {said}\n" in job_text.format_job(found, document, ())
+    assert f"\nIn place:   {said}\n" in job.format_job(found, document, ())
     found["status"] = {"phase": "Queued"}
     assert "driver" not in job_details.describe(found, JobContext(embedded=embedded))["restarts"]
 
@@ -537,7 +535,7 @@ def shown(found: dict[str, Any], now: datetime) -> tuple[str, str]:
     document = job_details.describe(found, JobContext(now=now))
     until = document["restarts"].get("notBefore", "")
     settled = cli_text.describe_settled(found, document["tasks"], until)
-    return job_text.format_job(found, document, ()), cli_text.format_why(settled)
+    return job.format_job(found, document, ()), cli_text.format_why(settled)
 
 
 def test_a_job_in_back_off_shows_when_its_pods_return() -> None:
@@ -568,7 +566,7 @@ def test_what_a_job_has_held_is_shown_until_now(charge: dict[str, int], said: st
     admission = {"queue": "a", "attempt": 2, "epoch": 1, "charge": charge, "admittedAt": "2026-01-01T02:00:00Z"}
     found = item(holds=[hold], admission=admission, attempt=2)
     document = job_details.describe(found, JobContext(now=datetime(2026, 1, 1, 2, 15, tzinfo=UTC)))
-    assert f"\nHeld:       {said}\n" in job_text.format_job(found, document, ())
+    assert f"\nHeld:       {said}\n" in job.format_job(found, document, ())
 
 
 @pytest.mark.parametrize(
@@ -582,7 +580,7 @@ def test_what_a_job_has_held_is_shown_until_now(charge: dict[str, int], said: st
 def test_a_job_is_shown_though_what_it_has_held_cannot_be_read(odd: dict[str, Any]) -> None:
     document = job_details.describe(item(**odd), JobContext(now=datetime(2026, 1, 2, tzinfo=UTC)))
     assert document["held"] is None
-    assert "\nPhase:" in job_text.format_job(item(**odd), document, ())
+    assert "\nPhase:" in job.format_job(item(**odd), document, ())
 
 
 def test_only_the_failed_task_shows_back_off() -> None:
@@ -649,7 +647,7 @@ def test_job_show_tells_how_far_the_training_is() -> None:
 
     def shown(training: dict[str, Any]) -> list[str]:
         document = job_details.describe(item, JobContext()) | {"training": training}
-        return [line for line in job_text.format_job(item, document, ()).splitlines() if line.startswith("Training")]
+        return [line for line in job.format_job(item, document, ()).splitlines() if line.startswith("Training")]
 
     speeds = "2.123 steps/s, 134 samples/s"
     assert shown(reports) == [
@@ -675,7 +673,7 @@ def test_wide_output_has_ranks_of_pods_and_labels_of_their_nodes() -> None:
     placed["metadata"]["annotations"] = {labels.RANK: "2", labels.TOPOLOGY: "rack=r1,host=h2"}
     plain["spec"]["containers"][1]["env"] = [{"name": "RANK", "value": "0"}]
     document = job_details.describe(item, JobContext(pods=(placed, plain, met)))
-    shown = job_text.format_job(item, document, (placed, plain, met), wide=True)
+    shown = job.format_job(item, document, (placed, plain, met), wide=True)
     rows = [line.split() for line in shown.splitlines() if line.startswith(("POD", "train-"))]
     assert [(row[0], *row[-2:]) for row in rows] == [
         ("POD", "RANK", "LABELS"),
@@ -683,12 +681,12 @@ def test_wide_output_has_ranks_of_pods_and_labels_of_their_nodes() -> None:
         ("train-master-0", "0", "-"),
         ("train-worker-2", "-", "-"),
     ]
-    assert "RANK" not in job_text.format_job(item, document, (placed, plain, met))
+    assert "RANK" not in job.format_job(item, document, (placed, plain, met))
 
 
 def test_pods_that_have_left_their_nodes_are_named() -> None:
     metadata = {"name": "train", "namespace": "a", "uid": "u", "creationTimestamp": NOW}
     departed = {"train-worker-1": {"node": "n2", "since": NOW}}
     item = manifest("train") | {"metadata": metadata, "status": {"phase": "Running", "departed": departed}}
-    shown = job_text.format_job(item, job_details.describe(item, JobContext()), ())
+    shown = job.format_job(item, job_details.describe(item, JobContext()), ())
     assert "Moves:      train-worker-1 left their nodes or were preempted" in shown

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator.control import job_changes, queue_changes
-from coordinator.control.changes import ChangeAuthor
+from coordinator.control.change_author import ChangeAuthor
 from crds.api_resources import EVENTS, TENANT_QUEUES, TORCHJOBS
 from kube import errors
 from kube.client import KubernetesCluster
@@ -58,7 +58,7 @@ def test_each_verb_refuses_the_jobs_that_it_makes_no_sense_for(status: dict[str,
         "hold": lambda: job_changes.hold(item),
         "cancel": lambda: job_changes.cancel(item),
         "resume": lambda: job_changes.resume(item, now),
-        "bump": lambda: job_changes.bump(item, figures, now),
+        "bump": lambda: job_changes.bump(item, lambda _: figures, now),
     }
     for verb, make in verbs.items():
         if verb in refused:

@@ -14,7 +14,7 @@ from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
 from coordinator.query.questions import Document, UnknownObject
-from coordinator.query.remote import RecorderHistory
+from coordinator.query.remote_queries import History
 from kube import errors
 from kube.api import Manifest
 
@@ -69,6 +69,7 @@ def reading(
     """Return what the cluster shows."""
     waits = ((queue_wait(item["metadata"]["name"]), item["status"].get("oldestWaitSeconds")) for item in queues)
     given = {"status": ALIVE, "began": moments.began(waits, NOW, {}), "figures_at": NOW, **fields}
+    given["has_idle_growth"] = any(item["status"].get("idleUsage") for item in queues)
     upcoming = {"items": [*fitting], "pool": pool or {"capacity": None, "used": {}}, "waiting": waiting}
     return Reading(number=1, at=NOW, queues=tuple(queues), upcoming=upcoming, in_order={"items": [*in_order]}, **given)
 
@@ -138,7 +139,7 @@ class FakeServers:
             "me",
             cast(Any, self),
             lambda: cast(Any, self),
-            lambda: RecorderHistory(self.history),
+            lambda: History(self.history),
             lambda _: told,
             may_act=True,
             may=lambda _: True,

@@ -99,6 +99,16 @@ def test_a_thousand_queues_are_cut_into_pages() -> None:
     assert (pager.previous, pager.following, nothing) == ("/?sort=name&page=19", "", "")
 
 
+@pytest.mark.parametrize("namespaces", [(), tuple(f"q{number:03}" for number in range(120))])
+def test_busy_queues_are_first_over_all_pages(namespaces: tuple[str, ...]) -> None:
+    found = reading([queue(f"q{number:03}", admitted=number % 2) for number in range(120)])
+    pages = [queues.page(asked(found, *namespaces, page=str(number))) for number in (1, 2, 3)]
+    names = [row.name for page in pages for row in values(page, "queues")]
+    assert names == [f"q{number:03}" for number in (*range(1, 120, 2), *range(0, 120, 2))]
+    pagers = [values(page, "queues-pager")[0][0] for page in pages]
+    assert [(each.first, each.last, each.total) for each in pagers] == [(1, 50, 120), (51, 100, 120), (101, 120, 120)]
+
+
 def test_a_visitor_sees_the_queues_and_the_picks_of_the_own_teams() -> None:
     found = reading(
         [queue("red", first="red/r1"), queue("blue", first="blue/b1")],
@@ -198,8 +208,10 @@ def test_the_pool_is_shown_with_its_idle_growth() -> None:
 
 @pytest.mark.parametrize(
     ("found", "unit"),
-    [(reading([BUSY]), "GPUs"), (reading([queue("a", usage={"cpu": "3"})]), "CPUs"), (reading([]), "CPUs")],
-)
+    [(reading([BUSY]), "GPUs"), (reading([queue("a", usage={"cpu": "3"})]), "CPUs"), (reading([]), "CPUs"),
+     (reading([queue("a"), queue("b", spec={"quota": {f"requests.{GPU}": "1"}})], pool={"capacity": {"cpu": "9"}}),
+      "GPUs"), (reading([queue("a")], pool={"capacity": {GPU: "9"}}), "GPUs")],
+)  # fmt: skip
 def test_bars_count_cpus_where_nothing_has_gpus(found: Any, unit: str) -> None:
     page = queues.page(asked(found))
     assert unit in [each.text for each in page.fixed["headings"]]

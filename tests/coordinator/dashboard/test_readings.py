@@ -1,5 +1,7 @@
 """What was read of the cluster, and what is made of it once for everybody."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import pytest
@@ -27,6 +29,7 @@ class Coordinator(FakeServers):
     """A coordinator that may be away."""
 
     wait = 90.0
+    idle: Mapping[str, str] = MappingProxyType({})
     away = ""
 
     def status(self) -> Document:
@@ -36,8 +39,8 @@ class Coordinator(FakeServers):
         return ALIVE
 
     def queues(self) -> list[Document]:
-        """Return one queue."""
-        return [queue("a", oldestWaitSeconds=self.wait)]
+        """Return two queues."""
+        return [queue("a", oldestWaitSeconds=self.wait), queue("b", idleUsage=self.idle)]
 
     def next(self, _: int, *, roomy: bool = False) -> Document:
         """Return one pick."""
@@ -91,6 +94,14 @@ def test_the_figures_stay_while_no_coordinator_answers(read: Any, coordinator: C
     assert (later.queues, later.upcoming, later.began) == (before.queues, before.upcoming, before.began)
 
 
+def test_idle_growth_is_noted_while_a_queue_has_some(read: Any, coordinator: Coordinator) -> None:
+    assert not read().has_idle_growth
+    coordinator.idle = {"nvidia.com/gpu": "2"}
+    assert read().has_idle_growth
+    coordinator.away = "away"
+    assert read().has_idle_growth, "the queues are still those of before"
+
+
 def test_jobs_that_are_behind_for_longer_than_a_moment_are_said_to_be(read: Any, feed: Feed) -> None:
     before = read()
     feed.behind = "the API server does not answer"
@@ -107,7 +118,7 @@ def test_an_answer_that_is_not_understood_is_a_problem_until_the_next_one(read: 
     coordinator.queues = queues  # type: ignore[method-assign]
     found = read()
     assert not found.problems
-    assert len(found.queues) == 1
+    assert len(found.queues) == 2
 
 
 def test_what_is_made_of_a_reading_is_made_once_and_of_the_jobs_until_they_differ(read: Any) -> None:

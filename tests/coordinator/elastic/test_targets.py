@@ -144,3 +144,15 @@ def test_a_growth_that_is_under_way_can_be_given_back(leaving: int, planned: Res
     job = elastic(6, idle=2, change="Resizing", leaving=leaving, target=target(6))
     decision = targets.decide(job, planned, (), NOW)
     assert (decision.target.workers if decision.target is not None else None) == size
+
+
+@pytest.mark.parametrize(("planned", "size"), [(resize(2, "GiveBack"), 2), (resize(5, "GiveBack"), None), (None, None)])
+def test_a_job_that_gives_back_already_is_asked_for_more_and_never_for_less(
+    planned: Resize | None, size: int | None
+) -> None:
+    written = target(4, "GiveBack", OLD - CARRY_OUT_SECONDS, victims=("w-5",))
+    job = elastic(6, idle=4, change="Resizing", leaving=2, target=written)
+    planned = planned and planned._replace(victims=("w-3",))
+    decision = targets.decide(job, planned, (), NOW)
+    assert (decision.target.workers if decision.target is not None else None) == size
+    assert decision.target is None or decision.target.victims == ("w-5", "w-3")

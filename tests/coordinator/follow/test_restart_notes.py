@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.follow import restart_notes
-from coordinator.follow.restart_notes import RestartCounts
+from coordinator.follow import wait_reasons
+from coordinator.follow.wait_reasons import RestartCounts
 from crds import timestamps
 
 NOW = timestamps.parse_seconds("2026-01-02T03:04:05Z")
@@ -48,5 +48,7 @@ def job(reason: str = "Restarting", **status: Any) -> dict[str, Any]:
 def test_line_names_the_number_the_pause_and_the_cause(
     before: RestartCounts, item: dict[str, Any], expected: str
 ) -> None:
-    assert restart_notes.describe(before, item, NOW) == expected
-    assert restart_notes.describe(restart_notes.read(item), item, NOW) == "", "each restart is told once"
+    assert wait_reasons.describe_restart(before, item, NOW) == expected
+    assert wait_reasons.describe_restart(wait_reasons.restart_counts(item), item, NOW) == "", (
+        "each restart is told once"
+    )

@@ -13,8 +13,7 @@ from coordinator.cache import views
 from coordinator.errors import CoordinatorError
 from coordinator.health.completions import Completions
 from coordinator.health.hang_watch import HangWatch
-from coordinator.http import life_port
-from coordinator.http.coordinator_server import CoordinatorLife
+from coordinator.http import coordinator_server, life_port
 from coordinator.leader.control_loop import ControlLoop
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.election import LeaderElection
@@ -94,7 +93,9 @@ def test_healthz_names_each_loop_while_it_hangs_and_no_other(
         embedded_cluster.create(desks.TORCHJOBS, desks.manifest(f"job-{int(clock.now)}", "a"), namespace)
 
     with ExitStack() as stack:
-        url = stack.enter_context(life_port.serving(PortSettings(metrics_port=ANY_PORT), CoordinatorLife(coordinator)))
+        url = stack.enter_context(
+            life_port.serving(PortSettings(metrics_port=ANY_PORT), coordinator_server.life(coordinator))
+        )
         stack.enter_context(running(coordinator, embedded_cluster))
         until(lambda: coordinator.counts.rebuilds == 1)
         for name in CALLS:
@@ -109,7 +110,7 @@ def test_healthz_names_each_loop_while_it_hangs_and_no_other(
 
 
 def test_the_port_of_probes_answers_nothing_else_and_no_other_host(coordinator: Coordinator) -> None:
-    with life_port.serving(PortSettings(metrics_port=ANY_PORT), CoordinatorLife(coordinator)) as url:
+    with life_port.serving(PortSettings(metrics_port=ANY_PORT), coordinator_server.life(coordinator)) as url:
         assert ask(f"{url}/v1/queues") == (404, ["try /healthz, /readyz or /metrics"])
         request = urllib.request.Request(f"{url}/healthz", headers={"Host": "example.org"})
         with pytest.raises(urllib.error.HTTPError, match="403"):
@@ -119,7 +120,7 @@ def test_the_port_of_probes_answers_nothing_else_and_no_other_host(coordinator: 
 def test_a_port_that_is_taken_is_named_with_its_setting(coordinator: Coordinator) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        settings, probes = PortSettings(metrics_port=port), CoordinatorLife(coordinator)
+        settings, probes = PortSettings(metrics_port=port), coordinator_server.life(coordinator)
         with (
             pytest.raises(CoordinatorError, match=rf"^metrics_port 127\.0\.0\.1:{port}: .*in use"),
             life_port.serving(settings, probes),

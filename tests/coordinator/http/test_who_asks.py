@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from coordinator.access.readers import EVERYWHERE, Reader
-from coordinator.http import coordinator_server
 from coordinator.http.bounded_server import Question
 from coordinator.http.coordinator_server import RequestHandler
+from coordinator.http.queue_api import QueueApi
 from coordinator.leader.coordinator import Coordinator
 from coordinator.query.queries import StoreQueries
 from coordinator.query.questions import ANOTHER
@@ -68,8 +68,8 @@ class Place:
         store.rebuild(1, [], [self.entry(team) for team in self.keys])
         store.configure([*map(spec, self.keys)], None)
         queries = StoreQueries(store, lambda: VITALS, PickRules(), report_reader=MemoryReports(Clock()))
-        api = coordinator_server.queue_api(self.coordinator, queries)
-        self.handler = RequestHandler(self.coordinator, api, self.reviews, KEY)  # type: ignore[arg-type]
+        self.api = QueueApi(self.coordinator, queries)
+        self.handler = RequestHandler(self.coordinator, self.api, self.reviews, KEY)  # type: ignore[arg-type]
 
     def entry(self, team: str) -> Entry:
         return Entry(key=self.keys[team], queue=team, submitted=1.0, demand={"jobs": 1})
@@ -198,8 +198,8 @@ def test_a_queue_for_all_is_listed_once_the_team_has_a_job_in_it(place: Place) -
         place.cluster.create(TORCHJOBS, manifest("more", shared), place.namespace)
         readers = [Reader(namespaces=frozenset([team])) for team in (place.namespace, place.theirs)]
         mine, others = readers
-        until(lambda: coordinator_server.bounds(place.coordinator, mine).is_listed(shared))
-        until(lambda: coordinator_server.bounds(place.coordinator, others).shows(shared))
-        assert not coordinator_server.bounds(place.coordinator, others).is_listed(shared)
+        until(lambda: place.api.bounds(mine).is_listed(shared))
+        until(lambda: place.api.bounds(others).shows(shared))
+        assert not place.api.bounds(others).is_listed(shared)
     finally:
         remove(place.cluster, TENANT_QUEUES, shared, "")

@@ -19,6 +19,8 @@ from queues.pick_cycle import FEW
 from queues.tasks import Offer
 from queues.values import Reservation
 from queues.work_kinds import WorkKind
+from reconcilers.views import job_brief
+from reconcilers.views.job_brief import KnownSpecs
 from tests.doubles.memory_store import MemoryStore
 from tests.support.coordinator import desk as desks
 from tests.support.coordinator.desk import LEASE_SECONDS, Clock, Desk
@@ -69,6 +71,44 @@ def test_a_submitted_job_is_picked_and_offered_to_workers(desk: Desk, namespace:
     assert leased == key
     assert desk.term.counts.picked == 1
     assert desk.waiting() == set()
+
+
+def test_workers_are_told_of_a_picked_job(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.term.counts.dispatched, worker=False)
+    ((told, made),) = told_of(desk, key)
+    assert (told["metadata"]["resourceVersion"], told["metadata"]["uid"]) == (
+        made["metadata"]["resourceVersion"],
+        key.uid,
+    )
+
+
+def test_workers_are_not_told_of_a_job_whose_status_one_of_them_writes(
+    desk: Desk, namespace: str, clock: Clock
+) -> None:
+    desk.queue("a", stopPolicy="Hold")
+    desk.begin()
+    key = desk.submit("train", namespace, "a")
+    desk.until(lambda: desk.waiting() == {key}, worker=False)
+    clock.step(desk.settings.queued_after)
+    desk.until(lambda: desk.term.counts.dispatched, worker=False)
+    (writing,) = desk.work.begin(desk.work.pop())
+    assert writing.brief
+    desk.cluster.patch(TENANT_QUEUES, "a", {"spec": {"stopPolicy": "None"}})
+    desk.until(lambda: desk.reserved() == {key}, worker=False)
+    desk.work.finish(key, writing.token)
+    desk.until(lambda: desk.term.counts.dispatched == 2, worker=False)
+    assert [task.brief for task in desk.work.begin(desk.work.pop())] == [b""]
+
+
+def told_of(desk: Desk, key: JobKey) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return what the workers are told of the job, and the job, for each dispatched run."""
+    made, specs = desk.cluster.get(TORCHJOBS, key.name, key.namespace), KnownSpecs()
+    specs.note(made)
+    told = [job_brief.read(task.brief, key, specs) for task in desk.work.begin(desk.work.pop())]
+    return [(each, made) for each in told if each is not None]
 
 
 def test_a_job_without_room_is_queued_after_a_delay(

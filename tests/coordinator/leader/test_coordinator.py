@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.http import coordinator_metrics
+from coordinator.http import coordinator_server
 from coordinator.leader import coordinator as coordinator_process
 from coordinator.leader import election
 from coordinator.leader.coordinator import Coordinator
@@ -119,7 +119,7 @@ def shown_epoch(coordinator: Coordinator) -> float | None:
 
 def shown(coordinator: Coordinator, metric: Metric) -> float | None:
     """Return the value of a metric on the metrics page of a coordinator; None if the page has none."""
-    found = coordinator_metrics.samples(coordinator)
+    found = coordinator_server.samples(coordinator)
     return next((each.cells[0] for each in found if each.metric is metric), None)
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import settings
+from coordinator import looks, settings
 from coordinator.cli.session import Session
 from coordinator.errors import LocalError
 from coordinator.local import current_cluster, messages, stack_state, target, user_folders
@@ -276,9 +276,9 @@ def test_down_says_how_the_last_cluster_and_its_history_are_reached(environ: dic
 
 def test_a_cluster_starts_while_another_process_reads_its_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = data_folder(tmp_path / "data")
-    with (folder / "lock").open() as looks:
-        fcntl.flock(looks, fcntl.LOCK_SH)
-        monkeypatch.setattr(stack_state.time, "sleep", lambda _: fcntl.flock(looks, fcntl.LOCK_UN))
+    with (folder / "lock").open() as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        monkeypatch.setattr(looks.time, "sleep", lambda _: fcntl.flock(reader, fcntl.LOCK_UN))
         with hold_lock(Files(folder)):
             assert stack_state.supervisor_pid(folder) == os.getpid()
 
@@ -297,17 +297,6 @@ def test_files_of_an_earlier_supervisor_are_ignored(tmp_path: Path) -> None:
     with hold_lock(files):
         assert stack_state.members(folder) == {}
         assert stack_state.supervisor_pid(folder) == os.getpid()
-
-
-def test_a_stack_of_the_previous_version_is_recognised(tmp_path: Path) -> None:
-    folder = data_folder(tmp_path / "data")
-    with hold_lock(Files(folder)):
-        (folder / "lock").write_text("77")
-        (folder / "ready").write_text('{"supervisor": 77, "node": 78}')
-        assert stack_state.supervisor_pid(folder) == 77
-        assert stack_state.members(folder) == {"supervisor": 77, "node": 78}
-        (folder / "ready").write_text('{"supervisor": 76, "node": 78}')
-        assert stack_state.members(folder) == {}
 
 
 def test_a_lock_of_an_invisible_process_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

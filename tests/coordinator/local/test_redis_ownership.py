@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.cache import own_installation
 from coordinator.errors import LocalError
-from coordinator.local import option_checks, redis_ownership
+from coordinator.local import option_checks, stack
 from kube.client import KubernetesCluster
 from queues.installation import Installation
 from queues.redis import connection
@@ -24,13 +24,13 @@ def test_only_the_server_of_a_stack_changes_its_owner_by_itself(
     with redis_server.running(tmp_path / "socket") as url:
         client = connection.connect(url, client_name="test")
         store = RedisStore(client)
-        redis_ownership.settle(embedded_cluster, url, "kube-system", is_own=False)
+        stack.claim_redis(embedded_cluster, url, "kube-system", is_own=False)
         store.claim(THEIRS)
         store.rebuild(1, [], [])
         with pytest.raises(LocalError, match=r"belongs to another installation \(cluster cluster-2, .*--redis"):
-            redis_ownership.settle(embedded_cluster, url, "kube-system", is_own=False)
+            stack.claim_redis(embedded_cluster, url, "kube-system", is_own=False)
         assert store.problem() == ""
-        redis_ownership.settle(embedded_cluster, url, "kube-system", is_own=True)
+        stack.claim_redis(embedded_cluster, url, "kube-system", is_own=True)
         store.claim(own_installation.read(embedded_cluster, "kube-system"))
         assert (store.problem(), store.epoch()) == ("", 0)
         client.close()

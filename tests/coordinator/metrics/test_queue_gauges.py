@@ -39,7 +39,8 @@ def values(found: Iterable[Sample], metric: Metric) -> dict[tuple[str, ...], flo
 
 def test_figures_are_those_of_the_documents(snapshot: Snapshot) -> None:
     found = list(queue_gauges.samples(snapshot, NOW, "jobs", {"b": "HoldAndDrain"}, QueueNames(10).label))
-    shown = {item["metadata"]["name"]: item for item in documents.queues(snapshot, NOW, "jobs", {"b": "HoldAndDrain"})}
+    listed = documents.queues(snapshot, NOW, "jobs", {"b": "HoldAndDrain"}, {}, lambda _: False)
+    shown = {item["metadata"]["name"]: item for item in listed}
     for name, item in shown.items():
         status = item["status"]
         assert values(found, metrics.PENDING_JOBS)[name, "active"] == status["pending"]

@@ -4,6 +4,7 @@ plays."""
 import pytest
 
 from coordinator.leader.node_places import TYPICAL_SECONDS
+from coordinator.query.queries import StoreQueries
 from crds.api_resources import NODES, PODS
 from crds.keys import JobKey
 from kube.client import KubernetesCluster
@@ -96,6 +97,53 @@ def test_a_cordoned_node_has_no_places_and_a_reopened_one_has_them_again(machine
     assert gang not in machines.desk.reserved()
     machines.change("n1", unschedulable=False)
     until(machines, lambda: runs(machines, gang, 2))
+
+
+def test_what_a_job_holds_on_a_cordoned_node_is_taken_from_no_other_node(machines: Machines) -> None:
+    tasks = {"Worker": desks.task(1, "6")}
+    stays = machines.desk.submit("stays", machines.namespace, "a", tasks=tasks, evictions="Refuse")
+    until(machines, lambda: runs(machines, stays, 1))
+    assert places(machines, stays) == ["n1"]
+    machines.change("n1", unschedulable=True)
+    machines.desk.see()
+    next_one = submit(machines, "next", "b", 1, 5)
+    until(machines, lambda: runs(machines, next_one, 1))
+    assert places(machines, next_one) == ["n2"]
+    later = submit(machines, "later", "b", 1, 4)
+    settle(machines)
+    machines.desk.begin(2)
+    settle(machines)
+    assert machines.desk.reserved() == {stays, next_one}
+    assert shown(machines, later) == ("14", "11", "WaitingForPool")
+    machines.desk.change(stays, suspend=True)  # what it held goes with its pod
+    until(machines, lambda: machines.desk.reserved() == {next_one} and shown(machines, later)[0] == "8")
+    settle(machines)
+    assert later not in machines.desk.reserved()
+    machines.change("n1", unschedulable=False)
+    until(machines, lambda: runs(machines, later, 1))
+    assert places(machines, later) == ["n1"]
+
+
+def test_the_room_of_pods_that_leave_a_cordoned_node_waits_for_them(machines: Machines) -> None:
+    moves = submit(machines, "moves", "a", 1, 6)
+    until(machines, lambda: runs(machines, moves, 1))
+    machines.change("n1", unschedulable=True)
+    machines.desk.see()
+    other = submit(machines, "other", "b", 1, 5)
+    until(machines, lambda: places(machines, moves) == ["n2"])
+    settle(machines)
+    assert machines.desk.reserved() == {moves}
+    assert other in machines.desk.waiting()
+
+
+def shown(machines: Machines, waiting: JobKey) -> tuple[str, str, str]:
+    """Return the CPUs of the pool and those in use, as `torchq next` shows them, and why a job waits."""
+    desk = machines.desk
+    queries = StoreQueries(
+        desk.store, pytest.fail, desk.settings.rules, clock=desk.clock, node_places=desk.node_places.copy
+    )
+    pool = queries.next(1)["pool"]
+    return pool["capacity"]["cpu"], pool["used"]["cpu"], queries.job(waiting)["code"]
 
 
 def test_a_selector_counts_only_the_nodes_that_it_selects(machines: Machines) -> None:

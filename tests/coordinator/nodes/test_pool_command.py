@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.http import coordinator_metrics, pool_reading
+from coordinator.http import coordinator_server, pool_reading
 from coordinator.leader.coordinator import Coordinator
 from coordinator.leader.node_places import NodePlaces
 from coordinator.metrics.queue_names import QueueNames
@@ -128,7 +128,7 @@ def test_the_metric_has_the_fragments_that_the_leader_knows(half_full: Scene) ->
     half_full.desk.node_places.refresh()
     store = Store(lambda *_: None)
     store.rebuild(1, [], [])
-    reader = coordinator_metrics.queue_gauge_reader(
+    reader = coordinator_server.queue_gauge_reader(
         half_full.desk, StoreQueries(store, store.vitals, PickRules()), store.vitals, QueueNames(9)
     )
     reader.read()

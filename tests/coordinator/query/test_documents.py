@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.cli.top import status_text as summary
+from coordinator.cli.commands import status
 from coordinator.query import documents, figures, scale_plan
 from coordinator.query.queries import StoreQueries
 from coordinator.query.questions import UnknownObject
@@ -306,22 +306,22 @@ def test_rates_compare_two_readings_of_the_same_redis() -> None:
 def test_status_names_each_problem(lease: dict[str, Any], numbers: dict[str, Any], words: list[str]) -> None:
     found = system_health.summarize(lease, numbers, {})
     assert bool(found["trouble"]) == bool(words)
-    assert all(word in summary.format_status(found) for word in words)
+    assert all(word in status.format_status(found) for word in words)
 
 
 def test_status_names_the_versions_of_workers_while_they_differ() -> None:
     lease, workers = {"apiServer": "", "leader": "me"}, {"w1": 8, "w2": 8, "w3": 8}
     versions = {"w1": "0.2.0", "w2": "0.1.0", "w3": "0.2.0"}
     mixed = system_health.summarize(lease, {"workers": workers, "workerVersions": versions}, {})
-    assert "3 alive, 24 threads (1 of version 0.1.0, 2 of version 0.2.0)" in summary.format_status(mixed)
+    assert "3 alive, 24 threads (1 of version 0.1.0, 2 of version 0.2.0)" in status.format_status(mixed)
     equal = system_health.summarize(lease, {"workers": workers, "workerVersions": dict.fromkeys(workers, "0.2.0")}, {})
-    assert "version" not in summary.format_status(equal)
+    assert "version" not in status.format_status(equal)
 
 
 def test_status_prints_the_numbers_of_the_queues() -> None:
     numbers = documents.stats(VITALS) | {"waits": {"admissions": 9, "p50Seconds": 1.0, "p95Seconds": 180.0}}
     lease = {"apiServer": "", "leader": "me", "leaderVersion": "0.2.0"}
-    text = summary.format_status(system_health.summarize(lease, numbers, {}))
+    text = status.format_status(system_health.summarize(lease, numbers, {}))
     assert "me (epoch 3, version 0.2.0)" in text
     assert "4 waiting, 5 admitted" in text
     assert "1 ready, 2 delayed, 3 leased" in text

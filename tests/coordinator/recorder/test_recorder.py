@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.recorder import recorder as recorder_module
 from coordinator.recorder.pending_rows import PendingRows
-from coordinator.recorder.pool_reader import PoolReader
+from coordinator.recorder.recorder import PoolReader
 from crds import timestamps
 from crds.api_resources import LEASES, PODS, TENANT_QUEUES
 from crds.labels import RECORDED_UNTIL, RECORDED_VERSION

@@ -58,6 +58,16 @@ def test_capacity_is_the_nodes_minus_foreign_pods(
     assert pool_capacity.capacity("nodes", nodes, pods) == {**expected, "*": 0}
 
 
+def test_what_jobs_hold_on_a_closed_node_is_room_of_it_as_far_as_the_node_has_it() -> None:
+    nodes = [node(), node(name="two", ready=False), node(name="three", ready=False)]
+    foreign = pod(job=None, node="two", demand={"cpu": 3000, "pods": 1})
+    held = {"two": {"cpu": 2000, "pods": 2}, "gone": {"cpu": 1000, "pods": 1}}
+    expected = {"cpu": 10_000, "memory": 1 << 30, "pods": 112, "*": 0}
+    assert pool_capacity.capacity("nodes", nodes, [foreign], held) == expected
+    held["two"] = {"cpu": 10**6, "example.org/made-up": 1}
+    assert pool_capacity.capacity("nodes", nodes, [foreign], held) == {**ONE, "cpu": 13_000, "*": 0}
+
+
 def test_amounts_of_an_admin_are_the_capacity() -> None:
     assert pool_capacity.capacity({"cpu": 64_000}, [node()], [FOREIGN]) == {"cpu": 64_000}
     assert pool_capacity.capacity(None, [node()], []) is None

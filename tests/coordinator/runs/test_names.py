@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.runs import names
+from coordinator.runs import job_names
 from crds.torchjob.torchjob import DNS_1035
 
 
@@ -26,17 +26,17 @@ from crds.torchjob.torchjob import DNS_1035
     ],
 )
 def test_a_name_comes_from_what_the_command_runs(command: Sequence[str], expected: str) -> None:
-    assert names.base(command, "/home/me/my_project/") == expected
+    assert job_names.base(command, "/home/me/my_project/") == expected
 
 
 def test_a_job_of_a_folder_without_a_usable_name_is_called_run() -> None:
-    assert names.base(["sh"], "/") == "run"
-    assert names.base(["sh"], "/ü") == "run"
+    assert job_names.base(["sh"], "/") == "run"
+    assert job_names.base(["sh"], "/ü") == "run"
 
 
 @given(st.lists(st.text(), min_size=1, max_size=3), st.text())
 def test_every_generated_name_is_a_name_of_a_job(command: list[str], folder: str) -> None:
-    name = names.generated([*command, "x" * 60 + ".py"], folder, max)
+    name = job_names.generated([*command, "x" * 60 + ".py"], folder, max)
     assert re.fullmatch(DNS_1035, name)
-    assert len(name) <= names.LONGEST
-    assert re.fullmatch(DNS_1035, names.stand_in(name, min))
+    assert len(name) <= job_names.LONGEST
+    assert re.fullmatch(DNS_1035, job_names.stand_in(name, min))

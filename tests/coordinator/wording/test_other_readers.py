@@ -11,7 +11,7 @@ from coordinator.cli import api_client, output
 from coordinator.errors import CoordinatorError
 from coordinator.leader.coordinator import Coordinator
 from coordinator.query.questions import Document, Queries
-from coordinator.query.remote import Fetch, RemoteQueries
+from coordinator.query.remote_queries import Fetch, RemoteQueries
 from coordinator.routing.feasibility import Obstacle
 from coordinator.runs.feasibility_check import FeasibilityCheck
 from coordinator.wording import explanations, job_answers
@@ -35,7 +35,6 @@ class PageReader:
 
     cluster: KubernetesCluster
     fetch: Fetch
-    is_embedded: bool = False
 
     def ask(self, question: Callable[[Queries], T], otherwise: Callable[[Exception], T]) -> T:
         try:

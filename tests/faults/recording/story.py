@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.recorder.contact import CATCH_UP_SECONDS
 from coordinator.recorder.recorder import SWEEP_SECONDS
+from coordinator.recorder.sights import CATCH_UP_SECONDS
 from crds import integers
 from crds.api_resources import LEASES, PODS, TORCHJOBS
 from crds.labels import RECORDED_VERSION

@@ -87,6 +87,22 @@ def _share_a_node(jobs: Mapping[str, Manifest]) -> bool:
     return holding >= {"one", "two"} or holding >= {"three", "four"}
 
 
+def _share_the_second_node(jobs: Mapping[str, Manifest]) -> bool:
+    """Return whether two jobs hold room of a node that holds one of them, which a closed node does not add to."""
+    found = (jobs.get(name, {}).get("status") or {} for name in ("two", "three"))
+    return all(each.get("admission") and each.get("phase") != "Succeeded" for each in found)
+
+
+def _runs_on_the_second_node(jobs: Mapping[str, Manifest]) -> bool:
+    """Return whether one of the jobs runs, or has run, that have to run on the second node."""
+    return any(people.phase(name, "Running", "Succeeded")(jobs) for name in ("two", "three"))
+
+
+def _may_open_the_first_node(jobs: Mapping[str, Manifest]) -> bool:
+    """Return whether a job runs on the second node, or the first one was closed before the pod came that needs it."""
+    return _runs_on_the_second_node(jobs) or people.phase("one", "Admitted")(jobs)
+
+
 def _is_smaller(jobs: Mapping[str, Manifest]) -> bool:
     """Return whether the job has given up a worker, or no worker was on the node."""
     return people.workers("one", 3, scaling=True)(jobs) or people.tampered("one")(jobs)
@@ -123,6 +139,27 @@ SCENARIOS = (
             (people.phase("one", "Running", "Succeeded"), people.close(SECOND_NODE, closed=False)),
         ),
         never=_share_a_node,
+        pool="nodes",
+        nodes=NODES,
+        allocatable={"cpu": "3", "pods": "9"},
+    ),
+    Scenario(
+        name="withheld",  # a job stays on a closed node, and what it holds there is not taken from the other node
+        queues={"a": {}, "b": {"weight": 2}},
+        jobs={
+            "one": _whole(FIRST_NODE),
+            "two": _whole(SECOND_NODE),
+            "three": {"queue": "b", **_whole(SECOND_NODE)},
+        },
+        ends=dict.fromkeys(("one", "two", "three"), "Succeeded"),
+        steps=(
+            (people.at_once, people.close(SECOND_NODE)),
+            (people.phase("one", "Running"), people.close(FIRST_NODE)),
+            (people.at_once, people.close(SECOND_NODE, closed=False)),
+            (_may_open_the_first_node, people.close(FIRST_NODE, closed=False)),
+        ),
+        until=lambda jobs: people.phase("one", "Running", "Succeeded")(jobs) and _runs_on_the_second_node(jobs),
+        never=_share_the_second_node,
         pool="nodes",
         nodes=NODES,
         allocatable={"cpu": "3", "pods": "9"},

@@ -52,6 +52,16 @@ def test_a_task_says_how_long_its_key_was_ready_and_leased(ready: Stand) -> None
     assert task.times == pytest.approx((now - 5, now - 3, now), abs=0.001)
 
 
+def test_a_brief_goes_to_the_next_run_of_its_key_alone(ready: Stand) -> None:
+    ready.work.offer([offer(), offer(1)])
+    ready.work.brief({key(): b"old", key(2): b"of a key without work"})
+    ready.work.brief({key(): b"\xff new"})
+    first, other = sorted(ready.take(), key=lambda task: task.key)
+    assert (first.brief, other.brief) == (b"\xff new", b"")
+    ready.work.finish(first.key, first.token, requeue_after=0)
+    assert [task.brief for task in ready.take()] == [b""]
+
+
 def test_a_clock_that_was_set_back_makes_no_wait_negative(ready: Stand) -> None:
     ready.work.offer([offer()])
     ready.work.dispatch()
@@ -307,7 +317,7 @@ def test_a_tenant_leaves_threads_to_others_while_these_have_keys_and_has_all_thr
     ready.work.finish(ours.key, ours.token)
     ready.work.offer([offer(number, "flood") for number in range(30)])
     flood = ready.take()
-    assert len(flood) == 2, "an eighth of the threads; the others are for other tenants"
+    assert len(flood) == 2, "two threads at least; the others are for other tenants"
     ready.work.offer([offer(0, "b")])
     assert [task.tenant for task in ready.take()] == ["b"], "no run of the flood has to end first"
     for task in flood:

@@ -211,6 +211,7 @@ def play(attack: Attack | None, attackers: str, seconds: int = 1000) -> Cluster:
     return cluster
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("attack", "attackers"),
     [
@@ -516,6 +517,7 @@ def test_what_others_are_behind_because_of_kept_room_is_not_cut() -> None:
     assert fair_share.lag("x") == -(64 - 9) / 2
 
 
+@pytest.mark.proof
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_no_queue_gains_more_than_one_job_and_one_keeping(data: st.DataObject) -> None:

@@ -160,6 +160,7 @@ def apply(found: Orders, picker: Picker, now: float) -> None:
                 picker.claims.close(queue)
 
 
+@pytest.mark.proof
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), cost=st.sampled_from(["jobs", GPU]))
 def test_a_picker_updated_by_differences_picks_what_a_new_one_picks(data: st.DataObject, cost: str) -> None:

@@ -222,6 +222,37 @@ def test_same_job_makes_nobody_give_twice() -> None:
     assert on_the_way.plan().needed == {key("job")}
 
 
+def test_job_that_gives_already_gives_more_of_its_idle_growth_alone() -> None:
+    job = elastic("job", "a", workers=8, idle=4, leaving=2, leaving_for=digest(key("w0")), busy="Resizing", yields=True)
+    waiting = [entry(f"w{number}", "b", START + number, gpu=2) for number in range(2)]
+    scene = pool_scene(0, job, waiting=waiting)
+    assert scene.sizes() == {"job": 4}
+    assert replace(scene, waiting=[*waiting, entry("w2", "b", START + 2, gpu=1)]).sizes() == {"job": 4}
+    assert replace(scene, jobs=[replace(job, busy="", yields=False)], reserved="b").sizes() == {"job": 4}
+    assert replace(scene, jobs=[replace(job, leaving_for=None)]).sizes() == {}, "its owner lets the workers go"
+
+
+def test_many_waiting_jobs_are_given_room_within_a_few_plans_while_the_first_workers_leave() -> None:
+    """Each plan searches for 64 waiting jobs, and two jobs have all of the idle growth."""
+    jobs = [elastic(name, "a", workers=101, most=101, idle=100) for name in ("one", "two")]
+    waiting = [entry(f"w{number:03}", "b", START + number, gpu=1) for number in range(150)]
+    scene, asked = pool_scene(0, *jobs, waiting=waiting), []
+    for _ in range(4):
+        resizes = scene.plan().resizes
+        sizes = {resize.key.name: resize.workers for resize in resizes}
+        to = {resize.key.name: digest(resize.for_key) for resize in resizes if resize.for_key is not None}
+        leaving = [
+            replace(job, leaving=job.workers - sizes[name], leaving_for=to[name], busy="Resizing", yields=True)
+            if (name := job.key.name) in sizes
+            else job
+            for job in scene.jobs
+        ]
+        scene = replace(scene, jobs=leaving)
+        asked.append(sum(job.leaving for job in scene.jobs))
+    assert asked == [64, 128, 150, 150]
+    assert scene.plan().needed == {key("one"), key("two")}
+
+
 def test_workers_on_their_way_out_are_not_needed_once_the_job_is_gone() -> None:
     job = elastic("job", "a", workers=8, idle=4, leaving=3, leaving_for=digest(key("gone")), busy="x")
     assert pool_scene(3, job, waiting=[]).plan().needed == frozenset()

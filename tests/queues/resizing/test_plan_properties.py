@@ -132,7 +132,7 @@ def test_plan_that_is_under_way_asks_for_nothing_more(scene: Scene) -> None:
     plan = scene.plan()
     back = {resize.key.name: resize for resize in plan.resizes if resize.reason == "GiveBack"}
     under_way = [
-        replace(job, leaving=job.workers - mine.workers, leaving_for=digest(mine.for_key), busy="x")
+        replace(job, leaving=job.workers - mine.workers, leaving_for=digest(mine.for_key), busy="Resizing", yields=True)
         if (mine := back.get(job.key.name)) is not None and mine.for_key is not None
         else replace(job, resting_until=START + 99)
         for job in scene.jobs

@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import orjson
 from pydantic import TypeAdapter
 
-from coordinator.http.openapi import description, history_description, models
+from coordinator.http import history_api, queue_api
+from coordinator.http.openapi import queue_models
 
-APIS = (description.API, history_description.API)
+APIS = (queue_api.API, history_api.API)
 
 
 def check(path: str, code: int, document: Any) -> None:
@@ -22,7 +23,7 @@ def check(path: str, code: int, document: Any) -> None:
 
 @cache
 def _adapter(path: str) -> TypeAdapter[Any]:
-    model = answer_model(path) if path else models.FailureStatus
+    model = answer_model(path) if path else queue_models.FailureStatus
     assert model is not None, f"{path} is not in the description of the API"
     return TypeAdapter(model)
 

@@ -30,6 +30,7 @@ from crds.api_resources import (
     SERVICES,
     TENANT_QUEUES,
     TORCHJOBS,
+    Resource,
 )
 from crds.keys import JobKey
 from crds.torchjob import torchjob
@@ -339,10 +340,10 @@ def owner(key: JobKey) -> dict[str, Any]:
     }
 
 
-def clear(cluster: Cluster) -> None:
-    """Delete all objects that tests create."""
+def clear(cluster: Cluster, may_have: Callable[[Resource], bool] = lambda _: True) -> None:
+    """Delete all objects that tests create. `may_have` spares lists of kinds that have no objects."""
     groups = (POD_GROUPS, COSCHEDULING_POD_GROUPS, NATIVE_POD_GROUPS, ALPHA_POD_GROUPS)
-    for resource in (TORCHJOBS, SCALE_OUTS, SCALE_INS, TENANT_QUEUES, PODS, SERVICES, *groups):
+    for resource in filter(may_have, (TORCHJOBS, SCALE_OUTS, SCALE_INS, TENANT_QUEUES, PODS, SERVICES, *groups)):
         try:
             items = cluster.list(resource).items
         except errors.NotFound:  # the kind is not installed

@@ -55,7 +55,7 @@ class Machines:
             elif not node:
                 if self.binds:
                     self._bind(pod, pods)
-            elif pod["status"].get("phase") != "Running":
+            elif pod["status"].get("phase") not in ("Running", "Succeeded", "Failed"):
                 self.desk.cluster.patch(PODS, name, {"status": self._status(pod)}, self.namespace, subresource="status")
 
     def _status(self, pod: Manifest) -> Manifest:

@@ -12,7 +12,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 
 from coordinator.local import die_with_parent
-from crds.api_resources import CRDS
+from crds.api_resources import CRDS, Resource
 from embedded.apiserver.api_server import running
 from embedded.apiserver.http import certificates
+from embedded.apiserver.kinds.catalog import storage
 from embedded.layout import Layout
 from kube.api import Manifest
 from tests.support import ports
@@ -42,6 +43,12 @@ class Server:
     token: str
     kubeconfig: Path
     tls: ssl.SSLContext | None = None
+    counts: Callable[[], Mapping[str, int]] | None = None
+    """The numbers of stored objects, read without a request; None for a real server."""
+
+    def may_have(self, resource: Resource) -> bool:
+        """Return whether the server may have objects of a resource. The answer costs less than a list."""
+        return self.counts is None or self.counts().get(storage(resource), 0) > 0
 
     @property
     def embedded(self) -> bool:
@@ -75,7 +82,8 @@ def _parsed(text: bytes) -> Any:
 def embedded(folder: Path) -> Iterator[Server]:
     """Run the embedded API server on a data folder."""
     with running(Layout(folder)) as server:
-        yield Server("embedded", server.url, server.token, server.kubeconfig, trusting(Layout(folder)))
+        counts = server._store.counts
+        yield Server("embedded", server.url, server.token, server.kubeconfig, trusting(Layout(folder)), counts)
 
 
 def trusting(layout: Layout) -> ssl.SSLContext:

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.cli.dashboard import serve
 from coordinator.errors import SettingsError
-from coordinator.query.remote import NoRecorder
+from coordinator.query.remote_queries import NoRecorder
 from coordinator.settings import Settings
 from tests.support import ports
 from tests.support.coordinator.dashboard_site import Browser, messages, secret_of

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from coordinator.cli.history import sources
-from coordinator.query.remote import RecorderHistory
+from coordinator.query.remote_queries import History
 from coordinator.settings import Settings
 from history.sql.sql_history import open_history
 
@@ -19,7 +19,7 @@ def test_a_recorder_gets_the_query_of_the_command_and_a_token_of_its_namespace()
         asked.append((path, namespace))
         return {"items": []}
 
-    history = RecorderHistory(fetch)
+    history = History(fetch)
     query = {"namespace": "team-a", "user": "ann+1@example.com", "since": "2026-11-20T09:00:00+01:00"}
     history.jobs(query)
     history.job("team-a", "digits", "u1")

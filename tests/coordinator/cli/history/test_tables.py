@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from coordinator.cli.history import job_text
+from coordinator.cli.history import history_commands
 from coordinator.cli.output import TableOptions
 from coordinator.query import history_answers
 from coordinator.query.questions import Document
@@ -134,16 +134,16 @@ def test_one_job_has_each_hold_and_the_pods_that_went_on() -> None:
         job("u0", name="big", created=T - 5),
     )
     document = history_answers.answer_job(stored(*rows), "red", "big", "", NOW)
-    text = job_text.job_text(document, UTC)
+    text = history_commands.job_text(document, UTC)
     assert "Held:      2h, 13.00 GPU-hours in 2 attempts" in text
     assert f"8.00        Resized   {GPU}=8 and 2 more (idle growth: {GPU}=4)" in text
     assert "2026-11-20 02:00:00 ~" in text
     assert "1 pod went on after the job:" in text
     assert "\n\n1 other job of this name:\nbig/u0 of 2026-11-19 23:59 (not ended)" in text
-    text = job_text.job_text(document | {"otherCount": 999}, UTC)
+    text = history_commands.job_text(document | {"otherCount": 999}, UTC)
     assert "\n999 other jobs of this name; the newest 1, `torchq history -o csv` has all:\nbig/u0 of " in text
     shorter = {**document, "holds": document["holds"][1:], "podCount": 5}
-    text = job_text.job_text(shorter, UTC)
+    text = history_commands.job_text(shorter, UTC)
     assert "in 2 attempts (the newest 1 of 2 holds are listed)" in text
     assert "5 pods went on after the job (the newest 1 of 5 pods are listed):" in text
 

@@ -12,7 +12,7 @@ from coordinator.dashboard.visitors import Visitor
 from coordinator.errors import CoordinatorError
 from coordinator.query.bounds import Bounds
 from coordinator.query.questions import Queries
-from coordinator.query.remote import RecorderHistory
+from coordinator.query.remote_queries import History
 from crds.api_resources import TORCHJOBS, Resource
 from kube import errors
 from kube.api import Listing, Manifest
@@ -115,7 +115,7 @@ def visitor(
     def recorder() -> Any:
         if history is None:
             raise CoordinatorError("no recorder keeps the history")
-        return RecorderHistory(history)
+        return History(history)
 
     told = bounds(*namespaces)
     return Visitor(

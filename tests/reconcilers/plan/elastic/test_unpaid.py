@@ -67,6 +67,23 @@ def test_pods_that_are_late_get_no_further_grace_and_count_as_nothing() -> None:
     assert (grant_of(job)[0], idle(job), counts(job)) == (2, 0, before)
 
 
+def test_workers_that_are_asked_back_later_share_the_time_of_the_first() -> None:
+    job = grown(1, 4)
+    with_grace(job, 3600)
+    job.aim(3, "GiveBack")
+    job.work()
+    job.now += timedelta(seconds=GRACE - 1)
+    job.aim(1, "GiveBack")
+    job.work()
+    assert shortened(job) == []
+    assert {pod.index for pod in job.pods.values() if pod.deleting} == {1, 2, 3}
+    job.now += timedelta(seconds=1)
+    assert shortened(job) == [([1, 2, 3], 1)]
+    job.end()
+    job.work()
+    assert (grant_of(job)[0], idle(job)) == (1, 0)
+
+
 def test_late_paid_workers_keep_their_grace() -> None:
     job = grown(3, 4)
     with_grace(job, 3600)

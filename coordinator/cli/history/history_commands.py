@@ -5,6 +5,7 @@ One rule: the history is only read here, and the answers are those of the record
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import tzinfo
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
@@ -14,13 +15,12 @@ from click.shell_completion import CompletionItem
 
 from coordinator.cli import job_ref, lazy_group, output
 from coordinator.cli.history import sources
-from coordinator.cli.history.job_text import job_text
 from coordinator.cli.jobs import completion
 from coordinator.cli.output import TableOptions
 from coordinator.cli.session import JobGroup, Session, pass_session, with_namespace
 from coordinator.query.history_answers import GROUPINGS, MOST_JOBS, PAGE
 from coordinator.query.questions import Document
-from coordinator.query.remote import History
+from coordinator.query.remote_queries import History
 from coordinator.wording import history_columns
 from crds import timestamps
 from history import spans
@@ -32,6 +32,7 @@ MIGRATION = "coordinator.recorder.sql_store:migrate"
 PROGRAMS = ("json", "yaml", "csv")
 """The forms for programs, which are always complete."""
 TIMES = "7d, 12h, 2026-11-20 or 2026-11-20T09:00"
+_WIDTH = 11
 _UID = (8, 4, 4, 4, 12)
 """The lengths of the parts of a uid."""
 
@@ -217,3 +218,15 @@ def _say_until(session: Session, until: str, zone: ZoneInfo, end: str | None = N
     if missing.total_seconds() > (0 if is_down else sources.FRESH_SECONDS):
         reason = "the cluster is down" if is_down else "nothing newer is recorded"
         click.echo(f"note: {reason}; history up to {history_columns.stamp(until, zone)}", err=True)
+
+
+def job_text(job: Document, zone: tzinfo) -> str:
+    """Format one job with its holds."""
+    parts = [output.facts(history_columns.job_facts(job, zone), _WIDTH)]
+    if job["holds"]:
+        parts += ["", output.table(history_columns.holds(job, zone))]
+    if job["pods"]:
+        parts += ["", history_columns.later_pods_title(job), output.table(history_columns.later_pods(job, zone))]
+    if others := history_columns.other_jobs(job, zone):
+        parts += ["", *others]
+    return "\n".join(parts)

@@ -17,18 +17,18 @@ from coordinator.access.token_reviews import TokenReviews
 from coordinator.cache import own_installation
 from coordinator.cli import api_client
 from coordinator.cli.session import Session, pass_session, start_log
-from coordinator.http import history_api, signs_of_life
+from coordinator.http import history_api, life_port
 from coordinator.leader.election import process_identity
+from coordinator.life.health_checks import Check
+from coordinator.life.process_checks import ProcessLife, cache_check
 from coordinator.local import supervisor
 from coordinator.metrics import process_page, recorder_metrics
 from coordinator.rbac import preflight
 from coordinator.rbac.permissions import RECORDER
 from coordinator.recorder.database import DatabaseAccess
 from coordinator.recorder.pending_rows import PendingRows
-from coordinator.recorder.pool_reader import PoolReader
-from coordinator.recorder.recorder import Recorder
+from coordinator.recorder.recorder import PoolReader, Recorder
 from coordinator.recorder.recorder_lease import RecorderLease
-from coordinator.recorder.recorder_life import RecorderLife
 from coordinator.recorder.sights import Sights
 from coordinator.recorder.sql_store import SqlStores, named_url
 from crds.resources import quantities
@@ -67,7 +67,7 @@ def recorder(session: Session) -> None:
     pending, database = PendingRows(), DatabaseAccess(stores.open)
     sights = Sights(cluster, pending, now)
     reviews = TokenReviews(session.review_cluster)
-    with signs_of_life.alive(settings, RecorderLife(sights, database, turns), figures):
+    with life_port.alive(settings, ProcessLife(turns, partial(_lacks, sights, database)), figures):
         preflight.check(cluster, RECORDER, settings)
         with history_api.serving(stores.shared, reviews, settings, now) as notes:
             lease = _lease(session, notes)
@@ -82,6 +82,11 @@ def recorder(session: Session) -> None:
             sights.start(turns)
             _run(session, turns, [found.run, pool.run])
             stores.close()
+
+
+def _lacks(sights: Sights, database: DatabaseAccess) -> list[Check]:
+    """Return whether the caches are read. A database that is away is a note."""
+    return [*map(cache_check, sights.informers), Check("database", note=database.problem)]
 
 
 def _lease(session: Session, notes: Mapping[str, str]) -> RecorderLease:

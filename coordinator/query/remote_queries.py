@@ -80,41 +80,26 @@ class RemoteQueries:
         return self._get("status")
 
 
-class History(Protocol):
-    """The answers about the history. Each may raise HistoryError, ClusterError or CoordinatorError."""
-
-    def jobs(self, query: Mapping[str, str]) -> Document:
-        """Return one page of jobs."""
-
-    def job(self, namespace: str, name: str, uid: str) -> Document:
-        """Return one job with its holds. Raises UnknownObject."""
-
-    def usage(self, query: Mapping[str, str]) -> Document:
-        """Return who has used how much."""
-
-    def timeline(self, query: Mapping[str, str]) -> Document:
-        """Return what a queue did in a span (`coordinator.query.queue_timeline`)."""
-
-
 @dataclass(frozen=True, slots=True)
-class RecorderHistory:
-    """The history that a recorder tells."""
+class History:
+    """The history that a recorder tells, or the database of this machine. Each answer may raise HistoryError,
+    ClusterError or CoordinatorError."""
 
     fetch: Fetch
 
     def jobs(self, query: Mapping[str, str]) -> Document:
-        """See History."""
+        """Return one page of jobs."""
         return parse_document(self.fetch(f"/v1/history?{urlencode(query)}", query.get("namespace", "")))
 
     def job(self, namespace: str, name: str, uid: str) -> Document:
-        """See History."""
+        """Return one job with its holds. Raises UnknownObject."""
         path = f"/v1/history/{quote(namespace, safe='')}/{quote(name, safe='')}?{urlencode({'uid': uid})}"
         return parse_document(self.fetch(path, namespace))
 
     def usage(self, query: Mapping[str, str]) -> Document:
-        """See History."""
+        """Return who has used how much."""
         return parse_document(self.fetch(f"/v1/usage?{urlencode(query)}"))
 
     def timeline(self, query: Mapping[str, str]) -> Document:
-        """See History."""
+        """Return what a queue did in a span (`coordinator.query.queue_timeline`)."""
         return parse_document(self.fetch(f"/v1/timeline?{urlencode(query)}"))

@@ -8,7 +8,7 @@ import click
 from coordinator.cli import output
 from coordinator.cli.session import Session
 from coordinator.control import audit_events
-from coordinator.control.changes import ChangeAuthor
+from coordinator.control.change_author import ChangeAuthor
 from kube import client
 
 

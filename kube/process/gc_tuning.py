@@ -2,7 +2,8 @@
 
 One rule: objects that live long are not searched repeatedly. Python's default thresholds fit small programs. A
 coordinator keeps hundreds of thousands of objects and makes thousands more for each batch of picks, and nearly none of
-them form cycles. The searches took a fifth to a third of its time (`python -m bench picks`).
+them form cycles. The searches took a fifth to a third of its time (`python -m bench picks`). A search of all objects of
+the embedded API server lasted 50 ms, in which it answered nobody.
 """
 
 import gc
