@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from crds.resources import quantities
 from crds.resources.amounts import PODS
-from queues.placement import assignment, domains
+from queues.placement import assignment, domains, kept_nodes
 from queues.placement.gangs import Gang, Members, NodeSet, Shape
 from queues.placement.places import Places
 from queues.values import Entry
@@ -30,7 +30,7 @@ def describe(places: Places | None, entry: Entry) -> str:
     within = -1 if places.kept_for == (str(entry.key), gang) else ~places.kept
     parts = [_domains(places, gang, within)] if gang.required else _nodes_found(places, gang, within)
     if places.kept_for == (str(entry.key), gang) and places.kept:
-        names = places.kept_names()
+        names = kept_nodes.names_of(places)
         parts.append(f"kept for it: {', '.join(names[:MOST_NAMES])}{' and others' if len(names) > MOST_NAMES else ''}")
     return "; ".join(parts)
 

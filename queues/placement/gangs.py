@@ -58,6 +58,12 @@ class Gang:
     """The label of which the nodes of the gang have as few values as can be; empty: none."""
     later: tuple[tuple[Members, ...], ...] = ()
     """The pods of each later stage, which has to find nodes with the same value, too. Empty without `required`."""
+    alike: Members | None = field(init=False, repr=False)
+    """All pods, if they are alike and need no domain, as those of most gangs; else None. Only their number counts."""
+
+    def __post_init__(self) -> None:
+        is_alike = len(self.members) == 1 and self.members[0].count > 0 and not (self.required or self.preferred)
+        object.__setattr__(self, "alike", self.members[0] if is_alike else None)
 
     def with_further(self, units: int) -> tuple[Members, ...]:
         """Return the members with a number of further workers."""

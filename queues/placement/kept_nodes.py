@@ -153,6 +153,11 @@ def _end(places: Places, ends: Sequence[ExpectedEnd], ended: int, wanted: int) -
     return wanted
 
 
+def names_of(places: Places) -> list[str]:
+    """Return the names of the kept nodes."""
+    return sorted(places.room.names[node] for node in bits(places.kept))
+
+
 def free_on(places: Places, names: Iterable[str]) -> dict[str, int]:
     """Return what is free of some resources on the kept nodes."""
     return _free(places, places.kept, names)

@@ -73,6 +73,30 @@ class _ShapeFits:
         self.by_node = by_node
 
 
+@dataclass(slots=True)
+class _Row:
+    """Pods of one shape that were placed on one node, one after the other, and are not counted there yet."""
+
+    shape: Shape
+    node: int = 0
+    pods: int = 0
+    """How many pods were placed."""
+    fit: int = 0
+    """How many further pods the node takes."""
+    total: int = 0
+    """How many further pods all nodes take."""
+
+
+_NO_ROW = _Row(Shape(()))
+
+
+def _row_of(fits: _ShapeFits) -> _Row:
+    """Return the row of the pods that are placed next: on the node that takes the fewest, the lowest of such nodes."""
+    least = min(fits.takes, default=0)
+    nodes = fits.takes.get(least, 0)
+    return _Row(fits.shape, (nodes & -nodes).bit_length() - 1, 0, least, fits.total)
+
+
 class NodeRoom:
     """The free amounts of nodes, and for each shape how many of its pods each node takes.
 
@@ -87,8 +111,7 @@ class NodeRoom:
         a label into its domains. What they return is kept until `forget_sets`."""
         self.names: list[str] = []
         """The names of the nodes by index. An index is never used again."""
-        self.version = 0
-        """A number that rises with every change of what fits."""
+        self._version = 0
         self._allowed, self._find_domains = allowed, domains
         self._domains: dict[str, Domains] = {}
         self._indexes: dict[str, int] = {}
@@ -99,6 +122,8 @@ class NodeRoom:
         self._shapes: dict[Shape, _ShapeFits] = {}
         self._latest = _ShapeFits(Shape(()))
         """What was asked for last. A pick asks for one shape several times."""
+        self._row = _NO_ROW
+        """What was placed last. Whatever is asked about anything else, its pods are counted before (`_count_row`)."""
         self._changed: list[int] = []
         """The node of each of the last versions, of as many as there are nodes or more."""
         self._answers: dict[Hashable, tuple[int, Any]] = {}
@@ -108,12 +133,22 @@ class NodeRoom:
         """The version since which place conditions mean the same."""
 
     def copy(self) -> "NodeRoom":
-        """Return a room that is as this one is now, and apart from it."""
+        """Return a room that is as this one is now, and apart from it, for any thread: this one stays as it is."""
         copied = NodeRoom(self._allowed, self._find_domains)
         copied.names, copied._indexes = [*self.names], {**self._indexes}
         copied._capacity, copied._free = [*self._capacity], [{**free} for free in self._free]
-        copied._sets, copied._domains, copied.version = {**self._sets}, {**self._domains}, self.version
+        copied._sets, copied._domains, copied._version = {**self._sets}, {**self._domains}, self._version
+        row = self._row  # read at last: pods that were counted meanwhile are missing then, and never counted twice
+        if row.pods:
+            copied.use(row.node, row.shape.demand, row.pods)
         return copied
+
+    @property
+    def version(self) -> int:
+        """A number that rises with every change of what fits."""
+        if self._row is not _NO_ROW:
+            self._count_row()
+        return self._version
 
     def index(self, name: str) -> int:
         """Return the index of a node. A node that is not known is added, with nothing free."""
@@ -134,7 +169,7 @@ class NodeRoom:
         self._capacity[node] = dict(capacity)
         self._largest.clear()
         self._note_change(node)
-        self._freed = self.version
+        self._freed = self._version
 
     def use(self, node: int, demand: Iterable[tuple[str, int]], times: int) -> None:
         """Count a demand on a node as used a number of times; as free again if the number is below 0."""
@@ -142,14 +177,16 @@ class NodeRoom:
         for name, amount in demand:
             free[name] = free.get(name, 0) - amount * times
         self._note_change(node)
-        if demand is latest.shape.demand and times > 0 and latest.version == self.version - 1:
+        if demand is latest.shape.demand and times > 0 and latest.version == self._version - 1:
             latest.set_fit(node, max(0, latest.by_node.get(node, 0) - times))
-            latest.version = self.version  # what was just assigned is used: nothing else need be looked at
+            latest.version = self._version  # what was just assigned is used: nothing else need be looked at
         if times < 0:
-            self._freed = self.version
+            self._freed = self._version
 
     def free(self, node: int) -> Amounts:
         """Return what is free on a node. An amount below 0 is used beyond the capacity."""
+        if self._row is not _NO_ROW:
+            self._count_row()
         return self._free[node]
 
     def forget_sets(self) -> None:
@@ -157,7 +194,7 @@ class NodeRoom:
         self._sets.clear()
         self._domains.clear()
         self._note_change(0)  # the node does not matter: every version has one
-        self._freed = self._resolved = self.version
+        self._freed = self._resolved = self._version
 
     def allowed(self, where: str) -> NodeSet:
         """Return the nodes that meet a place condition."""
@@ -177,9 +214,9 @@ class NodeRoom:
 
     def total(self, shape: Shape, within: NodeSet = EVERY) -> int:
         """Return how many pods of a shape alone find a node in a set."""
-        fits = self._fits_of(shape)
         if within == EVERY:
-            return fits.total
+            return self._row.total if self._row.shape is shape else self._fits_of(shape).total
+        fits = self._fits_of(shape)
         return sum(fit * (nodes & within).bit_count() for fit, nodes in fits.takes.items())
 
     def takes(self, shape: Shape) -> Mapping[int, NodeSet]:
@@ -213,6 +250,28 @@ class NodeRoom:
             self._answers[question] = self.version, answer
         return answer
 
+    def place_in_row(self, shape: Shape, count: int) -> int | None:
+        """Use room for alike pods as `assignment.assign` does, if one node takes them all. Return the node; None if it
+        takes several.
+
+        The pods of most jobs are like those of the job before, and go to the same node until it takes no more: that it
+        takes the fewest stays so."""
+        row = self._row
+        if row.shape is not shape or row.fit < count:
+            row = self._row = _row_of(self._fits_of(shape))
+            if row.fit < count:
+                return None
+        row.pods += count
+        row.fit -= count
+        row.total -= count
+        return row.node
+
+    def _count_row(self) -> None:
+        """Count the pods of the row on their node, and end the row. Callers ask before whether there is a row."""
+        row, self._row = self._row, _NO_ROW
+        if row.pods:
+            self.use(row.node, row.shape.demand, row.pods)
+
     def _part(self, name: str, amount: int) -> float:
         largest = self._largest.get(name)
         if largest is None:
@@ -222,15 +281,19 @@ class NodeRoom:
 
     def _note_change(self, node: int) -> None:
         """Note that the free amounts of a node changed."""
-        self.version += 1
+        if self._row is not _NO_ROW:
+            self._count_row()
+        self._version += 1
         self._changed.append(node)
         if len(self._changed) > 2 * len(self.names) + _SPARE_CHANGES:
             del self._changed[: len(self._changed) - len(self.names)]
 
     def _fits_of(self, shape: Shape) -> _ShapeFits:
         """Return how many pods of a shape each node takes now."""
+        if self._row is not _NO_ROW:
+            self._count_row()
         latest = self._latest
-        if latest.shape is shape and latest.version == self.version:
+        if latest.shape is shape and latest.version == self._version:
             return latest
         fits = self._shapes.get(shape)
         if fits is None:
@@ -238,21 +301,21 @@ class NodeRoom:
             if len(self._shapes) >= most:
                 del self._shapes[min(self._shapes, key=lambda known: self._shapes[known].version)]
             fits = self._shapes[shape] = _ShapeFits(shape)
-        if fits.version != self.version:
+        if fits.version != self._version:
             self._bring_up_to_date(fits)
         self._latest = fits
         return fits
 
     def _bring_up_to_date(self, fits: _ShapeFits) -> None:
         """Look at the nodes that have changed; at all nodes if that is less work."""
-        behind, demand, free = self.version - fits.version, fits.shape.demand, self._free
+        behind, demand, free = self._version - fits.version, fits.shape.demand, self._free
         nodes = fits.nodes if fits.version >= self._resolved else self.allowed(fits.shape.where)
         if behind > len(self.names):
             fits.set_all({node: count_fitting(free[node], demand) for node in bits(nodes)})
         else:
             for node in {*self._changed[-behind:], *bits(nodes ^ fits.nodes)}:
                 fits.set_fit(node, count_fitting(free[node], demand) if nodes >> node & 1 else 0)
-        fits.nodes, fits.version = nodes, self.version
+        fits.nodes, fits.version = nodes, self._version
 
 
 def count_fitting(free: Amounts, demand: Iterable[tuple[str, int]]) -> int:

@@ -18,7 +18,7 @@ from queues.placement import assignment, domains, pod_nodes
 from queues.placement.assignment import Assignment
 from queues.placement.gangs import EVERY, Gang, Members, NodeSet, Shape, merged
 from queues.placement.gradient import Gradient
-from queues.placement.node_room import NodeRoom, bits, set_of
+from queues.placement.node_room import NodeRoom, set_of
 from queues.placement.typical_pods import TypicalPods
 
 Demand = tuple[tuple[str, int], ...]
@@ -121,8 +121,7 @@ class Places:
         self.ends = ends
         self.workers_of = workers_of
         self.settle = settle
-        self.jobs: dict[str, JobPlaces] = {}
-        """By the key of the job, as a text."""
+        self.jobs: dict[str, JobPlaces] = {}  # by the key of the job, as a text
         self.lacking: set[str] = set()
         """The jobs that have fewer places than pods that keep one. They are to be followed once room is free."""
         self.unbound: set[str] = set()  # the jobs that have places without pods
@@ -131,8 +130,7 @@ class Places:
         """The nodes that are kept for one waiting job (`queues.placement.kept_nodes`)."""
         self.kept_for: tuple[str, Gang] | None = None
         """The job for which they are kept, and its gang; None: for no job."""
-        self.kept_since = 0.0
-        """When they were chosen, in seconds since 1970."""
+        self.kept_since = 0.0  # when they were chosen, in seconds since 1970
         self.promised: PromisedNodes | None = None
         """What the newest plan of resizes frees for the job that has, or is about to get, the kept nodes."""
         self.was_broken = False
@@ -140,8 +138,7 @@ class Places:
         elsewhere."""
         self.others_wait = False
         """Whether only pods may go, before the job for which nodes are kept, that can run on none of these."""
-        self.turn_until = 0.0
-        """Until when others wait; if they do not, until when they may go whatever the scheduler does."""
+        self.turn_until = 0.0  # until when others wait; if they do not, until when they may go in any case
         self.names_nodes = False  # whether `take` returns the nodes
         self.gradient: Gradient | None = None
         self.is_outdated = False
@@ -164,6 +161,9 @@ class Places:
         gang of which nothing is known does."""
         if gang is None:
             return True
+        if gang.alike is not None and not (units or self.kept):
+            shape, count = gang.alike
+            return self.room.total(shape) >= count
         members = gang.with_further(units)
         if self.others_wait and not on_kept and any(self.room.allowed(one.where) & self.kept for one, _ in members):
             return False
@@ -181,6 +181,10 @@ class Places:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
         others. Return the gang's domain, and the nodes if `names_nodes`, as a text (`queues.placement.pod_nodes`)."""
         known = self.jobs.get(key)
+        if known is None and gang is not None and gang.alike is not None and not (units or self.kept or self.gradient):
+            node = self.room.place_in_row(*gang.alike)
+            if node is not None:
+                return _note_row(self, key, gang, node)
         job = self.jobs[key] = JobPlaces() if known is None else known
         job.reserved = True
         if gang is None:
@@ -316,9 +320,14 @@ class Places:
         if not job.reserved and not job.bound:
             self.jobs.pop(key, None)
 
-    def kept_names(self) -> list[str]:
-        """Return the names of the kept nodes."""
-        return sorted(self.room.names[node] for node in bits(self.kept))
+
+def _note_row(places: Places, key: str, gang: Gang, node: int) -> str:
+    """Note that the node of a row is the place of all pods of a job that had none, and return its text."""
+    (shape, count), *_ = gang.members
+    waiting = {(node, shape.demand): count}
+    places.jobs[key] = JobPlaces(True, gang.members, gang.lasting, NO_PODS, waiting, False, False)
+    places.unbound.add(key)
+    return pod_nodes.write_alike(places.room.names[node], count) if places.names_nodes else ""
 
 
 def _breaks_kept(places: Places, key: str, job: JobPlaces, node: int) -> bool:

@@ -21,13 +21,18 @@ def write(placed: Sequence[Placed], kinds: Sequence[Shape], names: Sequence[str]
     job's domain."""
     if len(placed) == 1 and not domain:
         ((node, shape, count),) = placed
-        return f"{kinds.index(shape)}={names[node]}*{count}"
+        return write_alike(names[node], count, kinds.index(shape))
     groups: dict[Shape, list[str]] = {}
     for node, shape, count in placed:
         groups.setdefault(shape, []).append(f"{names[node]}*{count}")
     first = f"{_DOMAIN}{domain}" if domain else ""
     text = " ".join(filter(None, (first, *(f"{kinds.index(shape)}={','.join(on)}" for shape, on in groups.items()))))
     return text if len(text) <= MOST_LENGTH else first
+
+
+def write_alike(node: str, count: int, kind: int = 0) -> str:
+    """Return the text for alike pods on one node, given its name."""
+    return f"{kind}={node}*{count}"
 
 
 def domain_of(label: str, value: str) -> str:

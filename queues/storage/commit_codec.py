@@ -79,6 +79,8 @@ def encode(batch: Batch) -> Encoded:
     for at in [at for at, pick in enumerate(picks) if pick.units or pick.waiting.size]:
         sizes += (at + 1, picks[at].size)
         demand_of[at] = demands.add(codec.encode_amounts(picks[at].charge), tickets[at][1], picks[at].cost)
+    texts, named = {"": 0}, [pick.nodes for pick in picks]
+    nodes = [texts.setdefault(text, len(texts)) for text in named] if any(named) else []
     columns = {
         "keys": keys,
         "versions": [f"{entry.version}," for entry in entries],
@@ -87,7 +89,8 @@ def encode(batch: Batch) -> Encoded:
         "grows": [number for number, (_, _, kind) in enumerate(tickets, 1) if kind == "grow"],
         "ports": [number for number, entry in enumerate(entries, 1) if entry.port],
         "sizes": sizes,
-        "nodes": [*chain.from_iterable((at, pick.nodes) for at, pick in enumerate(picks, 1) if pick.nodes)],
+        "places": [*texts][1:],
+        "nodes": nodes,
         **_totals(batch, clocks, accounts, overtaken),
     }
     tables = {"queues": list(queues), "demands": demands.texts, "attempts": demands.attempts, "costs": demands.costs}

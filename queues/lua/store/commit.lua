@@ -14,8 +14,8 @@
 --           ports                              numbers of the picks that need a port
 --           sizes                              flat list of the number of a pick and the number of workers that its demand
 --                                              covers, of the picks whose workers are counted
---           nodes                              flat list of the number of a pick and the text of its nodes
---                                              (queues/placement/pod_nodes.py), of the picks whose nodes are known
+--           places, nodes                      texts of nodes (queues/placement/pod_nodes.py); and of each pick: the number
+--                                              (from 1) of its text, 0 if its nodes are not known. No numbers: no pick's are
 --           clock                              the clock after all picks; empty: no pick changes it
 --           accounts, overtaken                flat lists of queue, text: the changes of all picks together, and those
 --                                              without a pick. They are written if no pick is refused, also if there is no
@@ -72,7 +72,7 @@ local function set_of(list)
 end
 
 local grows, asks, picked = set_of(picks.grows), set_of(picks.ports), {}
-local sizes, nodes = table_of(picks.sizes), table_of(picks.nodes)
+local sizes, places, nodes = table_of(picks.sizes), picks.places, picks.nodes
 
 -- Read the distinct demands of the picks, each with the common part of its reservations.
 local FURTHER = 65536 -- more than there are picks
@@ -161,7 +161,7 @@ local function grow(at, demand, entry)
   reservation.size = (reservation.size or 0) + (sizes[at] or 0)
   reservation.grown, reservation.idle = (reservation.grown or 0) + 1, (reservation.idle or 0) - (entry.idle or 0)
   reservation.paid, reservation.gained = demand.cost, sizes[at]
-  reservation.nodes = with_nodes(reservation.nodes, nodes[at])
+  reservation.nodes = with_nodes(reservation.nodes, places[nodes[at]])
   answers[at] = reservation_text(reservation)
   return answers[at]
 end
@@ -187,7 +187,7 @@ local function admit(at, queue_book, demand, port)
     hold_port(at, port)
   end
   local size = sizes[at] and ',"size":' .. whole(sizes[at]) .. '}' or '}'
-  return demand.head .. nodes_text(nodes[at]) .. demand.middle .. number .. ',"port":' .. port .. ',"queue":' .. quoted(queue_book.queue) .. size
+  return demand.head .. nodes_text(places[nodes[at]]) .. demand.middle .. number .. ',"port":' .. port .. ',"queue":' .. quoted(queue_book.queue) .. size
 end
 
 -- Add a pick to the picks of its queue, which are kept in the queue's book.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crds.api_resources import CONFIG_MAPS, PODS, SERVICES
-from embedded.apiserver.kinds.builtins import kinds
+from embedded.apiserver.kinds.builtins import KINDS
 from embedded.apiserver.schema import field_sets, server_side_apply
 from tests.support.kube.servers import Server
 from tests.support.kube.widgets import WIDGETS, pod, widget
@@ -111,7 +111,7 @@ def test_invalid_apply_is_refused(server: Server, namespace: str) -> None:
         assert server.send("PATCH", CONFIG_MAPS.path(namespace, "c") + query, body, APPLY)[0] == code, body
 
 
-SCHEMA = next(kind.schema for kind in kinds() if kind.resource == PODS)
+SCHEMA = next(kind.schema for kind in KINDS if kind.resource == PODS)
 NAMES = st.lists(st.sampled_from("abcd"), unique=True, max_size=4)
 
 

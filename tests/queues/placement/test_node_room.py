@@ -80,6 +80,7 @@ def test_a_copy_is_as_the_room_was_and_goes_its_own_way() -> None:
 
 CHANGES: dict[str, Callable[[NodeRoom], object]] = {
     "use": lambda room: room.use(0, SHAPES[0].demand, 1),
+    "row": lambda room: room.place_in_row(SHAPES[0], 1),
     "free": lambda room: room.use(0, SHAPES[0].demand, -1),
     "capacity": lambda room: room.set_capacity(0, {**NODE, "gpu": 1}),
     "sets": lambda room: room.forget_sets(),

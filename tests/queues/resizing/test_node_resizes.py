@@ -129,9 +129,9 @@ def test_the_nodes_that_are_freed_for_a_job_are_kept_for_it_while_plans_say_so()
     assert places is not None
     places.promised = found.plan().nodes
     kept_nodes.keep(places, head, gang(1, 8), START, 60.0)
-    assert places.kept_names() == ["n1"]
+    assert kept_nodes.names_of(places) == ["n1"]
     kept_nodes.keep(places, head, gang(1, 8), START + 60, 60.0)
-    assert places.kept_names() == [], "nothing is expected to end"
+    assert kept_nodes.names_of(places) == [], "nothing is expected to end"
 
 
 def test_only_the_unbound_job_whose_places_help_gives_them_back() -> None:
