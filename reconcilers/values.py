@@ -239,6 +239,8 @@ class CreateObject:
     """What the user can do if the cluster does not serve this kind of object."""
     optional: bool = False
     """Whether the job goes on without it where the cluster does not serve this kind of object."""
+    correction: Mapping[str, Any] = field(default_factory=dict)
+    """The change of the spec of the object if this job has it already, and the worker has not seen it yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,8 @@ class ObjectWriter:
             self.make(resource, action.manifest)
         except errors.AlreadyExists as error:
             self._replace_leftover(resource, action.manifest, error)
+            if action.correction:
+                self.patch(resource, action.manifest["metadata"]["name"], {"spec": action.correction})
         except errors.NotFound as error:
             if action.optional:
                 return

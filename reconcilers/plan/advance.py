@@ -77,8 +77,14 @@ class Advance:
 
     @property
     def changed_groups(self) -> tuple[Action, ...]:
-        """The changes of existing groups alone."""
-        return tuple(action for action in self.groups.actions if isinstance(action, PatchObject))
+        """The changes of existing groups alone, and of groups that the cache does not show yet."""
+        # A group that could not be created has no size that has to be changed.
+        unseen = self.at.observation.obstacle is None
+        return tuple(
+            action
+            for action in self.groups.actions
+            if isinstance(action, PatchObject) or (unseen and isinstance(action, CreateObject) and action.correction)
+        )
 
     def status(self) -> TorchJobStatus:
         """Return the status: Running once every task of the begun stages has its minimum, and then until a restart."""

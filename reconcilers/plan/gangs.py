@@ -220,7 +220,12 @@ class Scheduling:
             if manifest is None or self.backend.resource is None:
                 return Groups(ready=frozenset({stage.index}))
             at_once = self.at_once or bool(pods)
-            creation = CreateObject(self.backend.resource, manifest, remedy=_remedy(self.backend))
+            # A group with pods exists already. Its size may be another one, though the cache does not show it yet.
+            target = self._reachable(gang, pods)
+            correction = self.backend.size(target) if pods and _may_get(target, gang, pods, self.backend) else {}
+            creation = CreateObject(
+                self.backend.resource, manifest, remedy=_remedy(self.backend), correction=correction
+            )
             return Groups((creation,), frozenset({stage.index} if at_once else ()))
         patch, again = self._change(gang, group, pods)
         changed = (PatchObject(group.resource, group.name, patch),) if patch else ()
@@ -236,17 +241,12 @@ class Scheduling:
     ) -> tuple[Mapping[str, Any] | None, float | None]:
         """Return the patch of a group, and the seconds after which it is written again so that its scheduler tries
         again."""
-        waiting = any(pod.phase == "Pending" and not pod.node for pod in pods)
-        all_bound = not waiting and len(pods) >= gang.total
-        has_ended = any(pod.phase == "Succeeded" for pod in pods)
+        waiting = _is_any_waiting(pods)
         target = self._reachable(gang, pods)
         bound = sum(bool(pod.node) and pod.phase != "Failed" for pod in pods)
         if group.phase == "Pending" and 0 < bound < gang.size:  # it was let in before
             target = replace(target, resources=NOTHING)
-        # The gang's minimum must not exceed the number of pods. Once some pods have ended and all other pods are bound,
-        # the minimum has no effect.
-        fits = not self.backend.is_fixed and (not pods or target.size <= len(pods)) and not (has_ended and all_bound)
-        change = dict((self.backend.resize(target, group) if fits else None) or {})
+        change = dict(self.backend.resize(target, group) or {} if _may_get(target, gang, pods, self.backend) else {})
         again: float | None = None
         interval = self.backend.touch_seconds
         if waiting and interval is not None:
@@ -308,6 +308,22 @@ def _existing_pods(job: TorchJob, stage: Stage, pods: Iterable[PodView]) -> Sequ
     names = {task_type.lower() for task_type in task_members.training_tasks(job.spec, stage.tasks)}
     replaced = frozenset(job.status.replacing)
     return [pod for pod in pods if pod.task in names and not pod.deleting and pod.uid not in replaced]
+
+
+def _may_get(target: Gang, gang: Gang, pods: Sequence[PodView], scheduler: Backend) -> bool:
+    """Return whether the group of a gang may get the minimum of the target, which the pods can reach.
+
+    The minimum must not exceed the number of pods. Once some pods have ended and all other pods are bound, the minimum
+    has no effect.
+    """
+    all_bound = not _is_any_waiting(pods) and len(pods) >= gang.total
+    has_ended = any(pod.phase == "Succeeded" for pod in pods)
+    return not scheduler.is_fixed and (not pods or target.size <= len(pods)) and not (has_ended and all_bound)
+
+
+def _is_any_waiting(pods: Iterable[PodView]) -> bool:
+    """Return whether a pod has no node yet."""
+    return any(pod.phase == "Pending" and not pod.node for pod in pods)
 
 
 def _resources(job: TorchJob, least: Mapping[str, int]) -> Amounts:

@@ -59,7 +59,6 @@ from reconcilers.values import (
     NoRoom,
     Observation,
     OverQuota,
-    PatchObject,
     Plan,
     RaiseCharge,
     earliest,
@@ -132,10 +131,11 @@ def _plan_by_state(job: TorchJob, at: Moment) -> Plan:
             # The host files of pods are written before a restart reads them.
             told = host_file.corrections(active.job, active.admission, active.members, active.pods)
             removals = _delete_removed(active, result, at)
-            if removals and not any(isinstance(action, PatchObject) for action in result.actions):
+            if removals:
                 # The minimum of a group is lowered before any of its pods is removed: a restart of the other pods may
                 # come first.
-                removals = (*Advance(run=active, at=at).changed_groups, *removals)
+                groups = Advance(run=active, at=at).changed_groups
+                removals = (*(each for each in groups if each not in result.actions), *removals)
             return replace(result, actions=told + result.actions + removals)
 
 

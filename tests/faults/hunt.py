@@ -138,9 +138,9 @@ def search(schedules: Iterable[Schedule], place: PlaceMaker = MemoryPlace, most:
     count, found = 0, []
     for schedule in schedules:
         count += 1
-        if broken(schedule, place):
+        if what := broken(schedule, place):
             small = smaller(schedule, lambda each: broken(each, place))
-            found.append(Failure(small, broken(small, place)))
+            found.append(Failure(small, broken(small, place) or f"{what} (at the first of two runs only)"))
             if len(found) >= most:
                 break
     return count, found

@@ -7,6 +7,7 @@ memory.
 import logging
 import math
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from functools import partial
 from queue import Empty
@@ -335,6 +336,14 @@ class CoordinatorProcess(Process):
         self.term, self.retry_at = None, self.host.clock() + pause
 
 
+class NoThreads(Executor):
+    """An executor without a free thread: other threads would make their calls at moments that no schedule decides."""
+
+    def submit(self, *_: Any, **__: Any) -> Future[Any]:
+        """Return a call that waits for a thread until it is cancelled."""
+        return Future()
+
+
 class WorkerProcess(Process):
     """A worker process whose threads are replaced by steps."""
 
@@ -371,6 +380,7 @@ class WorkerProcess(Process):
             Caches(queues=self.queues, groups=self.groups, nodes=self.nodes, requests=requests),
             host.facts.meter,
         )
+        self.reconciler._executor = NoThreads()  # type: ignore[assignment]
         self._outage = OutageLog(log, host.clock)
         self.runs = TaskRunner(
             work,

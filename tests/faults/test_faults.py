@@ -63,7 +63,7 @@ def test_worker_that_has_not_heard_of_a_request_removes_the_named_workers() -> N
     _check(islice(hunt.one_each("shrinknamed", ["lag"]), 0, None, 9))
 
 
-@pytest.mark.parametrize("text", ["drain/memory!lag@66,user@66"])
+@pytest.mark.parametrize("text", ["drain/memory!lag@66,user@66", "growgang/memory!lag@41"])
 def test_schedule_that_was_broken_once_holds(text: str) -> None:
     _check([Schedule.parse(text)])
 

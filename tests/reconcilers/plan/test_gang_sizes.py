@@ -1,6 +1,5 @@
 """The minimum of a gang whose job grows and shrinks."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from reconcilers.plan.gangs import Scheduling
 from reconcilers.plan.plan import plan
 from reconcilers.pods.grants import Grant
 from reconcilers.settings import ReconcileSettings
-from reconcilers.values import Action, CreatePods, DeletePods, PatchObject
+from reconcilers.values import Action, Blocker, CreateObject, CreatePods, DeletePods, PatchObject
 from tests.support.reconcilers import sizes
 from tests.support.reconcilers.builders import NOW, job, observe, pod, task
 
@@ -30,9 +29,11 @@ def running(size: int, least: int | None = None, **scaling: Any) -> TorchJob:
     return job({"Worker": task(wish)}, found, torchElasticPolicy=policy)
 
 
-def decided(described: TorchJob, minimum: int, pods: int, pending: int = 0) -> list[Action]:
+def decided(
+    described: TorchJob, minimum: int, pods: int, pending: int = 0, *, is_seen: bool = True, **found: Any
+) -> list[Action]:
     """Return the actions for a running group with a minimum, some running pods, and `pending` further pods that do not
-    run.
+    run. The worker has seen the group, unless told otherwise.
     """
     assert described.admission is not None
     granted = Grant(described, described.admission).job
@@ -48,8 +49,9 @@ def decided(described: TorchJob, minimum: int, pods: int, pending: int = 0) -> l
     group = VOLCANO.trim({**manifest, "status": {"phase": "Running"}})
     workers = [pod("Worker", index, node="n1") for index in range(pods)]
     workers += [pod("Worker", pods + index, "Pending") for index in range(pending)]
-    found = observe(described, *workers, reservation=sizes.held(described.admission.workers or 0))
-    return list(plan(replace(found, groups=(group,)), SETTINGS, NOW).actions)
+    held = sizes.held(described.admission.workers or 0)
+    observed = observe(described, *workers, reservation=held, groups=(group,) if is_seen else (), **found)
+    return list(plan(observed, SETTINGS, NOW).actions)
 
 
 def minimum(actions: list[Action]) -> list[int]:
@@ -76,3 +78,15 @@ def test_minimum_of_a_job_without_one_is_lowered_before_victims_are_deleted() ->
     actions = decided(running(4, to=3, victims=["digits-worker-3"]), 4, 4)
     assert [type(action) for action in actions] == [PatchObject, DeletePods]
     assert minimum(actions) == [3]
+
+
+def test_minimum_of_a_group_that_the_cache_does_not_show_is_lowered_before_victims_are_deleted() -> None:
+    shrinks = running(4, to=3, victims=["digits-worker-3"])
+    made, deleted = decided(shrinks, 4, 4, is_seen=False)
+    assert isinstance(made, CreateObject)
+    assert isinstance(deleted, DeletePods)
+    assert made.correction["minMember"] == 3
+    # A group that cannot be created does not keep the victims alive.
+    missing = Blocker("PodGroupMissing", "the cluster has no PodGroup")
+    actions = decided(shrinks, 4, 4, is_seen=False, obstacle=missing)
+    assert [action for action in actions if isinstance(action, CreateObject | DeletePods)] == [deleted]
