@@ -181,10 +181,8 @@ class Places:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
         others. Return the gang's domain, and the nodes if `names_nodes`, as a text (`queues.placement.pod_nodes`)."""
         known = self.jobs.get(key)
-        if known is None and gang is not None and gang.alike is not None and not (units or self.kept or self.gradient):
-            node = self.room.place_in_row(*gang.alike)
-            if node is not None:
-                return _note_row(self, key, gang, node)
+        if known is None and gang is not None and not units and (node := self.node_in_row(gang)) is not None:
+            return _note_row(self, key, gang, node)
         job = self.jobs[key] = JobPlaces() if known is None else known
         job.reserved = True
         if gang is None:
@@ -209,6 +207,12 @@ class Places:
             self._note_lack(key, job)
         named = [(node, settled.get(one, one), pods) for node, one, pods in found or () if self.names_nodes]
         return pod_nodes.write(named, [shape for shape, _ in job.members], self.room.names, domain)
+
+    def node_in_row(self, gang: Gang) -> int | None:
+        """Use room for a gang on the node where the pods before went, if `choose` would too. Return the node."""
+        if gang.alike is None or self.kept or self.gradient:
+            return None
+        return self.room.place_in_row(*gang.alike)
 
     def choose(
         self, members: tuple[Members, ...], within: NodeSet = EVERY, gang: Gang | None = None, own: NodeSet = 0

@@ -3,13 +3,14 @@ clock."""
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from coordinator.access.readers import Reader
 from coordinator.http.queue_api import QueueApi
+from crds.api_resources import Resource
 from kube.client import KubernetesCluster
 from tests.support.coordinator import described_answers
 from tests.support.coordinator.command import Torchq, command
@@ -59,6 +60,12 @@ def _umask() -> Iterator[None]:
     os.umask(before)
 
 
+def _may_have(request: pytest.FixtureRequest, name: str) -> Callable[[Resource], bool]:
+    """Return what tells of which kinds a server may have objects: of every kind if a module runs its own server."""
+    server = request.getfixturevalue(name) if name in request.fixturenames else None
+    return server.may_have if isinstance(server, Server) else lambda _: True
+
+
 _CLEARED = set[str]()
 """The modules before which the server was cleared."""
 
@@ -70,7 +77,7 @@ def _clear(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     names = {"cluster": "server", "embedded_cluster": "embedded_server"}
     used = [
-        (request.getfixturevalue(name), request.getfixturevalue(server).may_have)
+        (request.getfixturevalue(name), _may_have(request, server))
         for name, server in names.items()
         if name in request.fixturenames
     ]

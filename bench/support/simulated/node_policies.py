@@ -49,6 +49,9 @@ class FirstFit(TorchqPlaces):
     def count_typical(self, gangs: Iterable[Gang]) -> None:
         """Do without."""
 
+    def node_in_row(self, gang: Gang) -> int | None:
+        """Look at all nodes for each gang."""
+
     def choose(
         self, members: tuple[Members, ...], within: NodeSet = EVERY, gang: Gang | None = None, own: NodeSet = 0
     ) -> Assignment | None:
