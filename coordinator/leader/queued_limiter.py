@@ -57,9 +57,13 @@ class QueuedLimiter:
 
     def discard(self, key: JobKey) -> None:
         """Remove a job that needs no turn any more: it was picked, its status was written, or it was deleted."""
-        self._unanswered.pop(key, None)
+        self.note_written(key)
         if self._offers.pop(key, None) is not None and self._delayed.pop(key, None) is None:
             self._ready.discard(key)
+
+    def note_written(self, key: JobKey) -> None:
+        """Note that the status of a job needs no write now, so that nobody is expected to write it."""
+        self._unanswered.pop(key, None)
 
     def take_due(self) -> list[Offer]:
         """Remove and return the offers whose turn has come. The caller makes them at once."""

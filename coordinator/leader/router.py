@@ -173,7 +173,16 @@ class Router:
         except BaseException:
             self.watches.mark_again([offer.key for offer in due])
             raise
+        self._note_written(offer.key for offer in due)
         return len(due)
+
+    def _note_written(self, keys: Iterable[JobKey]) -> None:
+        """Note which jobs have a status that describes their newest spec. The next run of such a job, which a suspended
+        job has after each change, hardly writes anything, and delays no write for another job."""
+        for key in keys:
+            job = self.watches.job(key)
+            if job is not None and job.phase and job.observed:
+                self._limiter.note_written(key)
 
     def _flush(self, pods_version: int, dirty: Sequence[DirtyKey]) -> None:
         self._apply([self._route_dirty(item) for item in dirty], [item.key for item in dirty], pods_version)
@@ -259,6 +268,7 @@ class Router:
         offers: list[Offer] = []
         for key, result in zip(keys, routes, strict=True):
             if result.offer is not None and result.in_turn:
+                self._note_written([key])
                 self._limiter.add(result.offer)
                 continue
             self._limiter.discard(key)

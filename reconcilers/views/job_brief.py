@@ -1,7 +1,9 @@
 """The brief of a waiting job: what the leader has seen of it, for the worker that is about to write its admission.
 
 One rule: pure. A brief tells everything that a worker reads of a waiting job but its spec, which it names by a digest:
-templates may hold secrets, which stay in the cluster. A worker that has read a job with the same spec knows the spec.
+templates may hold secrets, which stay in the cluster. A worker that has read a job of the same namespace with the same
+spec knows the spec. A spec never serves for another namespace, whatever a brief says: who can write to Redis would read
+the templates of others in pods of its own.
 
 A brief may be outdated when the worker gets it. So it serves only for a write that the API server refuses if the job
 has another resourceVersion by then.
@@ -32,10 +34,10 @@ def write(manifest: Mapping[str, Any]) -> bytes:
     """Return the brief of a job; empty if the job has none."""
     metadata = manifest["metadata"]
     version = metadata.get("resourceVersion")
-    digest = "" if isinstance(manifest, LargeObject) else _digest(manifest.get("spec"))
+    digest = _digest(_text(manifest))
     if not digest or not version or "deletionTimestamp" in metadata:
         return b""
-    brief = orjson.dumps(
+    brief = _encode(
         [
             digest,
             version,
@@ -53,9 +55,9 @@ def read(brief: bytes, key: JobKey, specs: "KnownSpecs") -> dict[str, Any] | Non
     """Return the job of a brief; None if its spec is not known."""
     try:
         digest, version, generation, created, own_labels, annotations, status = orjson.loads(brief)
-    except ValueError:
+    except (TypeError, ValueError):
         return None  # from a leader of another version
-    spec = specs.get(digest)
+    spec = specs.get(key.namespace, digest) if isinstance(digest, str) else None
     if spec is None:
         return None
     metadata = {
@@ -77,34 +79,49 @@ class KnownSpecs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._specs: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._texts: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        """The specs by namespace and digest. As texts they take no more memory than LONGEST_SPEC says."""
 
     def note(self, manifest: Mapping[str, Any]) -> None:
         """Remember the spec of a job."""
-        digest = "" if isinstance(manifest, LargeObject) else _digest(manifest.get("spec"))
-        if digest:
+        text = _text(manifest)
+        if text:
+            name = manifest["metadata"]["namespace"], _digest(text)
             with self._lock:
-                self._specs[digest] = manifest["spec"]
-                self._specs.move_to_end(digest)
-                if len(self._specs) > REMEMBERED:
-                    self._specs.popitem(last=False)
+                self._texts[name] = text
+                self._texts.move_to_end(name)
+                if len(self._texts) > REMEMBERED:
+                    self._texts.popitem(last=False)
 
-    def get(self, digest: str) -> Mapping[str, Any] | None:
-        """Return the spec with a digest; None if it is not remembered."""
+    def get(self, namespace: str, digest: str) -> dict[str, Any] | None:
+        """Return the spec of a job of a namespace by its digest; None if it is not remembered."""
         with self._lock:
-            spec = self._specs.get(digest)
-            if spec is not None:
-                self._specs.move_to_end(digest)
-            return spec
+            text = self._texts.get((namespace, digest))
+            if text is None:
+                return None
+            self._texts.move_to_end((namespace, digest))
+        spec: dict[str, Any] = orjson.loads(text)
+        return spec
 
 
-def _digest(spec: Any) -> str:
-    """Return the digest of a spec; empty for one that is too long or no object."""
+def _text(manifest: Mapping[str, Any]) -> bytes:
+    """Return the spec of a job as JSON; empty for one that is too long or no object."""
+    spec = None if isinstance(manifest, LargeObject) else manifest.get("spec")
     try:
-        text = orjson.dumps(spec) if isinstance(spec, dict) else b""
+        text = _encode(spec) if isinstance(spec, dict) else b""
     except orjson.JSONEncodeError:  # nested too deeply
-        return ""
-    return hashlib.blake2b(text, digest_size=16).hexdigest() if 0 < len(text) <= LONGEST_SPEC else ""
+        return b""
+    return text if len(text) <= LONGEST_SPEC else b""
+
+
+def _encode(value: Any) -> bytes:
+    """Return a value as JSON, to be kept. orjson's own text holds all the memory in which it was written: 4 KB at
+    least for most texts, and up to ten times their size."""
+    return bytes(memoryview(orjson.dumps(value)))
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=16).hexdigest() if text else ""
 
 
 def _own(texts: Mapping[str, str] | None) -> dict[str, str]:

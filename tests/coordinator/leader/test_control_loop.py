@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from coordinator.leader.control_loop import CYCLE_SECONDS, ControlLoop
+from coordinator.leader.queued_limiter import MOST_UNDER_WAY
 from coordinator.leader.router import MissingCharge
 from coordinator.leader.store_rebuild import FAILOVER_SECONDS
 from crds import labels
@@ -142,7 +143,7 @@ def test_a_finished_job_frees_its_room_once_no_pod_occupies_it(desk: Desk, names
     desk.until(lambda: not desk.watches.take(0) and desk.term.flush() == 0, worker=False)
     assert desk.reserved() == {key}
     desk.move(key, "Succeeded")
-    desk.until(lambda: desk.reserved() == set(), worker=False)
+    desk.until(lambda: desk.reserved() == set(), worker=False, seconds=5)
 
 
 def test_a_charge_freed_after_a_run_causes_no_other_run(desk: Desk, namespace: str, clock: Clock) -> None:
@@ -488,6 +489,14 @@ def test_a_job_is_offered_as_what_its_next_run_is_for(desk: Desk, namespace: str
     desk.move(key, "Succeeded")
     desk.until(lambda: is_offered("ends"), worker=False)
     desk.until(lambda: not desk.reserved())
+
+
+def test_statuses_that_are_written_make_way_for_others_at_once(desk: Desk, namespace: str) -> None:
+    desk.queue("a")
+    desk.begin()
+    for first in "xy":  # the clock stands still, so that nothing is forgotten
+        keys = [desk.submit(f"{first}-{number}", namespace, "a", suspend=True) for number in range(2 * MOST_UNDER_WAY)]
+        desk.until(lambda keys=keys: all(desk.phase(key) == "Suspended" for key in keys))
 
 
 def test_a_suspended_job_is_offered_by_a_new_leader_but_not_by_a_resync(desk: Desk, namespace: str) -> None:

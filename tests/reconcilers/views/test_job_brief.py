@@ -1,5 +1,7 @@
 """The brief of a job: with the spec that a worker knows, it gives the job that the leader has seen."""
 
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,7 +60,16 @@ def test_a_worker_that_knows_another_spec_only_gets_nothing() -> None:
     other = manifest()
     other["spec"] = {**other["spec"], "backoffLimit": 1}
     assert job_brief.read(job_brief.write(manifest()), KEY, known(other)) is None
-    assert job_brief.read(b'["of another version"]', KEY, known(manifest())) is None
+
+
+def test_a_worker_gives_no_namespace_the_spec_of_another() -> None:
+    own, others = manifest(), known(manifest(namespace="another"))
+    assert job_brief.read(job_brief.write(own), KEY, others) is None
+
+
+@pytest.mark.parametrize("brief", [b'["of another version"]', b"7", b'[{},"41",3,"",{},{},null]', b"{"])
+def test_a_brief_that_cannot_be_read_says_nothing(brief: bytes) -> None:
+    assert job_brief.read(brief, KEY, known(manifest())) is None
 
 
 def test_a_brief_has_nothing_of_templates_and_of_annotations_of_others() -> None:
@@ -89,3 +100,24 @@ def test_the_specs_that_were_used_longest_ago_are_forgotten() -> None:
     specs.note(others[-1])
     assert job_brief.read(job_brief.write(first), KEY, specs) is not None
     assert job_brief.read(job_brief.write(others[0]), KEY, specs) is None
+
+
+def kept_bytes(keep: Callable[[int], object], number: int) -> int:
+    """Return how much memory is in use afterwards for what was kept for each of some numbers."""
+    tracemalloc.start()
+    try:
+        kept = [keep(each) for each in range(number)]
+        return tracemalloc.get_traced_memory()[0] - 8 * len(kept)
+    finally:
+        tracemalloc.stop()
+
+
+def test_remembered_specs_take_no_more_memory_than_their_texts() -> None:
+    specs, objects = KnownSpecs(), [{}] * 5_000  # 15 KB as a text, and more as objects
+    made = ({"metadata": {"namespace": "team"}, "spec": {f"{number}": [*objects]}} for number in range(50))
+    assert kept_bytes(lambda _: specs.note(next(made)), 50) < 55 * job_brief.LONGEST_SPEC
+
+
+def test_briefs_take_no_more_memory_than_their_texts() -> None:
+    length = len(job_brief.write(manifest(resourceVersion="100")))
+    assert kept_bytes(lambda number: job_brief.write(manifest(resourceVersion=f"{100 + number}")), 99) < 130 * length
