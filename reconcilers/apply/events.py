@@ -75,14 +75,15 @@ class EventBudget:
 
     def takes(self, namespace: str, now: float, price: float = 1.0) -> bool:
         """Take one Event from the part of a namespace; return whether one was left. `now` never goes back. An Event may
-        cost more than one: it is written, and those after it wait longer."""
+        cost more than one: it is written, and those after it wait longer, until as many as the part holds twice are
+        due."""
         self._left = {name: each for name, each in self._left.items() if now - each[1] < _FULL_SECONDS}
         before = self._left.get(namespace)
         parts = len(self._left) + (before is None)
         most = max(1.0, AT_ONCE / parts)
         left, since = before or (most, now)
         left = min(most, left + (now - since) * PER_SECOND / parts)
-        self._left[namespace] = left - (left >= 1.0) * price, now
+        self._left[namespace] = (max(left - price, -most) if left >= 1.0 else left), now
         return left >= 1.0
 
 

@@ -112,6 +112,14 @@ def test_a_slow_api_server_gets_fewer_events() -> None:
     writer.close()
 
 
+def test_one_slow_event_does_not_silence_a_namespace_for_minutes() -> None:
+    budget, names = EventBudget(), [f"team-{number}" for number in range(20)]
+    assert all(budget.takes(name, 0.0, AT_ONCE) for name in names)
+    seconds = range(1, 600)
+    again = next(now for now in seconds if [budget.takes(name, now) for name in names][-1])
+    assert again <= 2 * AT_ONCE / PER_SECOND
+
+
 def test_writer_goes_on_after_an_error() -> None:
     cluster, clock = Recorder(errors.Forbidden("no")), Clock()
     cluster.go_on.set()
