@@ -193,12 +193,15 @@ class PickerState:
     def _note_gangs(self, entries: Iterable[WaitingEntry]) -> None:
         """Note which pods of these jobs need nodes."""
         places, found = self.pool.places, dict[Gang | None, bool]()
+        latest, placeable = None, True
         if places is not None:
             for entry in entries:
                 entry.gang = gang = places.gang_of(entry.ticket[0], entry.ticket[2], entry.demand)
-                if gang not in found:
-                    found[gang] = places.could_hold(gang)
-                entry.placeable = found[gang]
+                if gang is not latest:  # most entries are like the one before
+                    if gang not in found:
+                        found[gang] = places.could_hold(gang)
+                    latest, placeable = gang, found[gang]
+                entry.placeable = placeable
 
     def _mark_dirty(self, queue: QueueState) -> None:
         """Mark a queue whose known entries have changed."""

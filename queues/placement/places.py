@@ -182,7 +182,10 @@ class Places:
         others. Return the gang's domain, and the nodes if `names_nodes`, as a text (`queues.placement.pod_nodes`)."""
         known = self.jobs.get(key)
         if known is None and gang is not None and not units and (node := self.node_in_row(gang)) is not None:
-            return _note_row(self, key, gang, node)
+            shape, count = gang.members[0]
+            self.jobs[key] = JobPlaces(True, gang.members, gang.lasting, NO_PODS, {(node, shape.demand): count})
+            self.unbound.add(key)
+            return pod_nodes.write_alike(self.room.names[node], count) if self.names_nodes else ""
         job = self.jobs[key] = JobPlaces() if known is None else known
         job.reserved = True
         if gang is None:
@@ -323,15 +326,6 @@ class Places:
     def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
         if not job.reserved and not job.bound:
             self.jobs.pop(key, None)
-
-
-def _note_row(places: Places, key: str, gang: Gang, node: int) -> str:
-    """Note that the node of a row is the place of all pods of a job that had none, and return its text."""
-    (shape, count), *_ = gang.members
-    waiting = {(node, shape.demand): count}
-    places.jobs[key] = JobPlaces(True, gang.members, gang.lasting, NO_PODS, waiting, False, False)
-    places.unbound.add(key)
-    return pod_nodes.write_alike(places.room.names[node], count) if places.names_nodes else ""
 
 
 def _breaks_kept(places: Places, key: str, job: JobPlaces, node: int) -> bool:
