@@ -181,11 +181,10 @@ class Places:
         """Take places for a gang, or for further members of it. Places on kept nodes are taken only if there are no
         others. Return the gang's domain, and the nodes if `names_nodes`, as a text (`queues.placement.pod_nodes`)."""
         known = self.jobs.get(key)
-        if known is None and gang is not None and not units and (node := self.node_in_row(gang)) is not None:
-            shape, count = gang.members[0]
-            self.jobs[key] = JobPlaces(True, gang.members, gang.lasting, NO_PODS, {(node, shape.demand): count})
-            self.unbound.add(key)
-            return pod_nodes.write_alike(self.room.names[node], count) if self.names_nodes else ""
+        if known is None and gang is not None and gang.alike is not None and not (units or self.kept or self.gradient):
+            node = self.room.place_in_row(*gang.alike)
+            if node is not None:
+                return _note_row(self, key, gang, node)
         job = self.jobs[key] = JobPlaces() if known is None else known
         job.reserved = True
         if gang is None:
@@ -210,12 +209,6 @@ class Places:
             self._note_lack(key, job)
         named = [(node, settled.get(one, one), pods) for node, one, pods in found or () if self.names_nodes]
         return pod_nodes.write(named, [shape for shape, _ in job.members], self.room.names, domain)
-
-    def node_in_row(self, gang: Gang) -> int | None:
-        """Use room for a gang on the node where the pods before went, if `choose` would too. Return the node."""
-        if gang.alike is None or self.kept or self.gradient:
-            return None
-        return self.room.place_in_row(*gang.alike)
 
     def choose(
         self, members: tuple[Members, ...], within: NodeSet = EVERY, gang: Gang | None = None, own: NodeSet = 0
@@ -326,6 +319,14 @@ class Places:
     def _forget_if_empty(self, key: str, job: JobPlaces) -> None:
         if not job.reserved and not job.bound:
             self.jobs.pop(key, None)
+
+
+def _note_row(places: Places, key: str, gang: Gang, node: int) -> str:
+    """Note that the node of a row is the place of all pods of a job that had none, and return its text."""
+    shape, count = gang.members[0]
+    places.jobs[key] = JobPlaces(True, gang.members, gang.lasting, NO_PODS, {(node, shape.demand): count})
+    places.unbound.add(key)
+    return pod_nodes.write_alike(places.room.names[node], count) if places.names_nodes else ""
 
 
 def _breaks_kept(places: Places, key: str, job: JobPlaces, node: int) -> bool:

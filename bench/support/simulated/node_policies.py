@@ -32,11 +32,21 @@ def gangs() -> Callable[[Amounts], Gang]:
     return gang_of
 
 
+class _RoomWithoutRows(NodeRoom):
+    """A room that looks at all nodes for each gang."""
+
+    def place_in_row(self, shape: Shape, count: int) -> int | None:
+        """Place nothing."""
+
+
 class TorchqPlaces(Places):
     """The places of torchq."""
 
+    made_room: type[NodeRoom] = NodeRoom
+
     def __init__(self, nodes: Nodes, gang_of: Callable[[Amounts], Gang], ends: Ends = lambda _: ()) -> None:
-        super().__init__(_room(nodes), _room(nodes), lambda _key, _kind, demand: gang_of(demand), ends)
+        room, empty = _room(self.made_room, nodes), _room(self.made_room, nodes)
+        super().__init__(room, empty, lambda _key, _kind, demand: gang_of(demand), ends)
 
     def count_typical(self, gangs: Iterable[Gang]) -> None:
         """Look which pods are typical, given the jobs that wait and run."""
@@ -46,11 +56,10 @@ class TorchqPlaces(Places):
 class FirstFit(TorchqPlaces):
     """The first node in their order."""
 
+    made_room = _RoomWithoutRows
+
     def count_typical(self, gangs: Iterable[Gang]) -> None:
         """Do without."""
-
-    def node_in_row(self, gang: Gang) -> int | None:
-        """Look at all nodes for each gang."""
 
     def choose(
         self, members: tuple[Members, ...], within: NodeSet = EVERY, gang: Gang | None = None, own: NodeSet = 0
@@ -118,8 +127,8 @@ POLICIES: Mapping[str, type[TorchqPlaces]] = {
 }
 
 
-def _room(nodes: Nodes) -> NodeRoom:
-    room = NodeRoom(lambda _: EVERY)
+def _room(kind: type[NodeRoom], nodes: Nodes) -> NodeRoom:
+    room = kind(lambda _: EVERY)
     for number, node in enumerate(nodes):
         room.set_capacity(room.index(f"node-{number:05}"), node)
     return room
